@@ -1,0 +1,79 @@
+# Every command makes and fills the virtual environment that it needs.
+# `make test ARGS="-k tags"` hands arguments on; `make test PYTHON=/usr/bin/python3.13` chooses the Python.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all lint format bench wheel clean
+
+PYTHONS := python3.14 python3.13 python3.12 python3.11 python3 python
+VENV := .venv
+DEMO_VENV := .venv-demo
+PIP := -m pip --disable-pip-version-check --quiet install
+
+# The newest Python that really runs: a version manager may put names on the PATH that only print an error.
+define make_venv
+	@python=; \
+	for name in $(if $(PYTHON),'$(PYTHON)',$(PYTHONS)); do \
+	    if "$$name" -c 'import ensurepip, sqlite3, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	        >/dev/null 2>&1; then python="$$name"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "error: no working Python 3.11 or newer with its venv module (tried: $(or $(PYTHON),$(PYTHONS)))" >&2; \
+	    echo "hint: install one, or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi; \
+	echo "$(1): filling it for $$("$$python" --version), this takes a minute" >&2; \
+	"$$python" -m venv --clear $(1)
+endef
+
+help:
+	@echo "make demo      see a LangGraph agent's state sealed in its database"
+	@echo "make test      run the tests"
+	@echo "make test-all  run the tests on every Python from 3.11 on that this machine has"
+	@echo "make lint      check style, types and floors"
+	@echo "make format    let ruff rewrite what it can"
+	@echo "make bench     compare the speed with LangGraph's own"
+	@echo "make wheel     build the wheel into dist/"
+	@echo "make clean     remove everything that these commands made"
+
+# pip reads [dependency-groups] from 25.1 on.
+$(VENV)/filled: pyproject.toml
+	$(call make_venv,$(VENV))
+	@$(VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
+	@$(VENV)/bin/python $(PIP) --editable '.[all]' --group dev
+	@touch $@
+
+$(DEMO_VENV)/filled: pyproject.toml
+	$(call make_venv,$(DEMO_VENV))
+	@$(DEMO_VENV)/bin/python $(PIP) --editable '.[langgraph]' pycryptodome  # for LangGraph's own cipher, beside ours
+	@touch $@
+
+demo: $(DEMO_VENV)/filled
+	@$(DEMO_VENV)/bin/python -m sealpoint.demo $(ARGS)
+
+test: $(VENV)/filled
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+test-all: $(VENV)/filled
+	$(VENV)/bin/python -m nox $(if $(ARGS),-- $(ARGS))
+
+lint: $(VENV)/filled
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+format: $(VENV)/filled
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+bench: $(VENV)/filled
+	$(VENV)/bin/python benchmarks/run.py $(ARGS)
+
+wheel: $(VENV)/filled
+	rm -rf dist
+	$(VENV)/bin/python -m build --wheel
+
+clean:
+	rm -rf $(VENV) $(DEMO_VENV) .nox dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
