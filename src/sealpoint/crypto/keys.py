@@ -1,0 +1,294 @@
+"""Keys and the ring that holds them: who may seal, who may open, and what is derived from a key.
+
+States follow NIST SP 800-57 part 1, section 7:
+
+    staged -> active <-> decrypt-only <-> disabled -> destroyed
+    staged ----------------------------------------> destroyed
+
+Every suite has a subkey of its own, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32)
+(RFC 5869, section 2.3); a secret S is mixed in by using HMAC-SHA512(key, S) in the key's place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.hmac import HMAC
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from sealpoint.crypto.suites import KEY_BYTES
+from sealpoint.crypto.tag import LEGACY, require_key_id
+from sealpoint.errors import (
+    ActiveKeyError,
+    DuplicateKeyError,
+    KeyDestroyedError,
+    KeyDisabledError,
+    KeyMaterialError,
+    KeyMoveError,
+    KeyPickleError,
+    KeyRingError,
+    NoActiveKeyError,
+    UnknownKeyError,
+    UnknownSuiteError,
+    excerpt,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from os import PathLike
+
+LEGACY_KEY_BYTES: Final = (16, 24, 32)
+
+
+def expand(key: bytes, purpose: str) -> bytes:
+    """Derive 32 bytes for one purpose: HKDF-Expand-SHA512(key, "sealpoint v1 " + purpose, 32)."""
+    return HKDFExpand(SHA512(), KEY_BYTES, f"sealpoint v1 {purpose}".encode()).derive(key)
+
+
+def mix(key: bytes, secret: bytes) -> bytes:
+    """Return HMAC-SHA512(key, secret): 64 bytes that stand in the key's place for a ``.dek`` value."""
+    mac = HMAC(key, SHA512())
+    mac.update(secret)
+    return mac.finalize()
+
+
+def check_value(key: bytes) -> str:
+    """Return eight hex digits that tell one key from another and say nothing else about it."""
+    return expand(key, "check")[:4].hex()
+
+
+class KeyState(Enum):
+    """What may be done with a key."""
+
+    STAGED = "staged"
+    ACTIVE = "active"
+    DECRYPT_ONLY = "decrypt-only"
+    DISABLED = "disabled"
+    DESTROYED = "destroyed"
+
+    @property
+    def opens(self) -> bool:
+        """Whether values under such a key may be opened."""
+        return self in _OPENING
+
+    def require_move(self, to: KeyState) -> KeyState:
+        """Return ``to``.
+
+        Raises:
+            KeyMoveError: If a key in this state may not go there.
+        """
+        if to not in _MOVES[self]:
+            raise KeyMoveError(f"a key that is {self.value} cannot become {to.value}")
+        return to
+
+
+_OPENING: Final = frozenset({KeyState.STAGED, KeyState.ACTIVE, KeyState.DECRYPT_ONLY})
+_MOVES: Final = {
+    KeyState.STAGED: (KeyState.ACTIVE, KeyState.DESTROYED),
+    KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
+    KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED),
+    KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.DESTROYED),
+    KeyState.DESTROYED: (),
+}
+
+
+class NeverPickled:
+    """What a class with key material owes: neither pickle nor copy takes it apart."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            KeyPickleError: Always.
+        """
+        raise KeyPickleError(f"{type(self).__name__} holds key material and is never pickled")
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Key(NeverPickled):
+    """A key of a ring.
+
+    Attributes:
+        id: Public name, 1 to 24 of ``[a-z0-9.-]``; stands in the tag of every value it sealed.
+        material: 32 bytes; for ``suite="aes"`` 16, 24 or 32; empty for a destroyed key.
+        state: What may be done with it.
+        created: When it was made, if known.
+        destroyed: When it was destroyed, if it was and that is known.
+        suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
+    """
+
+    id: str
+    material: bytes
+    state: KeyState
+    created: datetime | None = None
+    destroyed: datetime | None = None
+    suite: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check id, length and state against each other."""
+        require_key_id(self.id)
+        if self.suite not in (None, LEGACY):
+            hint = "name a suite only for LANGGRAPH_AES_KEY: 'aes'"
+            raise UnknownSuiteError(f"key {self.id!r}: suite is {excerpt(self.suite)}", hint=hint)
+        if not isinstance(self.state, KeyState):
+            raise KeyRingError(f"key {self.id!r}: state is {type(self.state).__name__}, not KeyState")
+        if self.suite == LEGACY and self.state in (KeyState.ACTIVE, KeyState.STAGED):
+            raise KeyMoveError(
+                f"key {self.id!r}: a key for suite 'aes' cannot be {self.state.value}; it only opens"
+            )
+        if not isinstance(self.material, bytes):
+            raise KeyMaterialError(f"key {self.id!r}: material is {type(self.material).__name__}, not bytes")
+        if len(self.material) not in self._lengths():
+            wanted = " or ".join(map(str, self._lengths()))
+            raise KeyMaterialError(
+                f"key {self.id!r}: {len(self.material)} bytes of material instead of {wanted}"
+            )
+
+    def _lengths(self) -> tuple[int, ...]:
+        if self.state is KeyState.DESTROYED:
+            return (0,)
+        return LEGACY_KEY_BYTES if self.suite == LEGACY else (KEY_BYTES,)
+
+    def __repr__(self) -> str:
+        return f"Key(id={self.id!r}, state={self.state.value!r})"
+
+    def subkey(self, suite: str, secret: bytes | None = None) -> bytes:
+        """Return the key that ``suite`` uses: 32 bytes derived from this one, with ``secret`` mixed in.
+
+        The legacy suite uses its key as it is.
+        """
+        if suite == LEGACY:
+            return self.material
+        return expand(self.material if secret is None else mix(self.material, secret), suite)
+
+    def require_open(self) -> Key:
+        """Return the key, if values under it may be opened.
+
+        Raises:
+            KeyDisabledError: If it is disabled.
+            KeyDestroyedError: If it was destroyed.
+        """
+        if self.state is KeyState.DISABLED:
+            raise KeyDisabledError(f"key {self.id!r} is disabled")
+        if self.state is KeyState.DESTROYED:
+            when = f" on {self.destroyed.isoformat()}" if self.destroyed else ""
+            raise KeyDestroyedError(f"key {self.id!r} was destroyed{when}")
+        return self
+
+
+class KeyRing(NeverPickled):
+    """The keys a process may use: at most one seals, the others only open. Never changes once made."""
+
+    __slots__ = ("_by_id", "_index", "keys")
+
+    keys: tuple[Key, ...]
+
+    def __init__(self, keys: Iterable[Key], *, index: bytes | None = None) -> None:
+        """Make a ring.
+
+        Args:
+            keys: At most one of them active, and at most one for the suite ``aes``.
+            index: 32 bytes for blind indexes, if there are any.
+
+        Raises:
+            DuplicateKeyError: If two keys have one id.
+            ActiveKeyError: If two keys are active.
+            KeyRingError: If two keys are for the suite ``aes``.
+            KeyMaterialError: If ``index`` does not have 32 bytes.
+        """
+        self.keys = tuple(keys)
+        self._index = index
+        self._by_id = {key.id: key for key in self.keys}
+        if len(self._by_id) != len(self.keys):
+            ids = self.ids
+            raise DuplicateKeyError(f"two keys are called {next(i for i in ids if ids.count(i) > 1)!r}")
+        active = [key.id for key in self.keys if key.state is KeyState.ACTIVE]
+        if len(active) > 1:
+            raise ActiveKeyError(f"{len(active)} keys are active: {', '.join(active)}")
+        if sum(key.suite == LEGACY for key in self.keys) > 1:
+            raise KeyRingError(
+                "two keys are for suite 'aes', whose rows do not say which of them sealed them",
+                hint="give each of them a ring of its own, and open its rows with that ring",
+            )
+        if index is not None and (type(index) is not bytes or len(index) != KEY_BYTES):
+            raise KeyMaterialError(f"index key is not {KEY_BYTES} bytes")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str] | None = None) -> KeyRing:
+        """Read a ring from its file.
+
+        Args:
+            path: The ring file. Without it the first of ``$SEALPOINT_KEYS``,
+                ``$CREDENTIALS_DIRECTORY/sealpoint.keys`` and ``/etc/sealpoint/keys.toml`` counts.
+
+        Raises:
+            KeyRingError: One of its subclasses, each for one thing that can be wrong.
+        """
+        from sealpoint.crypto.keyfile import load_ring  # the file needs the ring, not the reverse
+
+        return load_ring(path)
+
+    def __repr__(self) -> str:
+        return f"KeyRing({', '.join(f'{key.id} {key.state.value}' for key in self.keys)})"
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all keys, in ring order."""
+        return tuple(key.id for key in self.keys)
+
+    def get_key(self, key_id: str) -> Key | None:
+        """Return the key called ``key_id``, whatever its state, or ``None``."""
+        return self._by_id.get(key_id)
+
+    def require_active(self) -> Key:
+        """Return the key that seals.
+
+        Raises:
+            NoActiveKeyError: If none is active.
+        """
+        for key in self.keys:
+            if key.state is KeyState.ACTIVE:
+                return key
+        raise NoActiveKeyError(f"no key of the ring is active (held: {', '.join(self.ids) or 'none'})")
+
+    def require_key(self, key_id: str) -> Key:
+        """Return the key called ``key_id``, if values under it may be opened.
+
+        Raises:
+            UnknownKeyError: If the ring does not hold it.
+            KeyDisabledError: If it is disabled.
+            KeyDestroyedError: If it was destroyed.
+        """
+        key = self._by_id.get(key_id)
+        if key is None or key.suite == LEGACY:
+            raise UnknownKeyError(key_id, self.ids)
+        return key.require_open()
+
+    def require_legacy(self) -> Key:
+        """Return the key of LangGraph's own rows.
+
+        Raises:
+            UnknownKeyError: If no key of the ring is for the suite ``aes``.
+            KeyDisabledError: If it is disabled.
+            KeyDestroyedError: If it was destroyed.
+        """
+        for key in self.keys:
+            if key.suite == LEGACY:
+                return key.require_open()
+        raise UnknownKeyError(LEGACY, self.ids)
+
+    def index_key(self, purpose: str) -> bytes:
+        """Derive 32 bytes for a blind index, from an entry of its own that never rotates.
+
+        Raises:
+            UnknownKeyError: If the ring has no index entry.
+        """
+        if self._index is None:
+            raise UnknownKeyError("index", self.ids)
+        return expand(self._index, f"index {purpose}")

@@ -1,0 +1,224 @@
+"""Sources of key material: file, env, command, credential, inline. Each key has exactly one.
+
+A source gives bytes; `parse_material` makes 32 of them. No error shows any of either.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import select
+import signal
+import stat
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sealpoint.crypto.suites import KEY_BYTES
+from sealpoint.errors import (
+    FileLinkError,
+    FilePermissionsError,
+    KeyFileFieldError,
+    KeyMaterialError,
+    MaterialSpaceError,
+    SourceError,
+    SourceTimeoutError,
+    excerpt,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+MAX_BYTES: Final = 4096
+MAX_FILE_BYTES: Final = 1 << 20
+COMMAND_TIMEOUT_SECONDS: Final = 10.0
+
+
+def parse_material(text: bytes, what: str) -> bytes:
+    """Return 32 bytes from 32 raw ones, or from base64 or hex of them with one optional newline.
+
+    Raises:
+        MaterialSpaceError: If white space stands at its ends.
+        KeyMaterialError: If ``text`` is nothing of that. ``what`` names it in the message.
+    """
+    if len(text) == KEY_BYTES:
+        return text
+    line = text.removesuffix(b"\n").removesuffix(b"\r")
+    if line != line.strip():
+        raise MaterialSpaceError(f"{what}: key material has white space at its ends")
+    with suppress(ValueError):
+        data = bytes.fromhex(line.decode("ascii", "replace")) if len(line) == 2 * KEY_BYTES else None
+        data = base64.b64decode(line, validate=True) if data is None else data
+        if len(data) == KEY_BYTES:
+            return data
+    raise KeyMaterialError(f"{what}: {len(text)} bytes that are not a key")
+
+
+def read_private(path: Path, *, forbidden: int = 0o077) -> bytes:
+    """Read a file that is private to its owner.
+
+    Args:
+        path: The file; relative to the current directory, as ever.
+        forbidden: Bits that its mode must not have: by default whatever lets others in.
+
+    Raises:
+        FileLinkError: If it is a symbolic link or no regular file.
+        FilePermissionsError: If its mode has a forbidden bit, or it belongs to another
+            account that is not root.
+        SourceError: If it cannot be read or has over 1 MiB.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FileLinkError(f"{path} is a symbolic link") from None
+        raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
+    except ValueError:
+        raise SourceError(f"{excerpt(str(path))} is not a path") from None
+    try:
+        _require_private(path, os.fstat(descriptor), forbidden)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_FILE_BYTES:
+        raise SourceError(f"{path} has over {MAX_FILE_BYTES} bytes", hint="name the right file")
+    return data
+
+
+def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise FileLinkError(f"{path} is not a regular file")
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & forbidden:
+        others = "read" if mode & forbidden & 0o044 else "write"
+        raise FilePermissionsError(f"{path} has mode {mode:04o}: others can {others} it")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise FilePermissionsError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}")
+
+
+def _from_file(name: object, folder: Path) -> bytes:
+    return read_private(folder / _text("file", name))
+
+
+def _from_env(name: object, folder: Path) -> bytes:
+    del folder
+    value = os.environ.get(_text("env", name))
+    if value is None:
+        raise SourceError(f"environment variable {name} is not set", hint="set it for this process")
+    return os.fsencode(value)
+
+
+def _from_credential(name: object, folder: Path) -> bytes:
+    del folder
+    text = _text("credential", name)
+    place = os.environ.get("CREDENTIALS_DIRECTORY")
+    if place is None:
+        raise SourceError("$CREDENTIALS_DIRECTORY is not set", hint="add LoadCredential= to the systemd unit")
+    if text in {".", ".."} or "/" in text:
+        raise KeyFileFieldError(f"credential {excerpt(text)} is not a plain name")
+    # systemd lets the service in by an access list, which shows as "group may read" (mode 0440, owner root).
+    return read_private(Path(place) / text, forbidden=0o037)
+
+
+def _from_inline(text: object, folder: Path) -> bytes:
+    del folder
+    return _text("inline", text).encode()
+
+
+def _from_command(argv: object, folder: Path) -> bytes:
+    del folder
+    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+        raise KeyFileFieldError("source 'command' is a list of words: program and arguments, no shell")
+    return run_command(argv)
+
+
+def _text(kind: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise KeyFileFieldError(f"source {kind!r} is a string that is not empty")
+    return value
+
+
+_READERS: Final[Mapping[str, Callable[[object, Path], bytes]]] = {
+    "file": _from_file,
+    "env": _from_env,
+    "command": _from_command,
+    "credential": _from_credential,
+    "inline": _from_inline,
+}
+
+
+def read_source(source: object, folder: Path) -> bytes:
+    """Return the bytes of a key's source; a relative file stands in ``folder``.
+
+    Raises:
+        KeyFileFieldError: If ``source`` is not a table with exactly one known kind.
+        KeyRingError: Another of its subclasses, if the source gives nothing.
+    """
+    if not isinstance(source, dict) or len(source) != 1:
+        raise KeyFileFieldError(f"source names exactly one of {', '.join(_READERS)}")
+    ((kind, value),) = source.items()
+    if kind not in _READERS:
+        raise KeyFileFieldError(f"source {excerpt(kind)} is none of {', '.join(_READERS)}")
+    return _READERS[kind](value, folder)
+
+
+def run_command(argv: Sequence[str], timeout_seconds: float = COMMAND_TIMEOUT_SECONDS) -> bytes:
+    """Return what a command prints, at most 4096 bytes, and end it with all it started.
+
+    Raises:
+        SourceError: If it cannot be started, prints more, or exits with another code than 0.
+        SourceTimeoutError: If it does not end in time.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise SourceError(f"command {excerpt(argv[0])} cannot be started: {type(error).__name__}") from None
+    try:
+        return _collect(process, excerpt(argv[0]), time.monotonic() + timeout_seconds)
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command with all it started; what runs as another account (sudo) is left to itself."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdout is not None:
+        process.stdout.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(1)
+
+
+def _collect(process: subprocess.Popen[bytes], name: str, deadline: float) -> bytes:
+    if process.stdout is None:
+        raise SourceError(f"command {name} has no output")
+    descriptor, output = process.stdout.fileno(), b""
+    ready = select.poll()  # select() refuses descriptors from 1024 on
+    ready.register(descriptor, select.POLLIN)
+    while len(output) <= MAX_BYTES:
+        left = deadline - time.monotonic()
+        if left <= 0 or not ready.poll(left * 1000):
+            raise SourceTimeoutError(f"command {name} did not end in time")
+        part = os.read(descriptor, MAX_BYTES + 1)
+        if not part:
+            break
+        output += part
+    else:
+        raise SourceError(f"command {name} printed over {MAX_BYTES} bytes", hint="it must print a key alone")
+    try:
+        code = process.wait(max(deadline - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        raise SourceTimeoutError(f"command {name} did not end in time") from None
+    if code:
+        raise SourceError(f"command {name} exited with {code}", hint="run the command by hand to see why")
+    return output

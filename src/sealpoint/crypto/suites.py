@@ -1,0 +1,172 @@
+"""Sealing suites: what a key does to bytes. One name, one meaning, for ever.
+
+    cobblestone256   salt 24 | commitment 32 | chunks of 16 KiB, each followed by a tag of 16
+    aes256gcm        nonce 12 | ciphertext | tag 16
+    aes              nonce 16 | tag 16 | ciphertext            (read only, LangGraph's AES-EAX)
+
+cobblestone256 draws a fresh key for every message, so there is no count of messages to
+keep (C2SP chunked-encryption, Cobblestone-256). aes256gcm draws its nonce at random, so
+one key may seal 2^32 messages at most (NIST SP 800-38D, section 8.3).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Protocol
+
+from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.cmac import CMAC
+from cryptography.hazmat.primitives.constant_time import bytes_eq
+
+from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError, excerpt
+
+KEY_BYTES: Final = 32
+
+
+class Suite(Protocol):
+    """One suite under one key."""
+
+    def seal(self, data: bytes, context: bytes) -> bytes:
+        """Encrypt and authenticate ``data``, and authenticate ``context``."""
+
+    def open(self, blob: bytes, context: bytes) -> bytes:
+        """Return the data, or raise `BlobError` or `IntegrityError`."""
+
+
+def _require_length(blob: bytes, least: int) -> None:
+    if len(blob) < least:
+        raise BlobError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
+
+
+class Cobblestone256:
+    """One C2SP chunked-encryption message a value, under a key of 32 bytes."""
+
+    OVERHEAD_BYTES: Final = 24 + 32 + 16
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def seal(self, data: bytes, context: bytes) -> bytes:
+        """Return salt, commitment and chunks: 72 bytes more, and 16 for every full 16 KiB."""
+        message = Cobblestone256Encryptor(self._key, context)
+        return message.update(data) + message.finalize()
+
+    def open(self, blob: bytes, context: bytes) -> bytes:
+        """Return the data.
+
+        Raises:
+            BlobError: If ``blob`` has fewer than 72 bytes.
+            IntegrityError: If it was not sealed under this key and context.
+        """
+        _require_length(blob, self.OVERHEAD_BYTES)
+        message = Cobblestone256Decryptor(self._key, context)
+        try:
+            return message.update(blob) + message.finalize()
+        except InvalidTag:
+            raise IntegrityError("sealed value does not open: authentication failed") from None
+
+
+class Aes256Gcm:
+    """AES-256-GCM with a random nonce, under a key of 32 bytes; 2^32 messages at most."""
+
+    NONCE_BYTES: Final = 12
+    OVERHEAD_BYTES: Final = 12 + 16
+
+    def __init__(self, key: bytes) -> None:
+        self._aead = AESGCM(key)
+
+    def seal(self, data: bytes, context: bytes) -> bytes:
+        """Return nonce, ciphertext and tag: 28 bytes more."""
+        nonce = os.urandom(self.NONCE_BYTES)
+        return nonce + self._aead.encrypt(nonce, data, context)
+
+    def open(self, blob: bytes, context: bytes) -> bytes:
+        """Return the data.
+
+        Raises:
+            BlobError: If ``blob`` has fewer than 28 bytes.
+            IntegrityError: If it was not sealed under this key and context.
+        """
+        _require_length(blob, self.OVERHEAD_BYTES)
+        view = memoryview(blob)  # slices without a copy of the ciphertext
+        try:
+            return self._aead.decrypt(view[: self.NONCE_BYTES], view[self.NONCE_BYTES :], context)
+        except InvalidTag:
+            raise IntegrityError("sealed value does not open: authentication failed") from None
+
+
+class AesEax:
+    """AES-EAX as LangGraph's EncryptedSerializer writes it: reads only, binds no context.
+
+    Source: Bellare, Rogaway, Wagner, "The EAX Mode of Operation", section 4, over CTR and
+    CMAC. The key has 16, 24 or 32 bytes and is used as it is.
+    """
+
+    NONCE_BYTES: Final = 16
+    TAG_BYTES: Final = 16
+    OVERHEAD_BYTES: Final = 16 + 16
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = AES(key)
+
+    def seal(self, data: bytes, context: bytes) -> bytes:
+        """Refuse: nothing new is written in a suite that binds no context.
+
+        Raises:
+            UnknownSuiteError: Always.
+        """
+        raise UnknownSuiteError(f"suite 'aes' is read only ({len(data)} bytes to seal)")
+
+    def _omac(self, number: int, data: bytes | memoryview) -> bytes:
+        mac = CMAC(self._cipher)
+        mac.update(number.to_bytes(16, "big"))
+        mac.update(bytes(data))
+        return mac.finalize()
+
+    def open(self, blob: bytes, context: bytes = b"") -> bytes:
+        """Return the data of nonce, tag and ciphertext. ``context`` is not part of it.
+
+        Raises:
+            BlobError: If ``blob`` has fewer than 32 bytes.
+            IntegrityError: If it was not sealed under this key.
+        """
+        _require_length(blob, self.OVERHEAD_BYTES)
+        body = self.NONCE_BYTES + self.TAG_BYTES
+        return self.open_parts(blob[: self.NONCE_BYTES], b"", blob[body:], blob[self.NONCE_BYTES : body])
+
+    def open_parts(self, nonce: bytes, header: bytes, ciphertext: bytes, tag: bytes) -> bytes:
+        """Return the plaintext of the general mode: any nonce, any header, a tag of 16 bytes.
+
+        Raises:
+            IntegrityError: If the tag is not that of the other three under this key.
+        """
+        start = self._omac(0, nonce)
+        macs = start, self._omac(1, header), self._omac(2, ciphertext)
+        wanted = bytes(a ^ b ^ c for a, b, c in zip(*macs, strict=True))
+        if not bytes_eq(wanted, tag):
+            raise IntegrityError("sealed value does not open: authentication failed")
+        decryptor = Cipher(self._cipher, CTR(start)).decryptor()
+        return decryptor.update(ciphertext) + decryptor.finalize()
+
+
+_BY_NAME: Final[dict[str, type[Cobblestone256 | Aes256Gcm | AesEax]]] = {
+    "cobblestone256": Cobblestone256,
+    "aes256gcm": Aes256Gcm,
+    "aes": AesEax,
+}
+
+
+def make_suite(name: str, key: bytes) -> Suite:
+    """Return the suite called ``name`` under ``key``.
+
+    Raises:
+        UnknownSuiteError: If there is no such suite.
+    """
+    if name not in _BY_NAME:
+        raise UnknownSuiteError(f"{excerpt(name)} is not a suite; known: {', '.join(sorted(_BY_NAME))}")
+    return _BY_NAME[name](key)

@@ -1,0 +1,90 @@
+"""Type tags: which suite and which key sealed a value, as text in the `type` column.
+
+    msgpack + cobblestone256 .row : k26b
+    inner     suite          flags  key id
+
+A tag needs no key to be read, and it is authenticated with the value, so an edited one
+never opens. Rows under LANGGRAPH_AES_KEY end in a bare ``+aes`` and name no key.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from sealpoint.errors import KeyIdError, TagError, UnknownFlagError, UnknownSuiteError, excerpt
+
+MAX_CHARS: Final = 64
+SUITES: Final = frozenset({"cobblestone256", "aes256gcm"})
+LEGACY: Final = "aes"
+FLAGS: Final = ("dek", "row")
+
+_INNER = re.compile(r"[!-*,-~]+")
+_KEY_ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,23}")
+
+
+def require_key_id(key_id: str) -> str:
+    """Return ``key_id``, or raise `KeyIdError` if it is none."""
+    if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
+        raise KeyIdError(f"{excerpt(key_id)} is not a key id")
+    return key_id
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A parsed type tag.
+
+    Attributes:
+        inner: What the wrapped serializer called its bytes, e.g. ``msgpack``. Empty only
+            in the name that `RingCipher.encrypt` returns, which has no type to bind.
+        suite: Name of the sealing suite, e.g. ``cobblestone256``.
+        flags: ``dek`` if a secret is mixed into the key, ``row`` if the value is bound to
+            its row; sorted.
+        key_id: Public name of the key, safe to log; ``None`` for LangGraph's own rows.
+    """
+
+    inner: str
+    suite: str
+    flags: tuple[str, ...] = ()
+    key_id: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Tag:
+        """Read a tag from a `type` column.
+
+        Raises:
+            TagError: If it is not a string of at most 64 ASCII characters in the form above.
+            UnknownSuiteError: If its suite is not known.
+            UnknownFlagError: If a flag is not known, given twice or out of order.
+        """
+        if not isinstance(text, str) or len(text) > MAX_CHARS or text.count("+") != 1:
+            raise TagError(f"{excerpt(text)} is not at most {MAX_CHARS} characters with one '+'")
+        inner, _, name = text.partition("+")
+        if inner and not _INNER.fullmatch(inner):
+            raise TagError(f"{excerpt(text)} names no type before its '+'")
+        if name == LEGACY:
+            return cls(inner, LEGACY)
+        front, colon, key_id = name.partition(":")
+        suite, *flags = front.split(".")
+        if suite not in SUITES:
+            raise UnknownSuiteError(f"{excerpt(text)} names no known suite")
+        if not colon or not _KEY_ID.fullmatch(key_id):
+            raise TagError(f"{excerpt(text)} names no key after ':'")
+        if sorted(set(flags)) != flags or not set(flags) <= set(FLAGS):
+            raise UnknownFlagError(f"{excerpt(text)} has flags that are not known or not in order")
+        return cls(inner, suite, tuple(flags), key_id)
+
+    def format(self) -> str:
+        """Write the tag as it stands in the `type` column.
+
+        Raises:
+            TagError: If the parts do not make a tag, so that `parse` reads back what
+                `format` wrote.
+        """
+        mode = "".join(f".{flag}" for flag in self.flags)
+        key = "" if self.key_id is None else f":{self.key_id}"
+        text = f"{self.inner}+{self.suite}{mode}{key}"
+        if Tag.parse(text) != self:
+            raise TagError(f"{excerpt(text)} does not read back as the tag it was made from")
+        return text

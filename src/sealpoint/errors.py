@@ -1,0 +1,359 @@
+"""Everything sealpoint raises: one root, one class per cause.
+
+A message says what was met and what was wanted; ``hint`` says what to do and is
+shown under the traceback. Neither ever holds key material or decrypted bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+EXCERPT_CHARS: Final = 200
+
+
+def excerpt(text: object) -> str:
+    """Quote foreign text for a message: escaped, and at most ``EXCERPT_CHARS`` characters of it."""
+    shown = ascii(text if isinstance(text, str) else type(text).__name__)
+    return shown if len(shown) <= EXCERPT_CHARS else shown[: EXCERPT_CHARS - 3] + "..."
+
+
+class SealpointError(Exception):
+    """The root of the tree.
+
+    Attributes:
+        hint: What to do about it, in one sentence.
+    """
+
+    hint: str = ""
+
+    def __init__(self, *args: Any, hint: str | None = None) -> None:
+        super().__init__(*args)
+        if hint is not None:
+            self.hint = hint
+        if self.hint:
+            self.add_note(f"hint: {self.hint}")
+
+
+# --- keys and key rings -----------------------------------------------------------------------
+
+
+class KeyRingError(SealpointError):
+    """A key ring, a key file or a key in it is not usable."""
+
+
+class KeyIdError(KeyRingError, ValueError):
+    """A key id does not have the form ``[a-z0-9][a-z0-9.-]{0,23}``."""
+
+    hint = "use 1 to 24 of a-z, 0-9, '.' and '-', beginning with a letter or a digit"
+
+
+class DuplicateKeyError(KeyRingError, ValueError):
+    """Two entries of a ring have the same id."""
+
+    hint = "give every key an id of its own; ids are never reused"
+
+
+class ActiveKeyError(KeyRingError, ValueError):
+    """A ring has two active keys, or names one that is not active."""
+
+    hint = "exactly one key has state = \"active\", and 'active' names it"
+
+
+class NoActiveKeyError(KeyRingError, LookupError):
+    """A value was to be sealed with a ring that has no active key."""
+
+    hint = "set one key to state = \"active\" and name it in 'active'"
+
+
+class UnknownKeyError(KeyRingError, LookupError):
+    """A value names a key that the ring does not hold.
+
+    Attributes:
+        key_id: The id in the value's tag.
+        held: The ids the ring holds, in ring order.
+    """
+
+    hint = "add the key to the ring as decrypt-only, or restore it from backup"
+
+    def __init__(self, key_id: str, held: tuple[str, ...]) -> None:
+        super().__init__(key_id, held)
+        self.key_id = key_id
+        self.held = held
+
+    def __str__(self) -> str:
+        return f"no key {excerpt(self.key_id)} in the ring (held: {', '.join(self.held) or 'none'})"
+
+
+class KeyDisabledError(KeyRingError, PermissionError):
+    """A value is under a key that is disabled."""
+
+    hint = "set the key to decrypt-only if values under it may be read again"
+
+
+class KeyDestroyedError(KeyRingError, LookupError):
+    """A value is under a key that was destroyed; the message says when, if the ring knows."""
+
+    hint = "values under a destroyed key cannot be opened; restore a backup made before it, if there is one"
+
+
+class KeyMoveError(KeyRingError, ValueError):
+    """A key was to change to a state that its present state does not allow."""
+
+    hint = "see the table of moves in sealpoint.crypto.KeyState"
+
+
+class KeyMaterialError(KeyRingError, ValueError):
+    """Key material does not have the right length or form."""
+
+    hint = "material is 32 raw bytes, or base64 or hex of them, with at most one newline at the end"
+
+
+class MaterialSpaceError(KeyMaterialError):
+    """Key material has white space at its ends, as a paste or a careless ``echo`` leaves it."""
+
+    hint = "remove the white space; one newline at the end is all that may follow the key"
+
+
+class CheckValueError(KeyRingError, ValueError):
+    """Key material does not match the check value in the ring: it is swapped or damaged."""
+
+    hint = "restore the material that belongs to this id, or correct 'check' if the ring is what is wrong"
+
+
+class KeyPickleError(KeyRingError, TypeError):
+    """A key or a ring was to be pickled or copied."""
+
+    hint = "load the ring again in the other process; key material is never pickled"
+
+
+class KeyFileError(KeyRingError, ValueError):
+    """A ring file does not say what a ring file must say."""
+
+    hint = "compare it with keys.example"
+
+
+class KeyFileMissingError(KeyFileError, FileNotFoundError):
+    """There is no ring file where one was named or looked for."""
+
+    hint = "name one by argument or in $SEALPOINT_KEYS, or see keys.example for what goes into it"
+
+
+class KeyFileSyntaxError(KeyFileError):
+    """A ring file is not TOML in UTF-8, or a field has the wrong type."""
+
+
+class KeyFileVersionError(KeyFileError):
+    """A ring file has a version that this release does not know."""
+
+    hint = "this release reads version = 1"
+
+
+class KeyFileFieldError(KeyFileError):
+    """A ring file has a field that nobody knows, or lacks one that it must have."""
+
+
+class TestKeysError(KeyFileError):
+    """A ring holds the public keys of ``keys.example``."""
+
+    __test__ = False  # the name begins with "Test": not a test class
+    hint = "generate keys of your own; only a test or a demo sets SEALPOINT_ALLOW_TEST_KEYS=1"
+
+
+class FilePermissionsError(KeyRingError, PermissionError):
+    """A file with key material can be read or written by others than its owner."""
+
+    hint = "chmod 600 the file, and let the account that runs this own it"
+
+
+class FileLinkError(KeyRingError, OSError):
+    """A key file is a symbolic link, or no regular file at all."""
+
+    hint = "name the file itself; links are not followed"
+
+
+class SourceError(KeyRingError, OSError):
+    """A source of key material gave none."""
+
+    hint = "see that the source is there, and that the account that runs this may use it"
+
+
+class SourceTimeoutError(SourceError, TimeoutError):
+    """A command that should print key material did not end in time."""
+
+    hint = "run the command by hand; it must print the key and end"
+
+
+# --- sealed values ----------------------------------------------------------------------------
+
+
+class SealedValueError(SealpointError):
+    """A value cannot be opened or sealed."""
+
+
+class TagError(SealedValueError, ValueError):
+    """A type tag is not of the form ``<inner>+<suite>[.flags]:<key id>``."""
+
+    hint = "the row was damaged, forged, or written by something else than sealpoint"
+
+
+class UnknownSuiteError(TagError, NotImplementedError):
+    """A tag names a sealing suite that this release does not know."""
+
+    hint = "the row was forged, or written by a newer release"
+
+
+class UnknownFlagError(TagError):
+    """A tag carries a flag that this release does not know, twice, or out of order."""
+
+
+class PlaintextError(SealedValueError, ValueError):
+    """A value is not sealed, and plaintext is not accepted."""
+
+    hint = 'seal existing rows first, or pass plaintext="allow" while you migrate'
+
+
+class BlobError(SealedValueError, ValueError):
+    """A blob is not bytes, or too short to be a sealed value."""
+
+    hint = "the row was damaged or forged; restore it from backup"
+
+
+class IntegrityError(SealedValueError, ValueError):
+    """Authentication failed: bytes, tag, key or row are not those that were sealed."""
+
+    hint = "the row was changed, moved or relabelled, or the ring holds another key under this id"
+
+
+class RowMissingError(SealedValueError, ValueError):
+    """A value is bound to its row, and no row was given."""
+
+    hint = "read it through the saver that wrote it"
+
+
+class UnboundValueError(SealedValueError, ValueError):
+    """A row was given, and the value is not bound to any."""
+
+    hint = "the value was written before rows were bound, or put in its place by somebody else"
+
+
+class SecretMissingError(SealedValueError, ValueError):
+    """A per-thread secret is mixed into the value's key, and none was given."""
+
+    hint = "read it through the saver that wrote it"
+
+
+class UnmixedValueError(SealedValueError, ValueError):
+    """A per-thread secret was given, and none is mixed into the value's key."""
+
+    hint = "the value was written before threads had secrets, or put in its place by somebody else"
+
+
+class LegacyTypeError(SealedValueError, ValueError):
+    """A row under LANGGRAPH_AES_KEY names an inner type that such a row may not have."""
+
+    hint = "such rows do not authenticate their type: only null, bytes, bytearray, msgpack and json are read"
+
+
+class CipherSurfaceError(SealedValueError, TypeError):
+    """A cipher with only ``encrypt`` and ``decrypt`` was asked to bind a row or to mix a secret."""
+
+    hint = "use RingCipher"
+
+
+# --- serialization ----------------------------------------------------------------------------
+
+
+class SerdeError(SealpointError):
+    """A value cannot be serialized or rebuilt."""
+
+
+class UnsupportedTypeError(SerdeError, TypeError):
+    """A value of a type that the serializer does not know was to be written."""
+
+    hint = "convert it to a supported type; see docs/serializer.md"
+
+
+class UnknownTypeError(SerdeError, NotImplementedError):
+    """Bytes are labelled with a serialization type that is not known or not switched on."""
+
+
+class DecodeError(SerdeError, ValueError):
+    """Bytes are not what their label says."""
+
+    hint = "the row was damaged or forged; restore it from backup"
+
+
+class LimitError(DecodeError):
+    """Unsealed bytes are larger, deeper or have more elements than is read from a stranger."""
+
+    hint = "if the value is really yours, pass limits= with more room"
+
+
+class BlockedTypeError(SerdeError, TypeError):
+    """Bytes name a type that is not on the allowlist. Nothing was imported.
+
+    Attributes:
+        module: Module of the type, as the bytes name it.
+        name: Name of the type in that module, as the bytes name it.
+    """
+
+    def __init__(self, module: str, name: str, parameter: str = "allowed_msgpack_modules") -> None:
+        line = f"{parameter}=[({excerpt(module)}, {excerpt(name)})]"
+        super().__init__(module, name, parameter, hint=f"if the type is yours, allow it: {line}")
+        self.module = module
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"type {excerpt(f'{self.module}.{self.name}')} is not on the allowlist"
+
+
+class UnbuildableValueError(SerdeError, ValueError):
+    """A type, given as ``module`` and ``name``, refuses the arguments that the bytes hold for it."""
+
+    hint = (
+        "the type has changed since the value was written, or the bytes were forged; "
+        'JsonPlusSerializer(on_blocked="raw") gives the bare arguments'
+    )
+
+    def __init__(self, module: str, name: str, cause: str) -> None:
+        super().__init__(module, name, cause)
+        self.module = module
+        self.name = name
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"cannot rebuild {excerpt(f'{self.module}.{self.name}')}: {self.cause}"
+
+
+# --- savers -----------------------------------------------------------------------------------
+
+
+class SaverError(SealpointError):
+    """A checkpoint cannot be stored or loaded."""
+
+
+class SchemaError(SaverError, ValueError):
+    """A database does not have the two tables that LangGraph writes, or has them altered."""
+
+    hint = "open a copy with the sqlite3 shell and look at sqlite_master before you trust it"
+
+
+class RowError(SaverError, ValueError):
+    """A row does not hold what its column or its key says."""
+
+    hint = "the row was damaged or forged; restore it from backup"
+
+
+class MetadataError(SaverError, ValueError):
+    """Metadata is not strict JSON: duplicate keys, NaN, infinity, or not an object."""
+
+
+class ConfigError(SaverError, ValueError):
+    """A config, filter, limit or ``before`` does not have the form that a saver needs."""
+
+
+class ConfigKeyError(ConfigError, KeyError):
+    """A config lacks a key that a saver needs."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
