@@ -1,0 +1,24 @@
+"""Values to a type name with bytes, and back; knows no savers."""
+
+from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
+from sealpoint.serde.base import (
+    CipherProtocol,
+    SerializerCompat,
+    SerializerProtocol,
+    UntypedSerializerProtocol,
+    maybe_add_typed_methods,
+)
+from sealpoint.serde.encrypted import EncryptedSerializer
+from sealpoint.serde.jsonplus import JsonPlusSerializer
+
+__all__ = [
+    "SAFE_TYPES",
+    "Allowlist",
+    "CipherProtocol",
+    "EncryptedSerializer",
+    "JsonPlusSerializer",
+    "SerializerCompat",
+    "SerializerProtocol",
+    "UntypedSerializerProtocol",
+    "maybe_add_typed_methods",
+]

@@ -1,0 +1,151 @@
+"""msgpack to values, under an allowlist. The extension codes stand in `encode`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import ormsgpack
+
+from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
+from sealpoint.serde.allowlist import Allowlist
+from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
+from sealpoint.serde.rebuild import Builder, delta_snapshot, make_builder, numpy_array
+
+OnBlocked = Literal["raise", "raw"]
+
+logger: Final = logging.getLogger("sealpoint.serde")
+
+_MAX_LEARNED: Final = 4096  # names come from the bytes: they must not fill memory
+_MAX_WARNED: Final = 1000
+_METHODS: Final = {METHOD: "fromisoformat", PYDANTIC_V2: "model_validate_json"}
+
+_warned: set[tuple[str, str, str]] = set()
+
+
+def warn_once(kind: str, module: str, name: str, message: str) -> None:
+    """Log one warning per kind and type in this process, and at most a thousand in all."""
+    key = (kind, module[:256], name[:256])
+    if key not in _warned and len(_warned) < _MAX_WARNED:
+        _warned.add(key)
+        logger.warning("%s: %s", excerpt(f"{module}.{name}"), message)
+
+
+class Decoder:
+    """Turns msgpack into values, and imports what its allowlist allows and nothing else."""
+
+    def __init__(self, allowlist: Allowlist, on_blocked: OnBlocked = "raise") -> None:
+        """Make a decoder.
+
+        Args:
+            allowlist: What may be imported and called.
+            on_blocked: What to do with a type that may not or cannot be rebuilt: ``raise``,
+                or ``raw``, which gives the bare arguments and warns once per type.
+        """
+        self.allowlist = allowlist
+        self.on_blocked = on_blocked
+        self._builders: dict[tuple[Any, ...], Builder] = {}
+        self._failed = threading.local()
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value of msgpack bytes.
+
+        Raises:
+            DecodeError: If they are not msgpack, or an extension is not one that LangGraph writes.
+            BlockedTypeError: If they name a type that is not allowed.
+            UnbuildableValueError: If a type refuses its arguments.
+        """
+        return self.unpack(data, self._extension)
+
+    def unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
+        """Return the value of msgpack bytes, with ``hook`` for extensions."""
+        try:
+            return ormsgpack.unpackb(data, ext_hook=hook, option=ormsgpack.OPT_NON_STR_KEYS)
+        except ormsgpack.MsgpackDecodeError as error:
+            # msgpack keeps to itself what the hook raised, so the hook leaves it for its thread here.
+            failure = vars(self._failed).pop("error", None)
+            if isinstance(failure, RecursionError):
+                failure = DecodeError("the msgpack of a value is nested too deeply")
+            raise failure or DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
+
+    def _extension(self, code: int, data: bytes) -> Any:
+        try:
+            return self._rebuild(
+                code, ormsgpack.unpackb(data, ext_hook=self._extension, option=ormsgpack.OPT_NON_STR_KEYS)
+            )
+        except BaseException as error:
+            if type(error) is not ValueError:  # which is how msgpack tells of its data or an inner hook
+                vars(self._failed).setdefault("error", error)
+            raise
+
+    def _rebuild(self, code: int, record: Any) -> Any:
+        if code == DELTA_SNAPSHOT:
+            return delta_snapshot(record)
+        if code == NUMPY_ARRAY:
+            return self._numpy_array(record)
+        try:
+            kind = (code, record[0], record[1], *record[3:])
+            builder = self._builders.get(kind) or self._learn(kind, record)
+            argument = record[2]
+        except (IndexError, KeyError, TypeError) as error:
+            if isinstance(error, BlockedTypeError):
+                raise
+            raise _malformed(code) from None
+        return builder(argument)
+
+    def _numpy_array(self, payload: Any) -> Any:
+        try:
+            return numpy_array(payload)
+        except UnbuildableValueError as error:
+            return self._raw_or_raise(error)(payload)
+
+    def _learn(self, kind: tuple[Any, ...], record: Any) -> Builder:
+        """Return the builder for a kind of record that is seen for the first time."""
+        code = kind[0]
+        builder = self._make(code, *_require_record(code, record))
+        if len(self._builders) >= _MAX_LEARNED:
+            self._builders.clear()
+        self._builders[kind] = builder
+        return builder
+
+    def _make(self, code: int, module: str, name: str) -> Builder:
+        if not self.allowlist.permissive and (module, name) not in self.allowlist.types:
+            return self._raw_or_raise(BlockedTypeError(module, name))
+        if (module, name) not in self.allowlist.types:
+            line = f"allowed_msgpack_modules=[({excerpt(module)}, {excerpt(name)})]"
+            warn_once("unregistered", module, name, f"rebuilt though not on an allowlist; allow it: {line}")
+        try:
+            builder = make_builder(code, module, name)
+        except UnbuildableValueError as error:
+            return self._raw_or_raise(error)
+        return builder if self.on_blocked == "raise" else self._or_raw(builder)
+
+    def _or_raw(self, builder: Builder) -> Builder:
+        def build(payload: Any) -> Any:
+            try:
+                return builder(payload)
+            except UnbuildableValueError as error:
+                return self._raw_or_raise(error)(payload)
+
+        return build
+
+    def _raw_or_raise(self, error: BlockedTypeError | UnbuildableValueError) -> Builder:
+        if self.on_blocked == "raise":
+            raise error
+        warn_once(type(error).__name__, error.module, error.name, f"given as bare arguments: {error}")
+        return lambda payload: payload
+
+
+def _require_record(code: int, record: Any) -> tuple[str, str]:
+    if not isinstance(record, list) or len(record) < 3 or not 0 <= code <= PYDANTIC_V2:
+        raise _malformed(code)
+    module, name, _, *method = record
+    if not isinstance(module, str) or not isinstance(name, str) or method not in ([], [_METHODS.get(code)]):
+        raise _malformed(code)
+    return module, name
+
+
+def _malformed(code: int) -> DecodeError:
+    return DecodeError(f"extension {code} does not hold what LangGraph writes there")

@@ -1,0 +1,257 @@
+"""Values to msgpack, byte for byte as LangGraph writes them.
+
+What msgpack has no form for becomes an extension whose payload is msgpack again:
+
+    code  payload                                     for
+    0     [module, name, argument]                    sets, deques, UUID, Decimal, IP, ZoneInfo, enums
+    1     [module, name, [arguments]]                 Path, regex, timedelta, date, timezone, Send
+    2     [module, name, {arguments}]                 named tuples, dataclasses, time
+    3     [module, name, argument, method]            datetime
+    4     [module, name, {fields}]                    objects with dict(): pydantic v1, store items
+    5     [module, name, {fields}, method]            objects with model_dump(): pydantic v2
+    6     [dtype, shape, order, bytes]                numpy arrays
+    7     value                                       delta snapshots
+
+One table from type to encoder, filled when a type is first seen: the questions to a type
+are asked once, and not once for every value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import ipaddress
+import pathlib
+import re
+import sys
+import threading
+import zoneinfo
+from collections import deque
+from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+import ormsgpack
+
+from sealpoint.errors import UnsupportedTypeError, excerpt
+from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
+
+SINGLE_ARGUMENT: Final = 0
+POSITIONAL_ARGUMENTS: Final = 1
+KEYWORD_ARGUMENTS: Final = 2
+METHOD: Final = 3
+PYDANTIC_V1: Final = 4
+PYDANTIC_V2: Final = 5
+NUMPY_ARRAY: Final = 6
+DELTA_SNAPSHOT: Final = 7
+
+OPTIONS: Final = (
+    ormsgpack.OPT_NON_STR_KEYS
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+    | ormsgpack.OPT_REPLACE_SURROGATES
+)
+
+_MAX_LEARNED: Final = 4096  # types made at run time must not fill memory
+_NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
+
+Encoder = Callable[[Any], Any]
+
+_refused: Final = threading.local()
+
+
+def encode(obj: Any) -> bytes:
+    """Return the msgpack of ``obj``.
+
+    Raises:
+        UnsupportedTypeError: If something in it has a type without a form, an integer has
+            over 64 bits, or it is nested too deeply.
+    """
+    try:
+        return ormsgpack.packb(obj, _default, OPTIONS)
+    except ormsgpack.MsgpackEncodeError as error:
+        raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(error)) from None
+
+
+def _refuse(what: str) -> UnsupportedTypeError:
+    """Make the error for a part of the value: msgpack keeps it to itself, so `encode` finds it here."""
+    error = _refused.error = UnsupportedTypeError(f"no form for {what}")
+    return error
+
+
+def _default(obj: Any) -> Any:
+    """Return what to write for ``obj``: called for whatever msgpack has no form for."""
+    encoder = _encoders.get(type(obj))
+    return encoder(obj) if encoder else _learn(type(obj))(obj)
+
+
+def _ext(code: int, *payload: Any) -> ormsgpack.Ext:
+    return ormsgpack.Ext(code, ormsgpack.packb(payload, _default, OPTIONS))
+
+
+def _learn(cls: type) -> Encoder:
+    """Choose the encoder of a type that is seen for the first time."""
+    encoder = _choose(cls)
+    if len(_encoders) >= _MAX_LEARNED:
+        _encoders.clear()
+    _encoders[cls] = encoder
+    return encoder
+
+
+def _choose(cls: type) -> Encoder:
+    if (cls.__module__, cls.__name__) == ("langgraph.checkpoint.serde.types", "_DeltaSnapshot"):
+        return _delta_snapshot
+    if _answers_by_instance(cls):
+        return _encode_by_questions
+    for name, make in _BY_METHOD:
+        if callable(getattr(cls, name, None)):
+            return make(cls)
+    return _choose_by_base(cls)
+
+
+def _choose_by_base(cls: type) -> Encoder:
+    for base, make in _BY_BASE:
+        if issubclass(cls, base):
+            return make(cls)
+    if dataclasses.is_dataclass(cls):
+        return _dataclass(cls)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and issubclass(cls, numpy.ndarray):
+        return _numpy_array
+    if issubclass(cls, BaseException):
+        return repr
+    return _encode_by_questions
+
+
+def _answers_by_instance(cls: type) -> bool:
+    """Whether the methods of an object cannot be known from its class.
+
+    pydantic's models answer through ``__getattr__`` too, but have ``model_dump`` as a plain
+    method, and are asked for that first.
+    """
+    if callable(getattr(cls, "model_dump", None)):
+        return False
+    if any("__getattr__" in vars(base) or "__getattribute__" in vars(base) for base in cls.__mro__[:-1]):
+        return True
+    return any(hasattr(cls, name) and not callable(getattr(cls, name)) for name, _ in _BY_METHOD)
+
+
+def _encode_by_questions(obj: Any) -> Any:
+    """The general path: ask the object itself, every time."""
+    for name, make in _BY_METHOD:
+        if callable(getattr(obj, name, None)):
+            return make(type(obj))(obj)
+    encoder = _choose_by_base(type(obj))
+    if encoder is not _encode_by_questions:
+        return encoder(obj)
+    if isinstance(obj, SendProtocol):
+        timeout = getattr(obj, "timeout", None)
+        arguments = (obj.node, obj.arg) if timeout is None else (obj.node, obj.arg, timeout)
+        return _ext(POSITIONAL_ARGUMENTS, type(obj).__module__, type(obj).__name__, arguments)
+    raise _refuse(f"type {excerpt(f'{type(obj).__module__}.{type(obj).__name__}')}")
+
+
+# --- makers: from a type to its encoder ---------------------------------------------------------
+
+
+def _single(argument: Callable[[Any], Any]) -> Callable[[type], Encoder]:
+    return lambda cls: lambda obj: _ext(SINGLE_ARGUMENT, cls.__module__, cls.__name__, argument(obj))
+
+
+def _positional(arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
+    return lambda cls: lambda obj: _ext(POSITIONAL_ARGUMENTS, cls.__module__, cls.__name__, arguments(obj))
+
+
+def _keyword(arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
+    return lambda cls: lambda obj: _ext(KEYWORD_ARGUMENTS, cls.__module__, cls.__name__, arguments(obj))
+
+
+def _model_dump(cls: type) -> Encoder:
+    return lambda obj: _ext(
+        PYDANTIC_V2, cls.__module__, cls.__name__, obj.model_dump(), "model_validate_json"
+    )
+
+
+def _dict(cls: type) -> Encoder:
+    return lambda obj: _ext(PYDANTIC_V1, cls.__module__, cls.__name__, obj.dict())
+
+
+def _datetime(cls: type) -> Encoder:
+    return lambda obj: _ext(METHOD, cls.__module__, cls.__name__, obj.isoformat(), "fromisoformat")
+
+
+def _pattern(_: type) -> Encoder:
+    return lambda obj: _ext(POSITIONAL_ARGUMENTS, "re", "compile", (obj.pattern, obj.flags))
+
+
+def _dataclass(cls: Any) -> Encoder:
+    module, name = cls.__module__, cls.__name__
+    fields = tuple(field.name for field in dataclasses.fields(cls))
+    return lambda obj: _ext(KEYWORD_ARGUMENTS, module, name, {field: getattr(obj, field) for field in fields})
+
+
+def _time_arguments(obj: datetime.time) -> dict[str, Any]:
+    return {
+        "hour": obj.hour,
+        "minute": obj.minute,
+        "second": obj.second,
+        "microsecond": obj.microsecond,
+        "tzinfo": obj.tzinfo,
+        "fold": obj.fold,
+    }
+
+
+def _timezone_arguments(obj: Any) -> tuple[Any, ...]:
+    arguments: tuple[Any, ...] = obj.__getinitargs__()
+    return arguments
+
+
+def _delta_snapshot(obj: Any) -> ormsgpack.Ext:
+    return ormsgpack.Ext(DELTA_SNAPSHOT, ormsgpack.packb(obj.value, _default, OPTIONS))
+
+
+def _numpy_array(obj: Any) -> ormsgpack.Ext:
+    if obj.dtype.kind not in _NUMPY_KINDS:
+        raise _refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
+    order = "F" if obj.flags.f_contiguous and not obj.flags.c_contiguous else "C"
+    data = sys.modules["numpy"].ndarray.tobytes(obj, order)  # a masked array's own would hide what is masked
+    return _ext(NUMPY_ARRAY, obj.dtype.str, obj.shape, order, data)
+
+
+# Asked in this order, as LangGraph does: an enum with a model_dump() is dumped as a model.
+_BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
+    ("model_dump", _model_dump),
+    ("get_secret_value", _single(lambda obj: obj.get_secret_value())),
+    ("dict", _dict),
+    ("_asdict", _keyword(lambda obj: obj._asdict())),
+)
+
+_BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]], ...]] = (
+    (pathlib.Path, _positional(lambda obj: obj.parts)),
+    (re.Pattern, _pattern),
+    (UUID, _single(lambda obj: obj.hex)),
+    (Decimal, _single(str)),
+    ((set, frozenset, deque), _single(tuple)),
+    (
+        (
+            ipaddress.IPv4Address,
+            ipaddress.IPv4Network,
+            ipaddress.IPv6Address,
+            ipaddress.IPv6Network,
+        ),
+        _single(str),
+    ),
+    (datetime.datetime, _datetime),
+    (datetime.timedelta, _positional(lambda obj: (obj.days, obj.seconds, obj.microseconds))),
+    (datetime.date, _positional(lambda obj: (obj.year, obj.month, obj.day))),
+    (datetime.time, _keyword(_time_arguments)),
+    (datetime.timezone, _positional(_timezone_arguments)),
+    (zoneinfo.ZoneInfo, _single(lambda obj: obj.key)),
+    (Enum, _single(lambda obj: obj.value)),
+)
+
+_encoders: dict[type, Encoder] = {_DeltaSnapshot: _delta_snapshot}

@@ -1,0 +1,216 @@
+"""EncryptedSerializer: seals every value that a saver hands to its serializer."""
+
+from __future__ import annotations
+
+import logging
+from os import PathLike
+from typing import Any, Final, Literal, Protocol, Self
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row
+from sealpoint.errors import (
+    BlobError,
+    CipherSurfaceError,
+    PlaintextError,
+    TagError,
+    UnknownTypeError,
+    excerpt,
+)
+from sealpoint.serde.allowlist import AllowedModules
+from sealpoint.serde.base import (
+    CipherProtocol,
+    SerializerProtocol,
+    maybe_add_typed_methods,
+)
+from sealpoint.serde.jsonplus import JsonPlusSerializer
+
+PlaintextPolicy = Literal["refuse", "allow"]
+
+logger: Final = logging.getLogger("sealpoint.serde")
+
+# Stands for one that is made when it is needed, and reads the environment then.
+_DEFAULT: Final = JsonPlusSerializer()
+_warned_plaintext: set[str] = set()
+
+
+class _Sealing(Protocol):
+    """What this module asks of a cipher."""
+
+    def seal(
+        self, inner: str, data: bytes, *, row: Row | None = None, secret: bytes | None = None
+    ) -> tuple[str, bytes]: ...
+
+    def open(
+        self, tag: str, blob: bytes, *, row: Row | None = None, secret: bytes | None = None
+    ) -> tuple[str, bytes]: ...
+
+
+class _Unbound:
+    """A cipher with LangGraph's two methods: it does not authenticate the type, and cannot bind rows."""
+
+    def __init__(self, cipher: CipherProtocol) -> None:
+        self._cipher = cipher
+
+    def seal(
+        self, inner: str, data: bytes, *, row: Row | None = None, secret: bytes | None = None
+    ) -> tuple[str, bytes]:
+        self._require_plain(row, secret)
+        name, blob = self._cipher.encrypt(data)
+        return f"{inner}+{name}", blob
+
+    def open(
+        self, tag: str, blob: bytes, *, row: Row | None = None, secret: bytes | None = None
+    ) -> tuple[str, bytes]:
+        self._require_plain(row, secret)
+        inner, _, name = tag.partition("+")
+        if inner == "pickle":
+            raise UnknownTypeError("a pickle under a cipher that does not authenticate its type is not read")
+        return inner, self._cipher.decrypt(name, blob)
+
+    def _require_plain(self, row: Row | None, secret: bytes | None) -> None:
+        if row is not None or secret is not None:
+            raise CipherSurfaceError(f"{type(self._cipher).__name__} cannot bind a row or mix a secret")
+
+
+class EncryptedSerializer:
+    """A serializer for any saver: what it writes is sealed, and what is not sealed it refuses.
+
+    Safe to share between threads and savers.
+    """
+
+    def __init__(
+        self,
+        cipher: CipherProtocol,
+        serde: SerializerProtocol = _DEFAULT,
+        *,
+        plaintext: PlaintextPolicy = "refuse",
+    ) -> None:
+        """Make a serializer.
+
+        Args:
+            cipher: A `RingCipher`; or any cipher with LangGraph's two methods, which binds
+                neither type nor row.
+            serde: Serializes before sealing. Its strictness is its own.
+            plaintext: ``refuse``, or ``allow`` to read rows that are not sealed, for the
+                time of a migration; what is written is sealed always.
+        """
+        if plaintext not in ("refuse", "allow"):
+            raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
+        self._cipher = cipher
+        self._serde = maybe_add_typed_methods(JsonPlusSerializer() if serde is _DEFAULT else serde)
+        self._plaintext: PlaintextPolicy = plaintext
+        self._sealing: _Sealing = cipher if isinstance(cipher, RingCipher) else _Unbound(cipher)
+        self.plaintext_count = 0
+
+    @classmethod
+    def from_key(cls, key: bytes, *, key_id: str = "k1", serde: SerializerProtocol | None = None) -> Self:
+        """Make a serializer from 32 bytes in hand.
+
+        Raises:
+            KeyMaterialError: If ``key`` does not have 32 bytes.
+            KeyIdError: If ``key_id`` is none.
+        """
+        ring = KeyRing([Key(id=key_id, material=key, state=KeyState.ACTIVE)])
+        return cls(RingCipher(ring), _DEFAULT if serde is None else serde)
+
+    @classmethod
+    def from_key_file(
+        cls, path: str | PathLike[str] | None = None, *, serde: SerializerProtocol | None = None
+    ) -> Self:
+        """Make a serializer from a ring file; see `KeyRing.load` for where it is looked for.
+
+        Raises:
+            KeyRingError: One of its subclasses, each for one thing that can be wrong.
+        """
+        return cls(RingCipher(KeyRing.load(path)), _DEFAULT if serde is None else serde)
+
+    @property
+    def cipher(self) -> CipherProtocol:
+        """What seals and opens."""
+        return self._cipher
+
+    @property
+    def serde(self) -> SerializerProtocol:
+        """What serializes before sealing."""
+        return self._serde
+
+    @property
+    def plaintext(self) -> PlaintextPolicy:
+        """``refuse`` or ``allow``."""
+        return self._plaintext
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._cipher!r}, plaintext={self._plaintext!r})"
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Serialize and seal: return the tag for the `type` column, and the sealed bytes."""
+        inner, data = self._serde.dumps_typed(obj)
+        return self._sealing.seal(inner, data)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Open and deserialize.
+
+        Raises:
+            PlaintextError: If the value is not sealed, and ``plaintext`` is ``refuse``.
+            SealpointError: What `RingCipher.open` and the serializer raise.
+        """
+        tag, blob = data
+        return self._serde.loads_typed(self.open(tag, blob))
+
+    def encode(self, obj: Any) -> tuple[str, bytes]:
+        """Serialize without sealing."""
+        return self._serde.dumps_typed(obj)
+
+    def decode(self, inner: str, data: bytes) -> Any:
+        """Deserialize bytes that the ring has opened."""
+        return self._serde.loads_typed((inner, data))
+
+    def seal(
+        self, obj: Any, *, row: Row | None = None, secret: bytes | None = None, head: bytes = b""
+    ) -> tuple[str, bytes]:
+        """Serialize and seal, bound to a row and under a thread's secret.
+
+        Args:
+            obj: Any value.
+            row: Coordinates of the row, if it is bound to one.
+            secret: Secret of the thread, if one is mixed into the key.
+            head: Bytes to seal in front of the value's own.
+
+        Raises:
+            CipherSurfaceError: If the cipher can bind neither.
+        """
+        inner, data = self._serde.dumps_typed(obj)
+        return self._sealing.seal(inner, head + data, row=row, secret=secret)
+
+    def open(
+        self, tag: str, blob: bytes, *, row: Row | None = None, secret: bytes | None = None
+    ) -> tuple[str, bytes]:
+        """Open without deserializing: return the inner type name and its bytes, with any head.
+
+        Raises:
+            PlaintextError: If the value is not sealed, and ``plaintext`` is ``refuse``.
+            SealpointError: What `RingCipher.open` raises.
+        """
+        if not isinstance(tag, str):
+            raise TagError(f"{excerpt(tag)} is not a type tag")
+        if type(blob) is not bytes:
+            raise BlobError(f"value is {type(blob).__name__}, not bytes")
+        if "+" in tag:
+            return self._sealing.open(tag, blob, row=row, secret=secret)
+        return self._open_plaintext(tag, blob)
+
+    def _open_plaintext(self, tag: str, blob: bytes) -> tuple[str, bytes]:
+        if self._plaintext == "refuse":
+            raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
+        if tag == "pickle":
+            raise UnknownTypeError("a pickle that is not sealed is not read")
+        self.plaintext_count += 1
+        if "plaintext" not in _warned_plaintext:
+            _warned_plaintext.add("plaintext")
+            logger.warning("a row that is not sealed was read: plaintext='allow' is on")
+        return tag, blob
+
+    def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> Self:
+        """Return a serializer of the same class, cipher and policy that also allows ``extra_allowlist``."""
+        extend = getattr(self._serde, "with_msgpack_allowlist", None)
+        serde = self._serde if extend is None else extend(extra_allowlist)
+        return self if serde is self._serde else type(self)(self._cipher, serde, plaintext=self._plaintext)

@@ -1,0 +1,236 @@
+"""Rebuilding one object from the arguments that bytes hold for it. Knows types, not bytes.
+
+A builder takes the payload of one record and returns the object. It is made once for a
+type and a kind of record, so that what can be asked of the type is asked once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import re
+import sys
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from importlib import import_module
+from inspect import isclass
+from typing import Any, Final
+
+from sealpoint.errors import UnbuildableValueError
+from sealpoint.serde.encode import (
+    KEYWORD_ARGUMENTS,
+    METHOD,
+    POSITIONAL_ARGUMENTS,
+    PYDANTIC_V1,
+    PYDANTIC_V2,
+    SINGLE_ARGUMENT,
+)
+from sealpoint.serde.types import _DeltaSnapshot
+
+Builder = Callable[[Any], Any]
+
+_PLAIN_DTYPE: Final = re.compile(r"[<>|=][biufcSU][0-9]{1,9}|[<>][Mm]8(\[[0-9a-zA-Z]+\])?")  # never pointers
+_MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 keeps its paths
+
+
+def find_type(module: str, name: str) -> Any:
+    """Import what a record names. The caller has checked that it may be imported.
+
+    Raises:
+        UnbuildableValueError: If there is no such module, no such name in it, or it is no class.
+    """
+    home = _MOVED_MODULES.get(module, module)
+    try:
+        found = getattr(sys.modules.get(home) or import_module(home), name)
+    except Exception as error:  # noqa: BLE001 -- a module may raise anything while it is imported
+        raise UnbuildableValueError(module, name, type(error).__name__) from None
+    if not isclass(found) and found is not re.compile:
+        raise UnbuildableValueError(module, name, "it is not a class")
+    return found
+
+
+def make_builder(code: int, module: str, name: str) -> Builder:
+    """Return the builder for records of one kind that name one type.
+
+    Raises:
+        UnbuildableValueError: If the type is not to be had.
+    """
+    cls = find_type(module, name)
+    build = _MAKERS[code](cls)
+
+    def guarded(payload: Any) -> Any:
+        try:
+            return build(payload)
+        except UnbuildableValueError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- a constructor may raise anything, and its text may quote values
+            raise UnbuildableValueError(module, name, type(error).__name__) from None
+
+    return guarded
+
+
+def delta_snapshot(value: Any) -> Any:
+    """Return a delta snapshot: LangGraph's own class where LangGraph is loaded, whose channels ask for it."""
+    theirs = sys.modules.get("langgraph.checkpoint.serde.types")
+    return getattr(theirs, "_DeltaSnapshot", _DeltaSnapshot)(value)
+
+
+def numpy_array(payload: Any) -> Any:
+    """Return the read-only array of dtype, shape, order and bytes.
+
+    Raises:
+        UnbuildableValueError: If numpy is missing, the dtype holds anything but plain
+            values, or the bytes do not fill the shape.
+    """
+    try:
+        numpy = import_module("numpy")
+        dtype_name, shape, order, data = payload
+        if not _PLAIN_DTYPE.fullmatch(dtype_name) or order not in ("C", "F"):
+            raise UnbuildableValueError("numpy", "ndarray", "its dtype or order is not one of plain values")
+        dtype = numpy.dtype(dtype_name)
+        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
+            raise UnbuildableValueError("numpy", "ndarray", "its bytes do not fill its shape")
+        return numpy.frombuffer(data, dtype=dtype).reshape(shape, order=order)
+    except (ImportError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, UnbuildableValueError):
+            raise
+        raise UnbuildableValueError("numpy", "ndarray", type(error).__name__) from None
+
+
+def _tuples(value: Any) -> Any:
+    """Make tuples of lists, which is what they were if they are to be hashed."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _single(cls: Any) -> Builder:
+    if issubclass(cls, set | frozenset):
+        return _set(cls)
+    if issubclass(cls, Enum):
+        return _enum(cls)
+    if issubclass(cls, deque):
+        return lambda payload: cls(_require(list, payload))
+    if issubclass(cls, bytes | bytearray):
+        return lambda payload: cls(_require(bytes, payload))  # bytearray(10**12) would be a bomb
+    return cls  # type: ignore[no-any-return]
+
+
+def _require(kind: type, payload: Any) -> Any:
+    if not isinstance(payload, kind):
+        raise TypeError
+    return payload
+
+
+def _set(cls: Any) -> Builder:
+    def build(payload: Any) -> Any:
+        try:
+            return cls(_require(list, payload))
+        except TypeError:  # msgpack made lists of tuples, which a set cannot hold
+            return cls(map(_tuples, _require(list, payload)))
+
+    return build
+
+
+def _enum(cls: Any) -> Builder:
+    def build(payload: Any) -> Any:
+        try:
+            return cls(payload)
+        except ValueError:
+            return cls(_tuples(payload))
+
+    return build
+
+
+def _positional(cls: Any) -> Builder:
+    if (cls.__module__, cls.__name__) == ("langgraph.types", "Send"):
+        return lambda payload: _send(cls, *_require(list, payload))
+    return lambda payload: cls(*_require(list, payload))
+
+
+def _send(cls: Any, node: Any, arg: Any, timeout: Any = None) -> Any:
+    """Make a Send, which takes by keyword only what is stored third; older ones take no timeout."""
+    return cls(node, arg) if timeout is None else cls(node, arg, timeout=timeout)
+
+
+def _keyword(cls: Any) -> Builder:
+    """Call with keywords; what a dataclass computes for itself is set to what was stored."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    computed = tuple(field.name for field in fields if not field.init)
+    if not computed:
+        return lambda payload: cls(**_require(dict, payload))
+
+    def build(payload: Any) -> Any:
+        stored = dict(_require(dict, payload))
+        late = {name: stored.pop(name) for name in computed if name in stored}
+        made = cls(**stored)
+        for name, value in late.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    return build
+
+
+def _method(cls: Any) -> Builder:
+    if not issubclass(cls, datetime.date | datetime.time):
+        raise UnbuildableValueError(cls.__module__, cls.__name__, "only dates and times are made by a method")
+    return lambda payload: cls.fromisoformat(_require(str, payload))
+
+
+def _pydantic(cls: Any) -> Builder:
+    """Validate by field name, which is how models are dumped, and by alias; so do the models inside."""
+    if not hasattr(cls, "__pydantic_validator__") or not hasattr(cls, "model_validate"):
+        return _keyword(cls)
+    if cls.__module__.startswith("langchain_core.messages."):
+        return _message(cls, cls.__pydantic_validator__)
+    return lambda payload: cls.model_validate(payload, by_alias=True, by_name=True)
+
+
+def _pydantic_v1(cls: Any) -> Builder:
+    """Call by alias, which is all that pydantic v1 takes, with what it dumped by field name."""
+    fields = vars(cls).get("__fields__", {})
+    aliases = {name: field.alias for name, field in fields.items()}
+    if all(name == alias for name, alias in aliases.items()):
+        return _keyword(cls)
+    return lambda payload: cls(**{aliases.get(name, name): value for name, value in payload.items()})
+
+
+def _message(cls: Any, validator: Any) -> Builder:
+    """Skip the four constructors in Python above a LangChain message, which halve the speed.
+
+    They pass ``content`` on as it is. That is checked with the first payload of a process:
+    if the short way gives another object than the constructor, it is not taken.
+    """
+    short: list[bool] = []
+
+    def build(payload: Any) -> Any:
+        if short == [False] or not isinstance(payload, dict) or "content_blocks" in payload:
+            return cls(**_require(dict, payload))
+        made = validator.validate_python(payload, self_instance=cls.__new__(cls))
+        if not short:
+            long = cls(**payload)
+            short.append(_state(made) == _state(long))
+            return long
+        return made
+
+    return build
+
+
+def _state(model: Any) -> tuple[Any, ...]:
+    return (
+        type(model),
+        vars(model),
+        model.__pydantic_fields_set__,
+        model.__pydantic_extra__,
+        model.__pydantic_private__,
+    )
+
+
+_MAKERS: Final[dict[int, Callable[[Any], Builder]]] = {
+    SINGLE_ARGUMENT: _single,
+    POSITIONAL_ARGUMENTS: _positional,
+    KEYWORD_ARGUMENTS: _keyword,
+    METHOD: _method,
+    PYDANTIC_V1: _pydantic_v1,
+    PYDANTIC_V2: _pydantic,
+}
