@@ -1,0 +1,64 @@
+"""What a checkpoint is, and what a saver must do: LangGraph's ``langgraph.checkpoint.base``."""
+
+from sealpoint.base.checkpoint import (
+    LATEST_VERSION,
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    EmptyChannelError,
+    PendingWrite,
+    RunnableConfig,
+    V,
+    copy_checkpoint,
+    create_checkpoint,
+    empty_checkpoint,
+    get_checkpoint_id,
+    writes_sort_key,
+)
+from sealpoint.base.id import uuid6
+from sealpoint.base.metadata import (
+    EXCLUDED_METADATA_KEYS,
+    get_checkpoint_metadata,
+    get_serializable_checkpoint_metadata,
+)
+from sealpoint.base.saver import BaseCheckpointSaver
+from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
+from sealpoint.serde.encrypted import EncryptedSerializer
+from sealpoint.serde.jsonplus import JsonPlusSerializer
+from sealpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
+
+__all__ = [
+    "ERROR",
+    "EXCLUDED_METADATA_KEYS",
+    "INTERRUPT",
+    "LATEST_VERSION",
+    "RESUME",
+    "SCHEDULED",
+    "WRITES_IDX_MAP",
+    "BaseCheckpointSaver",
+    "ChannelProtocol",
+    "ChannelVersions",
+    "Checkpoint",
+    "CheckpointMetadata",
+    "CheckpointTuple",
+    "DeltaChannelHistory",
+    "EmptyChannelError",
+    "EncryptedSerializer",
+    "JsonPlusSerializer",
+    "PendingWrite",
+    "RunnableConfig",
+    "SerializerProtocol",
+    "V",
+    "copy_checkpoint",
+    "create_checkpoint",
+    "empty_checkpoint",
+    "get_checkpoint_id",
+    "get_checkpoint_metadata",
+    "get_serializable_checkpoint_metadata",
+    "maybe_add_typed_methods",
+    "uuid6",
+    "writes_sort_key",
+]

@@ -1,0 +1,217 @@
+"""What a checkpoint is: the state of a graph at one moment, and what is stored beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
+
+from sealpoint.base.id import uuid6
+from sealpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
+
+V = TypeVar("V", int, float, str)
+
+ChannelVersions = dict[str, str | int | float]
+PendingWrite = tuple[str, str, Any]
+
+LATEST_VERSION: Final = 2
+
+WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
+"""Place of the special writes of a task: they stand before its others and may be replaced."""
+
+
+class EmptyChannelError(Exception):
+    """A channel that was never updated was asked for its value."""
+
+
+class RunnableConfig(TypedDict, total=False):
+    """What a run is told. A saver reads ``configurable`` and ``metadata``."""
+
+    tags: list[str]
+    metadata: dict[str, Any]
+    callbacks: Any
+    run_name: str
+    max_concurrency: int | None
+    recursion_limit: int
+    configurable: dict[str, Any]
+    run_id: Any
+
+
+class CheckpointMetadata(TypedDict, total=False):
+    """What is known about a checkpoint. Stored as JSON in the clear: it is what filters ask for.
+
+    Attributes:
+        source: What made the checkpoint: the input, a step of the loop, an update, or a fork.
+        step: -1 for the first input, 0 for the first step of the loop, then counting up.
+        parents: Ids of the parent checkpoints by namespace.
+        run_id: The run that made it.
+        counters_since_delta_snapshot: By delta channel, updates and steps since its last snapshot.
+    """
+
+    source: Literal["input", "loop", "update", "fork"]
+    step: int
+    parents: dict[str, str]
+    run_id: str
+    counters_since_delta_snapshot: dict[str, tuple[int, int]]
+
+
+class Checkpoint(TypedDict):
+    """The state of a graph at one moment.
+
+    Attributes:
+        v: Version of this format.
+        id: Unique, and later ids sort after earlier ones.
+        ts: When it was made, ISO 8601.
+        channel_values: Values of the channels that have one.
+        channel_versions: Version of each channel, increasing with every update.
+        versions_seen: By node, the version of each channel it has seen.
+        updated_channels: Channels that this step updated, if that is known.
+    """
+
+    v: int
+    id: str
+    ts: str
+    channel_values: dict[str, Any]
+    channel_versions: ChannelVersions
+    versions_seen: dict[str, ChannelVersions]
+    updated_channels: list[str] | None
+
+
+class CheckpointTuple(NamedTuple):
+    """A checkpoint with all that is stored beside it."""
+
+    config: RunnableConfig
+    checkpoint: Checkpoint
+    metadata: CheckpointMetadata
+    parent_config: RunnableConfig | None = None
+    pending_writes: list[PendingWrite] | None = None
+
+
+class DeltaChannelHistory(TypedDict):
+    """What the ancestors of a checkpoint hold for one delta channel.
+
+    Attributes:
+        writes: Its updates, oldest first; those of one checkpoint in the order of `writes_sort_key`.
+        seed: The value stored at the nearest ancestor that has one; absent if none has.
+    """
+
+    writes: list[PendingWrite]
+    seed: NotRequired[Any]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def empty_checkpoint() -> Checkpoint:
+    """Return the checkpoint of a graph that has not begun."""
+    return _checkpoint(
+        v=LATEST_VERSION,
+        id=str(uuid6(clock_seq=-2)),
+        ts=_now(),
+        channel_values={},
+        channel_versions={},
+        versions_seen={},
+        pending_sends=[],
+        updated_channels=None,
+    )
+
+
+def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a copy whose values and versions can be changed without changing ``checkpoint``."""
+    return _checkpoint(
+        v=checkpoint["v"],
+        ts=checkpoint["ts"],
+        id=checkpoint["id"],
+        channel_values=checkpoint["channel_values"].copy(),
+        channel_versions=checkpoint["channel_versions"].copy(),
+        versions_seen={node: seen.copy() for node, seen in checkpoint["versions_seen"].items()},
+        pending_sends=list(checkpoint.get("pending_sends", ())),  # type: ignore[call-overload]
+        updated_channels=checkpoint.get("updated_channels"),
+    )
+
+
+def create_checkpoint(
+    checkpoint: Checkpoint,
+    channels: Mapping[str, ChannelProtocol[Any, Any, Any]] | None,
+    step: int,
+    *,
+    id: str | None = None,  # noqa: A002 -- LangGraph's name
+) -> Checkpoint:
+    """Return the checkpoint that follows ``checkpoint`` after a step.
+
+    Args:
+        checkpoint: The one before; its versions are taken over.
+        channels: The channels to ask for their values; without them the values are taken over.
+        step: Number of the step; ids made within the same 100 ns sort by it.
+        id: The id, if it is already known.
+    """
+    values = checkpoint["channel_values"] if channels is None else _values(checkpoint, channels)
+    return _checkpoint(
+        v=LATEST_VERSION,
+        ts=_now(),
+        id=str(uuid6(clock_seq=step)) if id is None else id,
+        channel_values=values,
+        channel_versions=checkpoint["channel_versions"],
+        versions_seen=checkpoint["versions_seen"],
+        pending_sends=list(checkpoint.get("pending_sends", ())),  # type: ignore[call-overload]
+        updated_channels=None,
+    )
+
+
+def _values(checkpoint: Checkpoint, channels: Mapping[str, ChannelProtocol[Any, Any, Any]]) -> dict[str, Any]:
+    values = {}
+    for name, channel in channels.items():
+        if name in checkpoint["channel_versions"]:
+            try:
+                values[name] = channel.checkpoint()
+            except EmptyChannelError:
+                continue
+    return values
+
+
+def _checkpoint(**fields: Any) -> Checkpoint:
+    """Make a checkpoint with the field ``pending_sends``, which LangGraph still writes and no type names."""
+    return fields  # type: ignore[return-value]
+
+
+def writes_sort_key(task_path: str, task_id: str = "", idx: int = 0) -> tuple[str, str, int]:
+    """Return the key that puts the writes of one step into the order a run applies them in."""
+    return task_path, task_id, idx
+
+
+def get_checkpoint_id(config: RunnableConfig) -> str | None:
+    """Return the id of the checkpoint that ``config`` names, if it names one."""
+    return config["configurable"].get("checkpoint_id")
+
+
+class DeltaWalk:
+    """Gathers the histories of delta channels on the way from a checkpoint to its root.
+
+    Attributes:
+        open: The channels for which no stored value was met so far.
+    """
+
+    def __init__(self, channels: Sequence[str]) -> None:
+        """Begin a walk for ``channels``."""
+        self.open = set(channels)
+        self._writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
+        self._seeds: dict[str, Any] = {}
+
+    def visit(self, values: Mapping[str, Any], writes: Sequence[PendingWrite]) -> None:
+        """Take in the next ancestor: its channel values, and its writes in their order."""
+        for write in reversed(writes):
+            if write[1] in self.open:
+                self._writes[write[1]].append(write)
+        for channel in self.open.intersection(values):
+            self._seeds[channel] = values[channel]
+            self.open.discard(channel)
+
+    def histories(self) -> dict[str, DeltaChannelHistory]:
+        """Return what was gathered, by channel."""
+        histories: dict[str, DeltaChannelHistory] = {}
+        for channel, writes in self._writes.items():
+            histories[channel] = {"writes": writes[::-1]}
+            if channel in self._seeds:
+                histories[channel]["seed"] = self._seeds[channel]
+        return histories

@@ -1,0 +1,97 @@
+"""Metadata: what of a run's config is stored beside a checkpoint, and its strict JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NoReturn
+
+from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
+from sealpoint.errors import MetadataError, excerpt
+
+EXCLUDED_METADATA_KEYS: Final = {
+    "checkpoint_id",
+    "checkpoint_map",
+    "checkpoint_ns",
+    "langgraph_checkpoint_ns",
+    "langgraph_node",
+    "langgraph_path",
+    "langgraph_step",
+    "langgraph_triggers",
+    "thread_id",
+}
+"""Keys of a config that are never stored: they stand in columns, or change with every step."""
+
+
+def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """Return ``metadata`` with the scalars of the config's ``metadata`` and ``configurable`` added.
+
+    What ``metadata`` has is kept. Left out are `EXCLUDED_METADATA_KEYS`, keys that begin
+    with ``__``, and values that are not str, int, float or bool. Text loses its NUL characters.
+    """
+    merged: dict[str, Any] = {key: _without_nul(value) for key, value in metadata.items()}
+    for part in (config.get("metadata"), config.get("configurable")):
+        for key, value in (part or {}).items():
+            if key in merged or key in EXCLUDED_METADATA_KEYS or key.startswith("__"):
+                continue
+            if isinstance(value, str | int | float):
+                merged[key] = _without_nul(value)
+    return merged  # type: ignore[return-value]
+
+
+def get_serializable_checkpoint_metadata(
+    config: RunnableConfig, metadata: CheckpointMetadata
+) -> CheckpointMetadata:
+    """Return the same without ``writes``, which older graphs put there and JSON may not hold."""
+    merged = get_checkpoint_metadata(config, metadata)
+    merged.pop("writes", None)  # type: ignore[typeddict-item]
+    return merged
+
+
+def _without_nul(value: Any) -> Any:
+    return value.replace("\x00", "") if isinstance(value, str) else value
+
+
+def encode_metadata(metadata: CheckpointMetadata) -> bytes:
+    """Return metadata as JSON in UTF-8, without lone surrogates.
+
+    Raises:
+        MetadataError: If a value has no form in JSON, or is NaN or infinite, or two keys are
+            the same in JSON: ``1`` and ``"1"`` for instance.
+    """
+    try:
+        data = json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode("utf-8", "ignore")
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, TypeError) else "NaN, infinity, a cycle or too deep"
+        raise MetadataError(f"metadata has no form in JSON: {excerpt(reason)}") from None
+    decode_metadata(data)  # what could not be read back is not stored
+    return data
+
+
+def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
+    """Return the metadata of a column.
+
+    Raises:
+        MetadataError: If it is not an object in strict JSON: no duplicate keys, no NaN, no infinity.
+    """
+    if data is None:
+        return {}
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        metadata = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, MetadataError) else type(error).__name__
+        raise MetadataError(f"metadata is not strict JSON: {reason}") from None
+    if not isinstance(metadata, dict):
+        raise MetadataError(f"metadata is {type(metadata).__name__}, not an object")
+    return metadata  # type: ignore[return-value]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise MetadataError("a key stands there twice")
+    return table
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise MetadataError(f"{name} is not JSON")

@@ -1,0 +1,236 @@
+"""BaseCheckpointSaver: what a saver must do."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Generic
+
+from sealpoint.base.checkpoint import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    DeltaWalk,
+    RunnableConfig,
+    V,
+)
+from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
+from sealpoint.serde.jsonplus import JsonPlusSerializer
+
+
+class BaseCheckpointSaver(Generic[V]):
+    """Stores and loads checkpoints. Every method has a twin with an ``a`` in front, to be awaited.
+
+    A config names a thread by ``config["configurable"]["thread_id"]``, and in it one
+    checkpoint by ``checkpoint_ns`` and ``checkpoint_id``, or else the latest.
+    """
+
+    def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
+        """Make a saver; ``serde`` is a `JsonPlusSerializer` if none is given."""
+        if serde is not None:
+            self.serde = maybe_add_typed_methods(serde)
+
+    @cached_property
+    def serde(self) -> SerializerProtocol:
+        """Turns values into bytes and back. Made at first use, so that subclasses need no ``__init__``."""
+        return JsonPlusSerializer()
+
+    @property
+    def config_specs(self) -> list[Any]:
+        """Fields that a config may have for this saver."""
+        return []
+
+    def get(self, config: RunnableConfig) -> Checkpoint | None:
+        """Return the checkpoint that ``config`` names, or ``None``."""
+        value = self.get_tuple(config)
+        return value.checkpoint if value else None
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that ``config`` names with all that is stored beside it, or ``None``.
+
+        Pending writes come in the order of `writes_sort_key`.
+        """
+        raise NotImplementedError
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 -- LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints, latest first.
+
+        Args:
+            config: Thread, and perhaps namespace and id, to which they belong; ``None`` for all.
+            filter: Metadata they must have.
+            before: A checkpoint they must be older than.
+            limit: How many at the most.
+        """
+        raise NotImplementedError
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint and return the config that names it.
+
+        Args:
+            config: Names its thread and namespace, and its parent by ``checkpoint_id``.
+            checkpoint: The checkpoint.
+            metadata: What is known about it.
+            new_versions: Versions of the channels that changed since the parent.
+        """
+        raise NotImplementedError
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote on top of a checkpoint, as (channel, value) pairs."""
+        raise NotImplementedError
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all that is stored for a thread."""
+        raise NotImplementedError
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that the runs made, and the writes on top of them."""
+        raise NotImplementedError
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all that is stored for a thread to another."""
+        raise NotImplementedError
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete older checkpoints.
+
+        Args:
+            thread_ids: The threads.
+            strategy: ``keep_latest`` keeps the latest of each namespace, with the ancestors
+                that its delta channels are rebuilt from; ``delete`` keeps nothing.
+        """
+        raise NotImplementedError
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what the ancestors of a checkpoint hold for delta channels, by channel.
+
+        Follows ``parent_config``, so that only the ancestors on a fork's own path count.
+        For each channel the walk ends at the nearest ancestor that stores its value.
+
+        Args:
+            config: Names the checkpoint; its own writes are not part of the history.
+            channels: The channels to gather.
+        """
+        walk = DeltaWalk(channels)
+        current = self.get_tuple(config) if walk.open else None
+        while walk.open and current and current.parent_config:
+            current = self.get_tuple(current.parent_config)
+            if current:
+                walk.visit(current.checkpoint["channel_values"], current.pending_writes or ())
+        return walk.histories()
+
+    async def aget(self, config: RunnableConfig) -> Checkpoint | None:
+        """Do as `get`."""
+        value = await self.aget_tuple(config)
+        return value.checkpoint if value else None
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Do as `get_tuple`."""
+        raise NotImplementedError
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 -- LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Do as `list`."""
+        raise NotImplementedError
+        yield  # makes this an asynchronous generator
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Do as `put`."""
+        raise NotImplementedError
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Do as `put_writes`."""
+        raise NotImplementedError
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do as `delete_thread`."""
+        raise NotImplementedError
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do as `delete_for_runs`."""
+        raise NotImplementedError
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do as `copy_thread`."""
+        raise NotImplementedError
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Do as `prune`."""
+        raise NotImplementedError
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Do as `get_delta_channel_history`."""
+        walk = DeltaWalk(channels)
+        current = await self.aget_tuple(config) if walk.open else None
+        while walk.open and current and current.parent_config:
+            current = await self.aget_tuple(current.parent_config)
+            if current:
+                walk.visit(current.checkpoint["channel_values"], current.pending_writes or ())
+        return walk.histories()
+
+    def get_next_version(self, current: V | None, channel: None) -> V:
+        """Return a version that is greater than ``current``: numbers counting up from 1.
+
+        Args:
+            current: The version so far, if there is one.
+            channel: Not used any more.
+
+        Raises:
+            NotImplementedError: If ``current`` is text; a saver that uses text says how it grows.
+        """
+        if isinstance(current, str):
+            raise NotImplementedError
+        return 1 if current is None else current + 1  # type: ignore[return-value]
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[V]:
+        """Return a shallow copy whose serializer also allows ``extra_allowlist``; this saver, if it does already."""
+        extend = getattr(self.serde, "with_msgpack_allowlist", None)
+        serde = self.serde if extend is None else extend(extra_allowlist)
+        if serde is self.serde:
+            return self
+        clone = copy.copy(self)
+        clone.serde = serde
+        return clone

@@ -1,0 +1,143 @@
+"""What a caller asks for: configs, filters and limits, checked and turned into parameters."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sealpoint.base import RunnableConfig
+from sealpoint.errors import ConfigError, ConfigKeyError, excerpt
+from sealpoint.sqlite import schema
+
+_FILTER_KEY: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+class Place(NamedTuple):
+    """Where a config points: columns of a row. No ``checkpoint_id`` means the latest."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str | None
+
+
+def require_thread_id(value: object) -> str:
+    """Return a thread id as text.
+
+    Raises:
+        ConfigError: If it is not a string, an integer or a UUID.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | UUID):
+        raise ConfigError(f"thread_id is {type(value).__name__}; it is a string, an integer or a UUID")
+    return str(value)
+
+
+def _optional_text(configurable: Mapping[str, Any], name: str) -> str | None:
+    value = configurable.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"{name} is {type(value).__name__}; it is a string")
+    return value
+
+
+def _configurable(config: RunnableConfig) -> Mapping[str, Any]:
+    if not isinstance(config, Mapping) or not isinstance(config.get("configurable"), Mapping):
+        raise ConfigKeyError("the config has no 'configurable' with a 'thread_id'")
+    return config["configurable"]
+
+
+def require_place(config: RunnableConfig, *needed: str) -> Place:
+    """Return where ``config`` points.
+
+    Args:
+        config: Must name a thread.
+        needed: What else it must name.
+
+    Raises:
+        ConfigKeyError: If it lacks one of them.
+        ConfigError: If one is of the wrong type.
+    """
+    configurable = _configurable(config)
+    for name in ("thread_id", *needed):
+        if name not in configurable:
+            raise ConfigKeyError(f"the config has no {name!r} in 'configurable'")
+    return Place(
+        require_thread_id(configurable["thread_id"]),
+        _optional_text(configurable, "checkpoint_ns") or "",
+        _optional_text(configurable, "checkpoint_id"),
+    )
+
+
+def select_keys(
+    config: RunnableConfig | None,
+    metadata: dict[str, Any] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+) -> tuple[str, list[Any]]:
+    """Return the statement that finds the keys of the checkpoints to list, and its parameters.
+
+    Keys first, rows later: SQLite would carry whole values through its sort.
+
+    Raises:
+        ConfigError: If an argument does not have the form it needs.
+    """
+    conditions = _place_conditions(config) + _filter_conditions(metadata) + _before_conditions(before)
+    where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
+    parameters = [value for _, values in conditions for value in values]
+    statement = f"{schema.SELECT_KEYS}{where} ORDER BY checkpoint_id DESC LIMIT ?"
+    return statement, [*parameters, _limit(limit)]
+
+
+def _place_conditions(config: RunnableConfig | None) -> list[tuple[str, list[Any]]]:
+    if config is None:
+        return []
+    place = require_place(config)
+    conditions: list[tuple[str, list[Any]]] = [("thread_id = ?", [place.thread_id])]
+    if config["configurable"].get("checkpoint_ns") is not None:
+        conditions.append(("checkpoint_ns = ?", [place.checkpoint_ns]))
+    if place.checkpoint_id:
+        conditions.append(("checkpoint_id = ?", [place.checkpoint_id]))
+    return conditions
+
+
+def _filter_conditions(metadata: dict[str, Any] | None) -> list[tuple[str, list[Any]]]:
+    conditions: list[tuple[str, list[Any]]] = []
+    for key, value in (metadata or {}).items():
+        if not isinstance(key, str) or not _FILTER_KEY.fullmatch(key):
+            raise ConfigError(f"filter key {excerpt(key)} is not made of letters, digits, '_', '-' and '.'")
+        found = "json_extract(CAST(metadata AS TEXT), ?)"
+        if value is None:
+            conditions.append((f"{found} IS NULL", [f"$.{key}"]))
+        else:
+            conditions.append((f"{found} = ?", [f"$.{key}", _filter_value(key, value)]))
+    return conditions
+
+
+def _filter_value(key: str, value: Any) -> str | int | float:
+    """Return a value as ``json_extract`` gives it: objects and arrays as JSON without white space."""
+    if isinstance(value, str | int | float):
+        return value
+    if not isinstance(value, dict | list | tuple):
+        raise ConfigError(f"filter value of {key!r} is {type(value).__name__}, which JSON does not have")
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ConfigError(f"filter value of {key!r} has no form in JSON") from None
+
+
+def _before_conditions(before: RunnableConfig | None) -> list[tuple[str, list[Any]]]:
+    if before is None:
+        return []
+    checkpoint_id = _optional_text(_configurable(before), "checkpoint_id")
+    if checkpoint_id is None:
+        raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
+    return [("checkpoint_id < ?", [checkpoint_id])]
+
+
+def _limit(limit: int | None) -> int:
+    if limit is None:
+        return -1
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise ConfigError(f"limit is {excerpt(str(limit))}; it is a whole number, 0 or more")
+    return limit

@@ -1,0 +1,335 @@
+"""SqliteSaver: checkpoints in a SQLite file, in the tables that LangGraph's saver uses."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final, Self
+
+from sealpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    RunnableConfig,
+    get_checkpoint_metadata,
+)
+from sealpoint.base.metadata import decode_metadata, encode_metadata
+from sealpoint.errors import ConfigError, excerpt
+from sealpoint.serde import SerializerProtocol
+from sealpoint.sqlite import schema
+from sealpoint.sqlite.database import Database
+from sealpoint.sqlite.query import require_place, require_thread_id, select_keys
+from sealpoint.sqlite.reader import read_ancestors, read_histories, read_many, read_one
+from sealpoint.sqlite.rows import CheckpointRow, Key, config_of
+
+_ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous reader
+
+
+class SqliteSaver(BaseCheckpointSaver[str]):
+    """Stores checkpoints in a SQLite database that LangGraph's saver can read, and the reverse.
+
+    One saver serves any number of threads, and one file any number of processes. The
+    methods with an ``a`` in front run the same code on a worker thread, for which the
+    connection must have been opened with ``check_same_thread=False``, as
+    `from_conn_string` does.
+
+    Attributes:
+        conn: The connection.
+        lock: Held while a statement runs, never while the caller uses its rows.
+    """
+
+    def __init__(self, conn: sqlite3.Connection, *, serde: SerializerProtocol | None = None) -> None:
+        """Make a saver on an open connection; the tables are made or checked at first use.
+
+        Args:
+            conn: The connection. It stays the caller's to close.
+            serde: An `EncryptedSerializer`, to have every value sealed.
+        """
+        super().__init__(serde=serde)
+        self.conn = conn
+        self._database = Database(conn)
+        self.lock = self._database.lock
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, conn_string: str, *, serde: SerializerProtocol | None = None) -> Iterator[Self]:
+        """Open a database, and close it at the end of the block.
+
+        Args:
+            conn_string: Path of the file, or ``:memory:``.
+            serde: As for the constructor.
+        """
+        conn = sqlite3.connect(conn_string, check_same_thread=False)
+        try:
+            yield cls(conn, serde=serde)
+        finally:
+            conn.close()
+
+    @property
+    def is_setup(self) -> bool:
+        """Whether the tables have been made or checked."""
+        return self._database.is_setup
+
+    def setup(self) -> None:
+        """Make the tables, or check those that are there. Every other method does it at need.
+
+        Raises:
+            SchemaError: If they are not what LangGraph or this package made.
+        """
+        self._database.setup()
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """Give a cursor, alone on the connection; with ``transaction``, commit at the end or roll back."""
+        if transaction:
+            with self._database.writing() as cursor:
+                yield cursor
+            return
+        with self.lock:
+            self.setup()
+            yield self.conn.cursor()
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that ``config`` names, or the latest of its thread, or ``None``.
+
+        Raises:
+            ConfigError: If ``config`` does not name a thread.
+            RowError: If the row does not hold the checkpoint of its id.
+            SealpointError: What the serializer raises.
+        """
+        return read_one(self._database, self.serde, require_place(config), config)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 -- LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints, latest first: those that are there when the first one is asked for.
+
+        No lock is held between two of them, and a page of rows at most is in memory.
+
+        Args:
+            config: Thread, and perhaps namespace and id; ``None`` for all threads.
+            filter: Metadata they must have, by key; a dot in a key leads into an object.
+            before: Names, by ``checkpoint_id``, what they must be older than.
+            limit: How many at the most, 0 or more.
+
+        Raises:
+            ConfigError: If an argument does not have the form it needs.
+        """
+        statement, parameters = select_keys(config, filter, before, limit)
+        keys: list[Any] = self._database.read(statement, parameters)
+        yield from read_many(self._database, self.serde, keys)
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint whole, in place of one with its id; return the config that names it.
+
+        Raises:
+            ConfigError: If ``config`` does not name a thread and a namespace.
+            MetadataError: If the metadata has no form in strict JSON.
+            SealpointError: What the serializer raises; nothing is stored then.
+        """
+        place = require_place(config, "checkpoint_ns")
+        kind, data = self.serde.dumps_typed(checkpoint)
+        stored = encode_metadata(get_checkpoint_metadata(config, metadata))
+        key = place.thread_id, place.checkpoint_ns, checkpoint["id"]
+        with self._database.writing() as cursor:
+            cursor.execute(schema.PUT_CHECKPOINT, (*key, place.checkpoint_id, kind, data, stored))
+        return config_of(config["configurable"]["thread_id"], *key[1:])
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote on top of a checkpoint, all or nothing.
+
+        What is there already stays, except for errors, interrupts and the like, which are
+        replaced when a task writes nothing else.
+
+        Raises:
+            ConfigError: If ``config`` does not name a checkpoint.
+            SealpointError: What the serializer raises; nothing is stored then.
+        """
+        place = require_place(config, "checkpoint_ns", "checkpoint_id")
+        special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        rows = [
+            (
+                *place,
+                task_id,
+                task_path,
+                WRITES_IDX_MAP.get(channel, idx),
+                channel,
+                *self.serde.dumps_typed(value),
+            )
+            for idx, (channel, value) in enumerate(writes)
+        ]
+        with self._database.writing() as cursor:
+            cursor.executemany(schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all checkpoints and writes of a thread."""
+        with self._database.writing() as cursor:
+            for statement in schema.DELETE_THREAD:
+                cursor.execute(statement, (require_thread_id(thread_id),))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
+        with self._database.writing() as cursor:
+            for run_id in run_ids:
+                self._delete(cursor, cursor.execute(schema.SELECT_OF_RUN, (str(run_id),)).fetchall())
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""
+        source, target = require_thread_id(source_thread_id), require_thread_id(target_thread_id)
+        with self._database.writing() as cursor:
+            for statement in schema.COPY_THREAD:
+                cursor.execute(statement, (target, source))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete older checkpoints and the writes on top of them.
+
+        Args:
+            thread_ids: The threads.
+            strategy: ``keep_latest`` keeps the latest checkpoint of each namespace, and of its
+                ancestors those that delta channels are rebuilt from; ``delete`` keeps nothing.
+
+        Raises:
+            ConfigError: If the strategy is another one.
+        """
+        if strategy not in ("keep_latest", "delete"):
+            raise ConfigError(f"strategy is {excerpt(strategy)}; it is 'keep_latest' or 'delete'")
+        for thread_id in map(require_thread_id, thread_ids):
+            with self._database.writing() as cursor:
+                keys = cursor.execute(schema.SELECT_OF_THREAD, (thread_id,)).fetchall()
+                kept = self._needed(keys) if strategy == "keep_latest" else set()
+                self._delete(cursor, [key for key in keys if key not in kept])
+
+    def _needed(self, keys: Sequence[Key]) -> set[Key]:
+        """Return the latest key of each namespace, and the ancestors that its delta channels need."""
+        latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
+        return {needed for key in latest.values() for needed in self._chain_to_snapshots(key)}
+
+    def _chain_to_snapshots(self, key: Key) -> Iterator[Key]:
+        """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
+        row = CheckpointRow(*self._database.read(schema.SELECT_ONE, key)[0])
+        open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot", ()))
+        for ancestor in read_ancestors(self._database, key):
+            yield ancestor
+            if open_channels:
+                row = CheckpointRow(*self._database.read(schema.SELECT_ONE, ancestor)[0])
+                open_channels -= row.decode(self.serde)["channel_values"].keys()
+            if not open_channels:
+                return
+
+    @staticmethod
+    def _delete(cursor: sqlite3.Cursor, keys: Sequence[Key]) -> None:
+        for statement in schema.DELETE_ONE:
+            cursor.executemany(statement, keys)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what the ancestors of a checkpoint hold for delta channels, by channel.
+
+        Raises:
+            ConfigError: If ``config`` does not name a thread.
+            RowError: If the chain of parents is a cycle.
+        """
+        place = require_place(config)
+        checkpoint_id = place.checkpoint_id
+        if checkpoint_id is None:
+            latest = self._database.read(schema.SELECT_LATEST_KEY, place[:2])
+            checkpoint_id = latest[0][2] if latest else ""
+        return read_histories(self._database, self.serde, (*place[:2], checkpoint_id), channels)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Do as `get_tuple`."""
+        return await asyncio.to_thread(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 -- LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Do as `list`."""
+        found = self.list(config, filter=filter, before=before, limit=limit)
+        while batch := await asyncio.to_thread(lambda: [*islice(found, _ASYNC_BATCH)]):
+            for item in batch:
+                yield item
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Do as `put`."""
+        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Do as `put_writes`."""
+        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do as `delete_thread`."""
+        await asyncio.to_thread(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do as `delete_for_runs`."""
+        await asyncio.to_thread(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do as `copy_thread`."""
+        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Do as `prune`."""
+        await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Do as `get_delta_channel_history`."""
+        return await asyncio.to_thread(
+            lambda: self.get_delta_channel_history(config=config, channels=channels)
+        )
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return a version greater than ``current``: 32 digits that count up, and a random fraction.
+
+        Args:
+            current: The version so far, if there is one.
+            channel: Not used any more.
+        """
+        count = 0 if current is None else int(str(current).split(".", 1)[0])
+        return f"{count + 1:032}.{random.random():016}"  # noqa: S311 -- tells forks apart, keeps no secret
