@@ -1,0 +1,224 @@
+"""Laws of sealing: what went in comes out, and nothing that was touched does."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row, Tag, context
+from sealpoint.errors import IntegrityError, SealedValueError, SealpointError, TagError
+from tests.property.strategies_crypto import (
+    inners,
+    key_ids,
+    letters,
+    materials,
+    ring_files,
+    rings,
+    rows,
+    secrets,
+    suites,
+    texts,
+    values,
+)
+
+MATERIAL = bytes(range(32))
+
+
+def cipher_of(material: bytes, suite: str, key_id: str = "k1") -> RingCipher:
+    return RingCipher(KeyRing([Key(key_id, material, KeyState.ACTIVE)]), suite)
+
+
+@given(rings(), suites, inners, values, rows, secrets)
+def test_round_trip(
+    ring: KeyRing, suite: str, inner: str, value: bytes, row: Row | None, secret: bytes | None
+) -> None:
+    cipher = RingCipher(ring, suite)
+    tag, blob = cipher.seal(inner, value, row=row, secret=secret)
+    assert len(tag) <= 64
+    assert cipher.open(tag, blob, row=row, secret=secret) == (inner, value)
+
+
+@given(suites, values, st.integers(min_value=0))
+def test_any_flipped_bit_is_refused(suite: str, value: bytes, bit: int) -> None:
+    cipher = cipher_of(MATERIAL, suite)
+    tag, blob = cipher.seal("msgpack", value)
+    damaged = bytearray(blob)
+    damaged[bit // 8 % len(blob)] ^= 1 << bit % 8
+    with pytest.raises(IntegrityError):
+        cipher.open(tag, bytes(damaged))
+
+
+@pytest.mark.parametrize("suite", ["cobblestone256", "aes256gcm"])
+def test_every_flipped_bit_of_a_small_value_is_refused(suite: str) -> None:
+    """No sample: all bits of salt, commitment, nonce, ciphertext and tag."""
+    cipher = cipher_of(MATERIAL, suite)
+    tag, blob = cipher.seal("msgpack", b"v")
+    for bit in range(8 * len(blob)):
+        damaged = (int.from_bytes(blob, "big") ^ 1 << bit).to_bytes(len(blob), "big")
+        with pytest.raises(IntegrityError):
+            cipher.open(tag, damaged)
+
+
+@given(suites, values, st.integers(min_value=0))
+def test_any_truncation_is_refused(suite: str, value: bytes, size: int) -> None:
+    cipher = cipher_of(MATERIAL, suite)
+    tag, blob = cipher.seal("msgpack", value)
+    with pytest.raises(SealedValueError):
+        cipher.open(tag, blob[: size % len(blob)])
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_truncation_at_a_chunk_is_refused(chunks: int) -> None:
+    """A message of whole chunks that lacks its last one."""
+    cipher = cipher_of(MATERIAL, "cobblestone256")
+    tag, blob = cipher.seal("msgpack", bytes(3 * 16_384))
+    with pytest.raises(IntegrityError):
+        cipher.open(tag, blob[: 56 + chunks * (16_384 + 16)])
+
+
+@given(suites, values, st.binary(min_size=1, max_size=40))
+def test_any_extension_is_refused(suite: str, value: bytes, more: bytes) -> None:
+    cipher = cipher_of(MATERIAL, suite)
+    tag, blob = cipher.seal("msgpack", value)
+    for longer in (blob + more, more + blob, blob + blob):
+        with pytest.raises(IntegrityError):
+            cipher.open(tag, longer)
+
+
+@given(st.binary(max_size=200))
+def test_made_up_bytes_are_refused(blob: bytes) -> None:
+    ring = KeyRing(
+        [
+            Key("k1", MATERIAL, KeyState.ACTIVE),
+            Key("langgraph", MATERIAL, KeyState.DECRYPT_ONLY, suite="aes"),
+        ]
+    )
+    for tag in ("msgpack+cobblestone256:k1", "msgpack+aes256gcm:k1", "msgpack+aes"):
+        with pytest.raises(SealedValueError):
+            RingCipher(ring).open(tag, blob)
+
+
+@given(st.data(), suites, rows, secrets)
+def test_any_edited_tag_is_refused(
+    data: st.DataObject, suite: str, row: Row | None, secret: bytes | None
+) -> None:
+    """One character exchanged, dropped or added; the ring has the material under every short id."""
+    ids = ["k1", "k2", "k", "k11"]
+    ring = KeyRing([Key(i, MATERIAL, KeyState.ACTIVE if i == "k1" else KeyState.DECRYPT_ONLY) for i in ids])
+    cipher = RingCipher(ring, suite)
+    tag, blob = cipher.seal("msgpack", b"value", row=row, secret=secret)
+    at = data.draw(st.integers(0, len(tag)))
+    put = data.draw(st.text(st.sampled_from("abckmswz0123456789+.:-A \n\0ä"), max_size=1))
+    edited = tag[:at] + put + tag[at + data.draw(st.integers(0, 1)) :]
+    assume(edited != tag)
+    with pytest.raises(SealpointError):
+        cipher.open(edited, blob, row=row, secret=secret)
+
+
+@given(rings(), st.text(max_size=80) | inners, st.binary(max_size=100), rows, secrets)
+def test_any_tag_opens_nothing_and_raises_only_our_errors(
+    ring: KeyRing, tag: str, blob: bytes, row: Row | None, secret: bytes | None
+) -> None:
+    with pytest.raises(SealpointError):
+        RingCipher(ring).open(tag, blob, row=row, secret=secret)
+
+
+@given(suites, materials, materials, values, rows, secrets)
+def test_another_ring_with_the_same_id_is_refused(
+    suite: str, one: bytes, two: bytes, value: bytes, row: Row | None, secret: bytes | None
+) -> None:
+    assume(one != two)
+    tag, blob = cipher_of(one, suite).seal("msgpack", value, row=row, secret=secret)
+    with pytest.raises(IntegrityError):
+        cipher_of(two, suite).open(tag, blob, row=row, secret=secret)
+
+
+@given(suites, rows, rows)
+def test_only_the_same_row_opens(suite: str, row: Row | None, other: Row | None) -> None:
+    cipher = cipher_of(MATERIAL, suite)
+    assume(row != other)
+    tag, blob = cipher.seal("msgpack", b"value", row=row)
+    with pytest.raises(SealedValueError):
+        cipher.open(tag, blob, row=other)
+
+
+@given(inners, rows, inners, rows)
+def test_contexts_differ_where_tags_or_rows_do(
+    tag: str, row: Row | None, other_tag: str, other_row: Row | None
+) -> None:
+    same = (tag, row or {}) == (other_tag, other_row or {})
+    assert (context(tag, row) == context(other_tag, other_row)) == same
+
+
+@given(suites, suites, values, rows, secrets)
+def test_resealing_keeps_the_value_and_leaves_the_old_key_behind(
+    before: str, after: str, value: bytes, row: Row | None, secret: bytes | None
+) -> None:
+    """What rotation does: open with the old key, seal with the new one, and the old one is not needed."""
+    old = Key("old", MATERIAL[::-1], KeyState.DECRYPT_ONLY)
+    tag, blob = cipher_of(old.material, before, "old").seal("msgpack", value, row=row, secret=secret)
+    both = RingCipher(KeyRing([Key("k1", MATERIAL, KeyState.ACTIVE), old]), after)
+    inner, data = both.open(tag, blob, row=row, secret=secret)
+    tag, blob = both.seal(inner, data, row=row, secret=secret)
+    assert cipher_of(MATERIAL, before).open(tag, blob, row=row, secret=secret) == ("msgpack", value)
+    assert both.seal(inner, data, row=row, secret=secret)[0] == tag
+
+
+@st.composite
+def tag_texts(draw: st.DrawFn) -> str:
+    """Texts that are tags, or nearly."""
+    flags = draw(st.lists(st.sampled_from([".dek", ".row", ".", ".zip"]), max_size=3))
+    suite = draw(suites | st.sampled_from(["aes", "", "rot13"]))
+    key = draw(st.just("") | (key_ids | texts).map(lambda key_id: f":{key_id}"))
+    return f"{draw(inners | st.just(''))}+{suite}{''.join(flags)}{key}"
+
+
+@given(st.text(max_size=80) | tag_texts())
+@example("msgpack+aes")
+@example("msgpack+cobblestone256.dek.row:k1")
+def test_parse_then_format_is_identity_or_an_error(text: str) -> None:
+    try:
+        tag = Tag.parse(text)
+    except TagError:
+        return
+    assert tag.format() == text
+
+
+@given(
+    inners | st.text(letters, min_size=17, max_size=64),
+    suites,
+    st.sampled_from([(), ("dek",), ("row",), ("dek", "row")]),
+    key_ids,
+)
+def test_format_then_parse_is_identity_or_an_error(
+    inner: str, suite: str, flags: tuple[str, ...], key_id: str
+) -> None:
+    tag = Tag(inner, suite, flags, key_id)
+    try:
+        text = tag.format()
+    except TagError:
+        assert len(f"{inner}+{suite}{'.'.join(('', *flags))}:{key_id}") > 64
+        return
+    assert Tag.parse(text) == tag
+
+
+@given(ring_files())
+def test_ring_file_reads_back(made: tuple[KeyRing, str, dict[str, bytes]]) -> None:
+    """Ids, states, dates and material, in order, from raw, hex and base64 files."""
+    ring, text, files = made
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "keys.d").mkdir()
+        paths = {folder / "keys.d" / key_id: data for key_id, data in files.items()}
+        for path, data in {**paths, folder / "keys.toml": text.encode()}.items():
+            path.write_bytes(data)
+            path.chmod(0o600)
+        loaded = KeyRing.load(folder / "keys.toml")
+    fields = ("id", "material", "state", "created", "destroyed", "suite")
+    wanted, found = ([[getattr(key, field) for field in fields] for key in r.keys] for r in (ring, loaded))
+    assert found == wanted
+    assert loaded.index_key("purpose") == ring.index_key("purpose")

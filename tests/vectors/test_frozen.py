@@ -1,0 +1,154 @@
+"""What a release sealed, every later one opens: ``frozen.json``, which is added to and never edited.
+
+Everything is computed twice: by sealpoint, and here from the formats' definitions with plain
+``hmac`` (HKDF-Expand of RFC 5869, section 2.3), so the vectors agree with more than themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.cobblestone import Cobblestone256Decryptor
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, context
+from sealpoint.crypto.keys import check_value, mix
+
+FROZEN: dict[str, Any] = json.loads(Path(__file__).with_name("frozen.json").read_text(encoding="utf-8"))
+
+# SHA-256 of each set as sorted JSON. A new release adds a section and its digests; none here ever changes.
+DIGESTS = {
+    "0.1": {
+        "tags": "a414362cd4e626b3050d4e666df8d9f4fcb622bd09cf475e96157520b182ad97",
+        "contexts": "4b1b7d38b8c39fa93ed15771ebbf5287f38d19b96b62519572f5d91f7018ea85",
+        "subkeys": "2dd5d533c2e259ee66fa3438ab305128dbc674401a50e88c84bb637d7cf0b3fd",
+        "check_values": "b7ceecfa36e52884dce2eaa030a4f4ac834bf41f826abf6e36faa1cf1ef1de06",
+        "index_keys": "5081fd9939d56e7314b5b1939bf5f316935c247db10ba4e08b1f97636a6f56c8",
+        "sealed": "af94e1637723088d3bbf83fb613be1d5e7b073c15b7fd6d692be6d8769dc345f",
+    },
+}
+
+
+def entries(name: str) -> list[dict[str, Any]]:
+    """All entries of one set, of every release."""
+    return [entry for section, sets in FROZEN.items() if section != "comment" for entry in sets[name]]
+
+
+def raw(text: str | None) -> bytes | None:
+    """The bytes that a field holds in hex, if it holds any."""
+    return None if text is None else bytes.fromhex(text)
+
+
+def hkdf_expand(key: bytes, info: str) -> bytes:
+    """HKDF-Expand-SHA512 for 32 bytes: the first half of T(1) = HMAC(key, info | 0x01)."""
+    return hmac.new(key, info.encode() + b"\x01", hashlib.sha512).digest()[:32]
+
+
+def plain_subkey(key: bytes, suite: str, secret: bytes | None) -> bytes:
+    root = key if secret is None else hmac.new(key, secret, hashlib.sha512).digest()
+    return hkdf_expand(root, f"sealpoint v1 {suite}")
+
+
+def plain_context(tag: str, row: Mapping[str, str] | None) -> bytes:
+    texts = [tag, *(text for name in sorted(row or {}) for text in (name, (row or {})[name]))]
+    fields = (len(text.encode()).to_bytes(4, "big") + text.encode() for text in texts)
+    return b"sealpoint\x00\x01" + b"".join(fields)
+
+
+def key_of(entry: Mapping[str, Any]) -> Key:
+    """The key under which an entry was sealed."""
+    tag = Tag.parse(entry["tag"])
+    suite = None if tag.key_id else tag.suite
+    return Key(tag.key_id or "langgraph", bytes.fromhex(entry["key"]), KeyState.DECRYPT_ONLY, suite=suite)
+
+
+@pytest.mark.parametrize("release", DIGESTS)
+def test_nothing_was_edited(release: str) -> None:
+    found = {
+        name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
+        for name, part in FROZEN[release].items()
+    }
+    assert found == DIGESTS[release]
+
+
+def test_every_section_is_pinned() -> None:
+    assert FROZEN.keys() - {"comment"} == DIGESTS.keys()
+
+
+@pytest.mark.parametrize("entry", entries("tags"), ids=lambda entry: entry["text"])
+def test_tag(entry: dict[str, Any]) -> None:
+    tag = Tag.parse(entry["text"])
+    parts = [tag.inner, tag.suite, list(tag.flags), tag.key_id]
+    assert parts == [entry["inner"], entry["suite"], entry["flags"], entry["key_id"]]
+    assert tag.format() == entry["text"]
+
+
+@pytest.mark.parametrize("entry", entries("contexts"))
+def test_context(entry: dict[str, Any]) -> None:
+    wanted = bytes.fromhex(entry["context"])
+    assert context(entry["tag"], entry["row"]) == wanted
+    assert plain_context(entry["tag"], entry["row"]) == wanted
+
+
+@pytest.mark.parametrize("entry", entries("subkeys"))
+def test_subkey(entry: dict[str, Any]) -> None:
+    key, secret, wanted = bytes.fromhex(entry["key"]), raw(entry["secret"]), bytes.fromhex(entry["subkey"])
+    assert Key("k", key, KeyState.ACTIVE).subkey(entry["suite"], secret) == wanted
+    assert plain_subkey(key, entry["suite"], secret) == wanted
+    if secret is not None:
+        assert mix(key, secret).hex() == entry["mixed"]
+
+
+@pytest.mark.parametrize("entry", entries("check_values"))
+def test_check_value(entry: dict[str, Any]) -> None:
+    key = bytes.fromhex(entry["key"])
+    assert check_value(key) == entry["check"]
+    assert hkdf_expand(key, "sealpoint v1 check")[:4].hex() == entry["check"]
+
+
+@pytest.mark.parametrize("entry", entries("index_keys"))
+def test_index_key(entry: dict[str, Any]) -> None:
+    index, wanted = bytes.fromhex(entry["index"]), bytes.fromhex(entry["key"])
+    assert KeyRing([], index=index).index_key(entry["purpose"]) == wanted
+    assert hkdf_expand(index, f"sealpoint v1 index {entry['purpose']}") == wanted
+
+
+@pytest.mark.parametrize("entry", entries("sealed"), ids=lambda entry: entry["tag"])
+def test_sealed_value_opens(entry: dict[str, Any]) -> None:
+    opened = RingCipher(KeyRing([key_of(entry)])).open(
+        entry["tag"], bytes.fromhex(entry["blob"]), row=entry["row"], secret=raw(entry["secret"])
+    )
+    assert opened == (entry["inner"], bytes.fromhex(entry["data"]))
+
+
+@pytest.mark.parametrize("entry", [e for e in entries("sealed") if ":" in e["tag"]], ids=lambda e: e["tag"])
+def test_sealed_value_opens_without_sealpoint(entry: dict[str, Any]) -> None:
+    """The tag, the key and the definitions are enough: no code of ours is needed to recover a value."""
+    blob = bytes.fromhex(entry["blob"])
+    suite = entry["tag"].partition("+")[2].partition(":")[0].partition(".")[0]
+    key = plain_subkey(bytes.fromhex(entry["key"]), suite, raw(entry["secret"]))
+    bound = plain_context(entry["tag"], entry["row"])
+    if suite == "aes256gcm":
+        data = AESGCM(key).decrypt(blob[:12], blob[12:], bound)
+    else:
+        message = Cobblestone256Decryptor(key, bound)
+        data = message.update(blob) + message.finalize()
+    assert data.hex() == entry["data"]
+
+
+@pytest.mark.parametrize("name", ["cobblestone256", "aes256gcm"])
+@pytest.mark.parametrize("flags", ["", ".dek", ".row", ".dek.row"])
+def test_every_form_is_frozen(name: str, flags: str) -> None:
+    """Each suite with and without row and secret; a set that lost an entry would prove nothing."""
+    assert any(f"+{name}{flags}:" in entry["tag"] for entry in entries("sealed"))
+
+
+def test_every_legacy_key_length_is_frozen() -> None:
+    legacy = [entry for entry in entries("sealed") if entry["tag"].endswith("+aes")]
+    assert sorted(len(entry["key"]) // 2 for entry in legacy) == [16, 24, 32]
