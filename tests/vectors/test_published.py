@@ -15,7 +15,8 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sealpoint.crypto.suites import Aes256Gcm, AesEax, Cobblestone256
+from sealpoint.crypto.eax import AesEax
+from sealpoint.crypto.suites import Aes256Gcm, Cobblestone256
 from sealpoint.errors import IntegrityError, SealedValueError
 
 # C2SP chunked-encryption, Cobblestone-256: message, context and sealed bytes under one key.

@@ -6,7 +6,7 @@ Source: RFC 9562, section 5.6. The 60 bits of a timestamp in steps of 100 ns sin
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
 import uuid
@@ -79,10 +79,14 @@ def uuid6(node: int | None = None, clock_seq: int | None = None) -> UUID:
         clock_seq: 14 bits of sequence number, taken modulo 2^14; random if not given.
     """
     timestamp = _next_timestamp()
-    node = secrets.randbits(48) if node is None else node & 0xFFFF_FFFF_FFFF
-    clock_seq = secrets.randbits(14) if clock_seq is None else clock_seq & 0x3FFF
+    node = _random(48) if node is None else node & 0xFFFF_FFFF_FFFF
+    clock_seq = _random(14) if clock_seq is None else clock_seq & 0x3FFF
     high, low = timestamp >> 12 & 0xFFFF_FFFF_FFFF, timestamp & 0x0FFF
     return UUID(int=high << 80 | low << 64 | clock_seq << 48 | node, version=6)
+
+
+def _random(bits: int) -> int:
+    return int.from_bytes(os.urandom(8)) >> (64 - bits)
 
 
 def _next_timestamp() -> int:

@@ -226,7 +226,7 @@ class BaseCheckpointSaver(Generic[V]):
         return 1 if current is None else current + 1  # type: ignore[return-value]
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[V]:
-        """Return a shallow copy whose serializer also allows ``extra_allowlist``; this saver, if it does already."""
+        """Return a shallow copy whose serializer also allows ``extra_allowlist``; itself, if it does."""
         extend = getattr(self.serde, "with_msgpack_allowlist", None)
         serde = self.serde if extend is None else extend(extra_allowlist)
         if serde is self.serde:

@@ -181,7 +181,7 @@ def _pydantic(cls: Any) -> Builder:
     """Validate by field name, which is how models are dumped, and by alias; so do the models inside."""
     if not hasattr(cls, "__pydantic_validator__") or not hasattr(cls, "model_validate"):
         return _keyword(cls)
-    if cls.__module__.startswith("langchain_core.messages."):
+    if cls.__module__.startswith("langchain_core.messages.") and cls.__name__ != "RemoveMessage":
         return _message(cls, cls.__pydantic_validator__)
     return lambda payload: cls.model_validate(payload, by_alias=True, by_name=True)
 
@@ -198,14 +198,14 @@ def _pydantic_v1(cls: Any) -> Builder:
 def _message(cls: Any, validator: Any) -> Builder:
     """Skip the four constructors in Python above a LangChain message, which halve the speed.
 
-    They pass ``content`` on as it is. That is checked with the first payload of a process:
+    They pass ``content`` on as it is, if it is there. That is checked with the first payload:
     if the short way gives another object than the constructor, it is not taken.
     """
     short: list[bool] = []
 
     def build(payload: Any) -> Any:
-        if short == [False] or not isinstance(payload, dict) or "content_blocks" in payload:
-            return cls(**_require(dict, payload))
+        if short == [False] or _require(dict, payload).get("content") is None or "content_blocks" in payload:
+            return cls(**payload)
         made = validator.validate_python(payload, self_instance=cls.__new__(cls))
         if not short:
             long = cls(**payload)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sealpoint.crypto.suites import Aes256Gcm, AesEax, Cobblestone256, make_suite
+from sealpoint.crypto.eax import AesEax
+from sealpoint.crypto.suites import Aes256Gcm, Cobblestone256, make_suite
 from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError
 from tests.unit.crypto.rings import NEW, OTHER, SUITES
 

@@ -1,0 +1,140 @@
+"""The type name beside the bytes, and bytes that are not what it says."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any
+
+import pytest
+
+from sealpoint.errors import (
+    BlobError,
+    DecodeError,
+    UnbuildableValueError,
+    UnknownTypeError,
+    UnsupportedTypeError,
+)
+from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
+from tests.compat.sample_types import Point
+from tests.unit.serde.forge import extension, record
+
+serde = JsonPlusSerializer()
+WITH_PICKLE = JsonPlusSerializer(pickle_fallback=True)
+
+
+class Bomb:
+    """What a forged pickle looks like: reading it runs something."""
+
+    def __reduce__(self) -> Any:
+        return os.putenv, ("SEALPOINT_BOMB", "1")
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [(None, "null"), (b"x", "bytes"), (bytearray(b"x"), "bytearray"), (1, "msgpack"), ([b"x"], "msgpack")],
+)
+def test_every_value_has_its_label(value: Any, label: str) -> None:
+    row = serde.dumps_typed(value)
+    assert row[0] == label
+    assert type(row[1]) is bytes
+    assert serde.loads_typed(row) == value
+
+
+@pytest.mark.parametrize("label", ["", "zz", "PICKLE", "msgpack ", "json\0", None, 5, b"msgpack"])
+def test_an_unknown_label_is_refused(label: Any) -> None:
+    with pytest.raises(UnknownTypeError, match="Unknown serialization type"):
+        serde.loads_typed((label, b"\xc0"))
+
+
+@pytest.mark.parametrize("label", ["msgpack", "null", "bytes", "bytearray", "json", "pickle"])
+@pytest.mark.parametrize("content", [0, None, "text", 1.5, memoryview(b"x")])
+def test_content_that_is_not_bytes_is_refused(label: str, content: Any) -> None:
+    """SQLite happily returns an INTEGER; ``bytes(10**9)`` would be a gigabyte."""
+    with pytest.raises(BlobError):
+        WITH_PICKLE.loads_typed((label, content))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x92\x01", b"\xc4\x05x", b"\xa1\xff"])
+def test_bytes_that_are_not_msgpack_are_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        serde.loads_typed(("msgpack", data))
+
+
+def test_pickle_is_neither_written_nor_read_unless_asked_for() -> None:
+    with pytest.raises(UnsupportedTypeError):
+        serde.dumps_typed(1 + 2j)
+    with pytest.raises(UnknownTypeError) as caught:
+        serde.loads_typed(("pickle", pickle.dumps(Bomb())))
+    assert "pickle_fallback=True" in caught.value.hint
+
+
+def test_pickle_takes_only_what_msgpack_has_no_form_for() -> None:
+    assert WITH_PICKLE.dumps_typed([Point(1)])[0] == "msgpack"
+    label, data = WITH_PICKLE.dumps_typed({"z": 1 + 2j})
+    assert label == "pickle"
+    assert WITH_PICKLE.loads_typed((label, data)) == {"z": 1 + 2j}
+
+
+def test_a_sealed_pickle_is_read_if_asked_for() -> None:
+    sealed = EncryptedSerializer.from_key(bytes(32), serde=WITH_PICKLE)
+    row = sealed.dumps_typed(1 + 2j)
+    assert row[0] == "pickle+cobblestone256:k1"
+    assert sealed.loads_typed(row) == 1 + 2j
+
+
+def test_a_plaintext_pickle_is_not_read_though_both_are_allowed() -> None:
+    """Whoever writes the file would run code: ``plaintext="allow"`` vouches for nothing."""
+    inner = EncryptedSerializer.from_key(bytes(32))
+    lax = EncryptedSerializer(inner.cipher, WITH_PICKLE, plaintext="allow")
+    with pytest.raises(UnknownTypeError):
+        lax.loads_typed(("pickle", pickle.dumps(Bomb())))
+    assert lax.plaintext_count == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (object(), "builtins.object"),
+        ({"deep": [Point({1j})]}, "builtins.complex"),
+        ([len], "builtin_function_or_method"),
+        (2**64, "64-bit"),
+        ({frozenset(): 1}, "key"),
+    ],
+)
+def test_a_value_without_a_form_is_named(value: Any, named: str) -> None:
+    """The part that has none, not the container that it was met in."""
+    with pytest.raises(UnsupportedTypeError, match=named):
+        serde.dumps_typed(value)
+
+
+@pytest.mark.parametrize("make", [lambda value: [value], lambda value: frozenset([value]), Point])
+def test_a_value_nested_too_deeply_is_an_error_of_ours(make: Any) -> None:
+    value: Any = 1
+    for _ in range(2000):
+        value = make(value)
+    with pytest.raises(UnsupportedTypeError):
+        serde.dumps_typed(value)
+
+
+def test_a_value_that_holds_itself_is_an_error_of_ours() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    point = Point(1)
+    point.x = {"me": point}
+    for value in (loop, point):
+        with pytest.raises(UnsupportedTypeError):
+            serde.dumps_typed(value)
+
+
+@pytest.mark.parametrize("name", ["bytes", "bytearray"])
+def test_a_number_is_no_length(name: str) -> None:
+    """``bytearray(10**12)`` would be a terabyte of zeros."""
+    with pytest.raises(UnbuildableValueError):
+        serde.loads_typed(record(0, "builtins", name, 5))
+
+
+@pytest.mark.parametrize("shape", [[-1], [2], [1, -1], [0], []])
+def test_an_array_is_as_large_as_its_bytes(shape: list[int]) -> None:
+    with pytest.raises(UnbuildableValueError, match="its bytes do not fill its shape"):
+        serde.loads_typed(extension(6, ["<i8", shape, "C", bytes(24)]))

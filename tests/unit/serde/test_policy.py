@@ -1,0 +1,198 @@
+"""Strict, permissive and raw: what is imported, called, raised and logged."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError, UnbuildableValueError
+from sealpoint.serde import JsonPlusSerializer
+from tests.compat.sample_types import Color, Frozen, Model, Named, Point, RootList
+from tests.unit.serde.forge import envelope, extension, record
+
+CODES = range(6)
+CALLABLES = [
+    ("os", "system", "echo"),
+    ("os", "popen", "echo"),
+    ("builtins", "eval", "1+1"),
+    ("builtins", "exec", "1"),
+    ("builtins", "__import__", "antigravity"),
+    ("builtins", "getattr", "x"),
+    ("importlib", "import_module", "antigravity"),
+    ("sealpoint.serde.encode", "encode", 1),
+    ("datetime", "datetime.now", None),
+]
+
+
+@pytest.fixture
+def strict() -> JsonPlusSerializer:
+    return JsonPlusSerializer(allowed_msgpack_modules=None)
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name a module that could be imported, if somebody did."""
+    (tmp_path / "sealpoint_trap.py").write_text("class Bait:\n    def __init__(self, *a, **k): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "sealpoint_trap", raising=False)
+    return "sealpoint_trap"
+
+
+@pytest.mark.parametrize("value", [Point(1), Frozen(1), Named(1), Color.RED, Model(a=1), RootList([1])])
+def test_strict_blocks_what_is_not_listed(strict: JsonPlusSerializer, value: Any) -> None:
+    row = strict.dumps_typed(value)
+    with pytest.raises(BlockedTypeError) as caught:
+        strict.loads_typed(row)
+    assert (caught.value.module, caught.value.name) == (type(value).__module__, type(value).__name__)
+    assert f"{type(value).__module__}.{type(value).__name__}" in str(caught.value)
+
+
+def test_the_line_in_the_error_allows_the_type(strict: JsonPlusSerializer) -> None:
+    row = strict.dumps_typed({"deep": [Point(1)]})
+    with pytest.raises(BlockedTypeError) as caught:
+        strict.loads_typed(row)
+    parameter, _, entries = caught.value.hint.partition("allow it: ")[2].partition("=")
+    listed = JsonPlusSerializer(**{parameter: ast.literal_eval(entries)})
+    assert listed.loads_typed(row) == {"deep": [Point(1)]}
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("on_blocked", ["raise", "raw"])
+def test_a_blocked_module_is_not_imported(trap: str, code: int, on_blocked: Any) -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[Point], on_blocked=on_blocked)
+    for row in (record(code, trap, "Bait", {}), envelope(trap, "Bait")):
+        try:
+            assert on_blocked == "raw", serde.loads_typed(row)
+            serde.loads_typed(row)
+        except SealpointError:
+            assert on_blocked == "raise"
+    assert trap not in sys.modules
+
+
+def test_the_same_module_is_imported_once_it_is_allowed(trap: str) -> None:
+    """So the trap of the test above is one."""
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[(trap, "Bait")])
+    assert type(serde.loads_typed(record(2, trap, "Bait", {}))).__name__ == "Bait"
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(("module", "name", "argument"), CALLABLES)
+def test_functions_are_never_called(code: int, module: str, name: str, argument: Any) -> None:
+    """Neither permissive nor listed by hand: only classes are called, and ``re.compile``."""
+    for allowed in (True, [(module, name)], None):
+        serde = JsonPlusSerializer(allowed_msgpack_modules=allowed, allowed_json_modules=allowed)
+        for row in (record(code, module, name, argument), envelope(module, name, args=[argument])):
+            with pytest.raises((BlockedTypeError, UnbuildableValueError)):
+                serde.loads_typed(row)
+
+
+def test_raw_gives_back_what_a_function_would_have_got() -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=True, on_blocked="raw")
+    assert serde.loads_typed(record(0, "os", "system", "echo")) == "echo"
+
+
+@pytest.mark.parametrize(
+    "method", ["now", "__reduce__", "fromisoformat", "model_validate_json", "model_construct"]
+)
+@pytest.mark.parametrize("code", CODES)
+def test_only_the_method_of_its_code_is_taken(strict: JsonPlusSerializer, code: int, method: str) -> None:
+    """Also once the type is known: what a row means does not depend on those before it."""
+    strict.loads_typed(record(3, "datetime", "date", "2020-01-01", "fromisoformat"))
+    strict.loads_typed(record(1, "datetime", "date", [2020, 1, 1]))
+    if (code, method) in ((3, "fromisoformat"), (5, "model_validate_json")):
+        return
+    with pytest.raises(DecodeError):
+        strict.loads_typed(record(code, "datetime", "date", "2020-01-01", method))
+
+
+@pytest.mark.parametrize(
+    "payload", [{0: "builtins", 1: "set", 2: [1]}, ["builtins", "set", [1], "pop"], "abc"]
+)
+def test_a_known_type_does_not_make_a_malformed_record_readable(
+    strict: JsonPlusSerializer, payload: Any
+) -> None:
+    for _ in range(2):
+        with pytest.raises(DecodeError):
+            strict.loads_typed(extension(0, payload))
+        strict.loads_typed(record(0, "builtins", "set", [1]))
+
+
+@pytest.mark.parametrize("code", [-5, 8, 9, 42, 127])
+def test_an_unknown_extension_is_refused(strict: JsonPlusSerializer, code: int) -> None:
+    body = bytes([0xC7, 4, code % 256, 0x93, 0xA0, 0xA0, 0xC0])
+    with pytest.raises(DecodeError):
+        strict.loads_typed(("msgpack", body))
+
+
+def test_permissive_rebuilds_and_warns_once_per_type(caplog: pytest.LogCaptureFixture) -> None:
+    """Once in a process, however many serializers and values there are."""
+
+    class Fresh:
+        pass
+
+    Fresh.__module__, Fresh.__qualname__ = __name__, "Fresh"
+    vars(sys.modules[__name__])["Fresh"] = Fresh
+    with caplog.at_level(logging.WARNING, "sealpoint.serde"):
+        for _ in range(3):
+            serde = JsonPlusSerializer(allowed_msgpack_modules=True)
+            assert isinstance(serde.loads_typed(record(2, __name__, "Fresh", {})), Fresh)
+    assert [entry.levelname for entry in caplog.records] == ["WARNING"]
+    assert f"allowed_msgpack_modules=[({__name__!r}, 'Fresh')]" in caplog.text
+
+
+def test_raw_warns_once_per_type(caplog: pytest.LogCaptureFixture) -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=None, on_blocked="raw")
+    row = record(2, "only.warned.once", "Thing", {"a": 1})
+    with caplog.at_level(logging.WARNING, "sealpoint.serde"):
+        assert [serde.loads_typed(row) for _ in range(3)] == [{"a": 1}] * 3
+    assert len(caplog.records) == 1
+    assert "only.warned.once.Thing" in caplog.text
+
+
+def test_a_listed_type_is_rebuilt_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[Point])
+    with caplog.at_level(logging.DEBUG):
+        assert serde.loads_typed(serde.dumps_typed(Point(1))) == Point(1)
+    assert not caplog.records
+
+
+def test_with_msgpack_allowlist_extends_a_copy(strict: JsonPlusSerializer) -> None:
+    extended = strict.with_msgpack_allowlist([Point])
+    assert extended.loads_typed(strict.dumps_typed(Point(1))) == Point(1)
+    with pytest.raises(BlockedTypeError):
+        strict.loads_typed(strict.dumps_typed(Point(1)))
+    assert extended.with_msgpack_allowlist([("tests.compat.sample_types", "Point")]) is extended
+
+
+def test_with_msgpack_allowlist_keeps_class_policy_and_switches() -> None:
+    class Mine(JsonPlusSerializer):
+        pass
+
+    serde = Mine(pickle_fallback=True, allowed_msgpack_modules=None, on_blocked="raw")
+    extended = serde.with_msgpack_allowlist([Point])
+    assert type(extended) is Mine
+    assert extended.pickle_fallback
+    assert extended.on_blocked == "raw"
+
+
+def test_an_allowlist_adds_nothing_to_a_permissive_serializer() -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=True)
+    assert serde.with_msgpack_allowlist([Point]) is serde
+
+
+@pytest.mark.parametrize("on_blocked", ["ignore", None, True])
+def test_on_blocked_knows_two_words(on_blocked: Any) -> None:
+    with pytest.raises(ValueError, match="on_blocked is 'raise' or 'raw'"):
+        JsonPlusSerializer(on_blocked=on_blocked)
+
+
+def test_an_own_extension_hook_is_used_and_kept() -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=None, __unpack_ext_hook__=lambda code, _: code)
+    row = record(2, "any", "Thing", {})
+    assert serde.loads_typed(row) == 2
+    assert serde.with_msgpack_allowlist([Point]).loads_typed(row) == 2

@@ -1,0 +1,192 @@
+"""The short ways of encoder and decoder give what the general path gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from langchain_core import messages as lc
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from sealpoint.errors import UnbuildableValueError
+from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde.encode import OPTIONS, PYDANTIC_V2, _default, _encode_by_questions
+from sealpoint.serde.rebuild import make_builder
+from tests.compat.samples import SAMPLES, Samples
+from tests.property.strategies_values import messages
+
+
+def parts(value: Any) -> list[Any]:
+    """Return the objects in a sample that msgpack asks the encoder about."""
+    seen: list[Any] = []
+
+    def note(obj: Any) -> Any:
+        seen.append(obj)
+        return _default(obj)
+
+    ormsgpack.packb(value, note, OPTIONS)
+    return seen
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_encoder_of_a_type_writes_what_asking_the_object_writes(name: str) -> None:
+    for part in parts(SAMPLES[name]):
+        if isinstance(part, _DeltaSnapshot):  # a named tuple with a code of its own
+            continue
+        for _ in range(2):
+            short, general = _default(part), _encode_by_questions(part)
+            assert ormsgpack.packb(short, _default, OPTIONS) == ormsgpack.packb(general, _default, OPTIONS)
+
+
+class ByInstance:
+    """Answers to ``dict`` only if it has been told to."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dict" and self.__dict__.get("answer") is not None:
+            return lambda: {"answer": self.answer}
+        raise AttributeError(name)
+
+
+@dataclasses.dataclass
+class FieldCalledDict:
+    dict: Any = None
+
+
+def test_an_object_is_asked_where_its_class_cannot_tell() -> None:
+    """Two objects of one class may have different forms."""
+    serde = JsonPlusSerializer(allowed_msgpack_modules=None, on_blocked="raw")
+    assert serde.loads_typed(serde.dumps_typed(ByInstance(1))) == {"answer": 1}
+    with pytest.raises(TypeError, match="ByInstance"):
+        serde.dumps_typed(ByInstance(None))
+    assert serde.loads_typed(serde.dumps_typed(FieldCalledDict(5))) == {"dict": 5}
+    assert serde.loads_typed(serde.dumps_typed(FieldCalledDict(lambda: {"called": 1}))) == {"called": 1}
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+PAYLOADS: Samples = {
+    f"{type(message).__name__} {n}": message
+    for n, message in enumerate(value for value in SAMPLES.values() if isinstance(value, BaseMessage))
+}
+
+
+def built(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
+    """Return everything about what the builder makes, once it has taken the short way, or its error."""
+    build = make_builder(PYDANTIC_V2, cls.__module__, cls.__name__)
+    build(GOOD[cls])
+    try:
+        return state(build(payload))
+    except UnbuildableValueError:
+        return "refused"
+
+
+def constructed(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
+    try:
+        return state(cls(**payload))
+    except Exception:  # noqa: BLE001 -- whatever it is, the short way must refuse it too
+        return "refused"
+
+
+def state(message: BaseMessage) -> tuple[Any, ...]:
+    return (
+        type(message),
+        vars(message),
+        message.model_fields_set,
+        message.__pydantic_extra__,
+        message.__pydantic_private__,
+    )
+
+
+GOOD: dict[type[BaseMessage], dict[str, Any]] = {
+    type(message): message.model_dump() for message in PAYLOADS.values()
+}
+
+
+def test_every_class_of_message_is_here() -> None:
+    classes = {
+        value for value in vars(lc).values() if isinstance(value, type) and issubclass(value, BaseMessage)
+    }
+    assert classes - set(GOOD) == {lc.BaseMessageChunk}
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_the_short_way_makes_what_the_constructor_makes(name: str) -> None:
+    message = PAYLOADS[name]
+    payload = message.model_dump()
+    assert (
+        built(type(message), payload)
+        == constructed(type(message), payload)
+        == state(type(message)(**payload))
+    )
+
+
+@pytest.mark.parametrize("cls", GOOD, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"content": None},
+        {"content": 5},
+        {"content": ["a", {"type": "text", "text": "b"}]},
+        {"content_blocks": [{"type": "text", "text": "b"}]},
+        {"content_blocks": None},
+        {"content": "", "content_blocks": [{"type": "text", "text": "b"}]},
+        {"id": 5},
+        {"type": "wrong"},
+        {"name": ["no"]},
+        {"extra_field": [1]},
+        {"response_metadata": {"output_version": "v1"}},
+        {"additional_kwargs": {"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}},
+        {"tool_calls": [{"name": "f", "args": {}, "id": "1", "type": "tool_call"}]},
+        {"tool_calls": "x"},
+        {"tool_call_id": 5, "status": "error"},
+    ],
+    ids=repr,
+)
+def test_the_short_way_refuses_what_the_constructor_refuses(
+    cls: type[BaseMessage], change: dict[str, Any]
+) -> None:
+    payload = {**GOOD[cls], **change}
+    assert built(cls, dict(payload)) == constructed(cls, dict(payload))
+    payload.pop("content")
+    assert built(cls, dict(payload)) == constructed(cls, dict(payload))
+
+
+@given(messages())
+def test_the_short_way_is_the_long_one(message: BaseMessage) -> None:
+    payload = message.model_dump()
+    assert built(type(message), payload) == constructed(type(message), payload)
+
+
+def test_the_short_way_is_taken_from_the_second_message_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the tests above would compare the constructor with itself."""
+    calls: list[Any] = []
+    init = BaseMessage.__init__
+
+    def counted(self: BaseMessage, *args: Any, **kwargs: Any) -> None:
+        calls.append(kwargs)
+        init(self, *args, **kwargs)
+
+    monkeypatch.setattr(BaseMessage, "__init__", counted)
+    build = make_builder(PYDANTIC_V2, "langchain_core.messages.human", "HumanMessage")
+    for _ in range(3):
+        assert build({"content": "x"}).content == "x"
+    assert len(calls) == 1
+
+
+def test_the_short_way_is_not_taken_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it would with a release of LangChain whose constructor does more."""
+    init = lc.HumanMessage.__init__
+
+    def marked(self: lc.HumanMessage, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **{**kwargs, "name": "marked"})
+
+    monkeypatch.setattr(lc.HumanMessage, "__init__", marked)
+    build = make_builder(PYDANTIC_V2, "langchain_core.messages.human", "HumanMessage")
+    assert [build({"content": "x"}).name for _ in range(3)] == ["marked"] * 3
