@@ -45,13 +45,15 @@ class Database:
         self.connection.execute("PRAGMA trusted_schema = OFF")
         (mode,) = self.connection.execute("PRAGMA main.journal_mode").fetchone()
         if mode not in ("wal", "memory") and not self.connection.in_transaction:
-            self._unless_read_only("PRAGMA main.journal_mode = WAL")
+            self._switch_log_on()
 
-    def _unless_read_only(self, statement: str) -> None:
+    def _switch_log_on(self) -> None:
         try:
-            self.connection.execute(statement)
+            self.connection.execute("PRAGMA main.journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            # What may only be read stays as it is. For what is busy SQLite does not wait here: another
+            # process is switching, and this connection will see it; or it works without until one has.
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
                 raise
 
     def _create(self) -> None:
@@ -85,10 +87,11 @@ class Database:
             yield
             if nested:
                 self.connection.commit()
-            else:
-                self.connection.execute("COMMIT")  # commit() does nothing on a connection with autocommit=True
+            else:  # where commit() would do nothing if the connection has autocommit=True
+                self.connection.execute("COMMIT")
         except BaseException:
-            if self.connection.in_transaction:  # SQLite itself may have rolled back, on a full disk for instance
+            # SQLite itself may have rolled back already, on a full disk for instance.
+            if self.connection.in_transaction:
                 undo = ("ROLLBACK TO sealpoint", "RELEASE sealpoint") if nested else ("ROLLBACK",)
                 for statement in undo:
                     self.connection.execute(statement)

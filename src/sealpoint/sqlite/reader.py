@@ -52,7 +52,7 @@ def _read_rows(database: Database, keys: Sequence[Key]) -> dict[Key, CheckpointR
 def read_writes(
     database: Database, serde: SerializerProtocol, keys: Sequence[Key], channels: Sequence[str] = ()
 ) -> dict[Key, list[PendingWrite]]:
-    """Return the pending writes on top of the checkpoints of ``keys``; of ``channels`` only, if there are any."""
+    """Return the pending writes on top of the checkpoints of ``keys``, of all channels or of ``channels``."""
     task_path = "task_path" if database.has_task_path else "''"
     statement = schema.select_writes(len(keys), task_path, len(channels))
     parameters = [part for key in keys for part in key]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from sealpoint.base import (
     WRITES_IDX_MAP,
@@ -30,7 +29,16 @@ from sealpoint.sqlite.query import require_place, require_thread_id, select_keys
 from sealpoint.sqlite.reader import read_ancestors, read_histories, read_many, read_one
 from sealpoint.sqlite.rows import CheckpointRow, Key, config_of
 
+Result = TypeVar("Result")
+
 _ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous reader
+
+
+async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function on a worker thread, so that the event loop goes on."""
+    import asyncio  # whoever awaits this has it; for all others it is a third of the import
+
+    return await asyncio.to_thread(function, *arguments)
 
 
 class SqliteSaver(BaseCheckpointSaver[str]):
@@ -196,7 +204,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
         with self._database.writing() as cursor:
             for run_id in run_ids:
-                self._delete(cursor, cursor.execute(schema.SELECT_OF_RUN, (str(run_id),)).fetchall())
+                self._delete(cursor, self._database.read(schema.SELECT_OF_RUN, (str(run_id),)))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""
@@ -219,10 +227,13 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         if strategy not in ("keep_latest", "delete"):
             raise ConfigError(f"strategy is {excerpt(strategy)}; it is 'keep_latest' or 'delete'")
         for thread_id in map(require_thread_id, thread_ids):
+            if strategy == "delete":
+                self.delete_thread(thread_id)
+                continue
             with self._database.writing() as cursor:
-                keys = cursor.execute(schema.SELECT_OF_THREAD, (thread_id,)).fetchall()
-                kept = self._needed(keys) if strategy == "keep_latest" else set()
-                self._delete(cursor, [key for key in keys if key not in kept])
+                keys: list[Any] = self._database.read(schema.SELECT_OF_THREAD, (thread_id,))
+                needed = self._needed(keys)
+                self._delete(cursor, [key for key in keys if key not in needed])
 
     def _needed(self, keys: Sequence[Key]) -> set[Key]:
         """Return the latest key of each namespace, and the ancestors that its delta channels need."""
@@ -264,7 +275,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do as `get_tuple`."""
-        return await asyncio.to_thread(self.get_tuple, config)
+        return await off_the_loop(self.get_tuple, config)
 
     async def alist(
         self,
@@ -276,7 +287,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Do as `list`."""
         found = self.list(config, filter=filter, before=before, limit=limit)
-        while batch := await asyncio.to_thread(lambda: [*islice(found, _ASYNC_BATCH)]):
+        while batch := await off_the_loop(lambda: [*islice(found, _ASYNC_BATCH)]):
             for item in batch:
                 yield item
 
@@ -288,7 +299,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Do as `put`."""
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+        return await off_the_loop(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self,
@@ -298,31 +309,29 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Do as `put_writes`."""
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+        await off_the_loop(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do as `delete_thread`."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        await off_the_loop(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Do as `delete_for_runs`."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
+        await off_the_loop(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Do as `copy_thread`."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+        await off_the_loop(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Do as `prune`."""
-        await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
+        await off_the_loop(lambda: self.prune(thread_ids, strategy=strategy))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Do as `get_delta_channel_history`."""
-        return await asyncio.to_thread(
-            lambda: self.get_delta_channel_history(config=config, channels=channels)
-        )
+        return await off_the_loop(lambda: self.get_delta_channel_history(config=config, channels=channels))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version greater than ``current``: 32 digits that count up, and a random fraction.

@@ -4,6 +4,8 @@ A database is refused unless the tables are what they should be: a trigger, a vi
 generated column in their place would let whoever wrote the file run SQL in our name.
 """
 
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
 from __future__ import annotations
 
 import re
@@ -74,7 +76,7 @@ SELECT_LATEST_KEY: Final = (
     f"{SELECT_KEYS} WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"
 )
 
-# The ancestors of a checkpoint, nearest first. UNION (not UNION ALL) ends a cycle, which the caller then sees.
+# The ancestors of a checkpoint, nearest first. UNION (not UNION ALL) ends a cycle; the caller sees it then.
 SELECT_ANCESTORS: Final = """
     WITH RECURSIVE chain(id, parent) AS (
         SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
@@ -90,8 +92,9 @@ def select_page(rows: int) -> str:
     """Return the statement that reads ``rows`` checkpoints by their keys, three parameters each."""
     return f"""
     WITH page(t, n, i) AS (VALUES {_tuples(rows, 3)})
-    SELECT {_COLUMNS} FROM page CROSS JOIN main.checkpoints ON thread_id = t AND checkpoint_ns = n AND checkpoint_id = i
-    """  # noqa: S608 -- placeholders only
+    SELECT {_COLUMNS} FROM page CROSS JOIN main.checkpoints
+    ON thread_id = t AND checkpoint_ns = n AND checkpoint_id = i
+    """
 
 
 def select_writes(rows: int, task_path: str, channels: int = 0) -> str:
@@ -107,7 +110,7 @@ def select_writes(rows: int, task_path: str, channels: int = 0) -> str:
     WITH page(t, n, i) AS (VALUES {_tuples(rows, 3)})
     SELECT thread_id, checkpoint_ns, checkpoint_id, {task_path}, task_id, idx, channel, type, value
     FROM page CROSS JOIN main.writes ON thread_id = t AND checkpoint_ns = n AND checkpoint_id = i {only}
-    """  # noqa: S608 -- placeholders and a constant only
+    """
 
 
 def _tuples(rows: int, columns: int) -> str:
@@ -179,21 +182,7 @@ def _require_table(
     needed: dict[str, tuple[str, int]],
     optional: dict[str, tuple[str, int]],
 ) -> None:
-    entries = connection.execute(
-        "SELECT type, name, sql FROM main.sqlite_master WHERE tbl_name = ? COLLATE NOCASE", (table,)
-    ).fetchall()
-    for kind, name, sql in entries:
-        if kind == "trigger":
-            raise SchemaError(f"table {table!r} has a trigger {excerpt(name)}")
-        if kind == "view" or (kind == "table" and re.match(r"\s*CREATE\s+VIRTUAL", sql or "", re.IGNORECASE)):
-            raise SchemaError(f"{table!r} is not a real table")
-        if kind == "table" and re.search(
-            r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", sql or "", re.IGNORECASE
-        ):
-            raise SchemaError(f"table {table!r} has a collation, a check, a reference or a generated column")
-    for _, name, unique, origin, _ in connection.execute(f"PRAGMA main.index_list({table})"):
-        if unique and origin != "pk":  # rows would displace each other, or be ignored
-            raise SchemaError(f"table {table!r} has a unique index {excerpt(name)}")
+    _require_plain(connection, table)
     columns = {}
     for _, name, kind, _, _, place, hidden in connection.execute(f"PRAGMA main.table_xinfo({table})"):
         if hidden:
@@ -205,3 +194,21 @@ def _require_table(
         )
     if any(columns[name] != column for name, column in optional.items() if name in columns):
         raise SchemaError(f"table {table!r} has its optional columns in another form")
+
+
+def _require_plain(connection: sqlite3.Connection, table: str) -> None:
+    """Check that a table is a real one, and that nothing hangs on it that acts by itself."""
+    for kind, name, sql in connection.execute(
+        "SELECT type, name, sql FROM main.sqlite_master WHERE tbl_name = ? COLLATE NOCASE", (table,)
+    ):
+        if kind == "trigger":
+            raise SchemaError(f"table {table!r} has a trigger {excerpt(name)}")
+        if kind == "view" or (kind == "table" and re.match(r"\s*CREATE\s+VIRTUAL", sql or "", re.IGNORECASE)):
+            raise SchemaError(f"{table!r} is not a real table")
+        if kind == "table" and re.search(
+            r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", sql or "", re.IGNORECASE
+        ):
+            raise SchemaError(f"table {table!r} has a collation, a check, a reference or a generated column")
+    for _, name, unique, origin, _ in connection.execute(f"PRAGMA main.index_list({table})"):
+        if unique and origin != "pk":  # rows would displace each other, or be left out
+            raise SchemaError(f"table {table!r} has a unique index {excerpt(name)}")

@@ -1,0 +1,82 @@
+"""Metadata: what of a config is stored, and that JSON goes in and out strictly."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealpoint.base import (
+    EXCLUDED_METADATA_KEYS,
+    get_checkpoint_metadata,
+    get_serializable_checkpoint_metadata,
+)
+from sealpoint.base.metadata import decode_metadata, encode_metadata
+from sealpoint.errors import MetadataError
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+    max_leaves=8,
+)
+
+
+def test_what_the_metadata_says_goes_before_the_config() -> None:
+    config: Any = {"configurable": {"a": 1, "b": 2, "c": 3}, "metadata": {"a": 4, "b": 5}}
+    assert get_checkpoint_metadata(config, {"a": 0}) == {"a": 0, "b": 5, "c": 3}  # type: ignore[typeddict-unknown-key]
+
+
+def test_what_is_never_stored() -> None:
+    unstored: dict[str, Any] = dict.fromkeys(EXCLUDED_METADATA_KEYS, "x") | {
+        "__own": 1,
+        "none": None,
+        "list": [],
+        "bytes": b"",
+    }
+    config: Any = {"configurable": unstored, "metadata": unstored}
+    assert get_checkpoint_metadata(config, {}) == {}
+
+
+def test_text_loses_its_nul_characters() -> None:
+    config: Any = {"configurable": {"a": "x\x00y"}}
+    assert get_checkpoint_metadata(config, {"run_id": "\x00"}) == {"run_id": "", "a": "xy"}
+
+
+def test_text_loses_its_lone_surrogates() -> None:
+    """They have no form in UTF-8; LangGraph leaves them out too."""
+    assert encode_metadata({"run_id": "x\ud800y"}) == b'{"run_id": "xy"}'
+
+
+def test_the_metadata_of_the_caller_is_not_changed() -> None:
+    metadata: Any = {"step": 1, "writes": {}}
+    config: Any = {"configurable": {"a": 1}}
+    assert get_serializable_checkpoint_metadata(config, metadata) == {"step": 1, "a": 1}
+    assert metadata == {"step": 1, "writes": {}}
+
+
+@given(metadata=st.dictionaries(texts, json_values, max_size=4))
+def test_what_goes_in_comes_out(metadata: Any) -> None:
+    data = encode_metadata(metadata)
+    assert decode_metadata(data) == decode_metadata(data.decode()) == metadata
+
+
+@given(metadata=st.dictionaries(st.text(), st.text(), max_size=4))
+def test_what_is_stored_can_always_be_read(metadata: Any) -> None:
+    """Also where keys are the same without their lone surrogates: those are refused."""
+    try:
+        data = encode_metadata(metadata)
+    except MetadataError:
+        assert len({key.encode("utf-8", "ignore") for key in metadata}) < len(metadata)
+    else:
+        assert decode_metadata(data) == json.loads(data)
+
+
+def test_an_error_does_not_repeat_the_metadata() -> None:
+    with pytest.raises(MetadataError) as caught:
+        decode_metadata(b'{"secret": "hunter2", "secret": "hunter3"}')
+    assert "hunter" not in str(caught.value)
+    assert caught.value.__cause__ is None

@@ -1,0 +1,251 @@
+"""The connection: opening, setting up, transactions of one's own, read-only databases."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint import EncryptedSerializer, JsonPlusSerializer
+from sealpoint.sqlite import SqliteSaver
+from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
+
+
+def test_from_conn_string_opens_and_closes(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.db")
+    with SqliteSaver.from_conn_string(path) as saver:
+        put_chain(saver, "1")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        saver.conn.execute("SELECT 1")
+    with SqliteSaver.from_conn_string(path) as saver:
+        assert ids_in(saver) == ["1"]
+
+
+def test_from_conn_string_closes_after_an_error() -> None:
+    with pytest.raises(KeyError), SqliteSaver.from_conn_string(":memory:") as saver:
+        raise KeyError
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        saver.conn.execute("SELECT 1")
+
+
+def test_from_conn_string_takes_a_serializer(tmp_path: Path) -> None:
+    serde = EncryptedSerializer.from_key(bytes(range(32)))
+    with SqliteSaver.from_conn_string(str(tmp_path / "x.db"), serde=serde) as saver:
+        put_chain(saver, "1")
+        assert saver.serde is serde
+        assert {row[-3] for row in dump(saver.conn)[:1]} == {"msgpack+cobblestone256:k1"}
+        assert ids_in(saver) == ["1"]
+
+
+def test_a_subclass_is_opened_as_itself() -> None:
+    class Own(SqliteSaver): ...
+
+    with Own.from_conn_string(":memory:") as saver:
+        assert type(saver) is Own
+
+
+def test_setup_happens_once_and_at_need(connection: sqlite3.Connection) -> None:
+    saver = SqliteSaver(connection)
+    assert not saver.is_setup
+    assert connection.execute("SELECT * FROM sqlite_master").fetchall() == []
+    assert saver.get_tuple(at()) is None
+    assert saver.is_setup
+    put_chain(saver, "1")
+    before = dump(connection)
+    saver.setup()
+    SqliteSaver(connection).setup()
+    assert dump(connection) == before
+
+
+def test_a_file_is_switched_to_a_write_ahead_log(tmp_path: Path) -> None:
+    with SqliteSaver.from_conn_string(str(tmp_path / "x.db")) as saver:
+        saver.setup()
+        assert saver.conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_file_that_another_writes_to_is_opened_all_the_same(tmp_path: Path) -> None:
+    """SQLite refuses the switch at once then: this saver does without, and the next one makes it."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as writer, SqliteSaver.from_conn_string(str(path)) as saver:
+        put_chain(SqliteSaver(writer), "1")
+        writer.execute("PRAGMA journal_mode = DELETE")
+        writer.execute("BEGIN IMMEDIATE")
+        assert ids_in(saver) == ["1"]
+        writer.rollback()
+        put_chain(saver, "2")
+        assert saver.conn.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        SqliteSaver(writer).setup()
+        assert ids_in(saver) == ["2", "1"]
+        assert saver.conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_longer_busy_timeout_of_the_caller_stays(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA busy_timeout = 3600000")
+    SqliteSaver(connection).setup()
+    assert connection.execute("PRAGMA busy_timeout").fetchone() == (3_600_000,)
+
+
+def test_a_cursor_commits_at_the_end(saver: SqliteSaver) -> None:
+    put_chain(saver, "1")
+    with saver.cursor() as cursor:
+        cursor.execute("DELETE FROM writes")
+    saver.conn.rollback()
+    assert len(dump(saver.conn)) == 1
+
+
+def break_off(saver: SqliteSaver) -> None:
+    """Delete everything in a transaction that ends in an error."""
+    with saver.cursor() as cursor:
+        cursor.execute("DELETE FROM checkpoints")
+        cursor.execute("DELETE FROM writes")
+        raise KeyError
+
+
+def test_a_cursor_rolls_back_on_an_error(saver: SqliteSaver) -> None:
+    put_chain(saver, "1")
+    before = dump(saver.conn)
+    with pytest.raises(KeyError):
+        break_off(saver)
+    assert dump(saver.conn) == before
+
+
+def test_a_cursor_without_transaction_commits_nothing(saver: SqliteSaver) -> None:
+    put_chain(saver, "1")
+    with saver.cursor(transaction=False) as cursor:
+        cursor.execute("DELETE FROM writes")
+    saver.conn.rollback()
+    assert len(dump(saver.conn)) == 2
+
+
+KINDS: list[dict[str, Any]] = [{}, {"isolation_level": None}, {"isolation_level": "EXCLUSIVE"}]
+if sys.version_info >= (3, 12):
+    KINDS += [{"autocommit": True}, {"autocommit": False}]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_every_kind_of_connection_commits_and_rolls_back(tmp_path: Path, kind: dict[str, Any]) -> None:
+    """What is put is there for others at once, whatever the connection thinks of transactions."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path, **kind)) as connection, closing(sqlite3.connect(path)) as other:
+        saver = SqliteSaver(connection)
+        put_chain(saver, "1")
+        assert len(dump(other)) == 2
+        with pytest.raises(KeyError):
+            break_off(saver)
+        put_chain(saver, "2")
+        assert len(dump(other)) == 4
+
+
+def test_a_row_factory_of_the_caller_stays_out_of_the_way(connection: sqlite3.Connection) -> None:
+    connection.row_factory = sqlite3.Row
+    saver = SqliteSaver(connection)
+    put_chain(saver, "1", "2")
+    saver.prune(["t"])
+    assert ids_in(saver) == ["2"]
+
+
+def test_with_allowlist_gives_a_saver_on_the_same_connection(connection: sqlite3.Connection) -> None:
+    saver = SqliteSaver(connection, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    wider = saver.with_allowlist([("some.module", "Type")])
+    assert isinstance(wider, SqliteSaver)
+    assert isinstance(wider.serde, JsonPlusSerializer)
+    assert ("some.module", "Type") in wider.serde.allowlist.types
+    assert isinstance(saver.serde, JsonPlusSerializer)
+    assert ("some.module", "Type") not in saver.serde.allowlist.types
+    put_chain(wider, "1")
+    assert ids_in(saver) == ["1"]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that an ordinary account can enter. Its owner is the one that the tests run as."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[None]:
+    """Root may write anywhere: give that up for the time of a test."""
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    yield
+    if was_root:
+        os.seteuid(0)
+
+
+def prepare(folder: Path, *, older: bool, mode: str) -> str:
+    """A database with one checkpoint and one write, in a folder that nobody may write to."""
+    path = folder / "x.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        put_chain(saver, "1")
+        if older:
+            saver.conn.execute("ALTER TABLE writes DROP COLUMN task_path")
+        saver.conn.execute(f"PRAGMA journal_mode = {mode}")
+    path.chmod(0o444)
+    folder.chmod(0o555)
+    return f"file:{path}"
+
+
+@pytest.fixture(params=[False, True], ids=["current", "older"])
+def read_only(request: pytest.FixtureRequest, folder: Path) -> str:
+    return prepare(folder, older=request.param, mode="delete")
+
+
+@pytest.fixture(params=[False, True], ids=["current", "older"])
+def read_only_wal(request: pytest.FixtureRequest, folder: Path) -> str:
+    return prepare(folder, older=request.param, mode="wal")
+
+
+def read_only_saver(connection: sqlite3.Connection) -> None:
+    """Read what is there; see that nothing can be written."""
+    saver = SqliteSaver(connection)
+    found = saver.get_tuple(at())
+    assert found is not None
+    assert found.pending_writes == [("task", "n", 0)]
+    assert ids_in(saver, at(), filter={"step": 0}) == ["1"]
+    history = saver.get_delta_channel_history(config=at(), channels=["n"])
+    assert history == {"n": {"writes": []}}
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        saver.put(at(), make("2"), {}, {})
+    assert ids_in(saver) == ["1"]
+
+
+@pytest.mark.usefixtures("as_nobody")
+@pytest.mark.parametrize("query", ["", "?mode=ro", "?immutable=1"])
+def test_a_read_only_file_in_a_read_only_folder_is_read(read_only: str, query: str) -> None:
+    with closing(sqlite3.connect(read_only + query, uri=True)) as connection:
+        read_only_saver(connection)
+
+
+@pytest.mark.usefixtures("as_nobody")
+def test_one_with_a_write_ahead_log_is_read_as_immutable(read_only_wal: str) -> None:
+    """SQLite needs a log and its index beside such a file, unless it is told that nobody writes."""
+    with closing(sqlite3.connect(f"{read_only_wal}?immutable=1", uri=True)) as connection:
+        read_only_saver(connection)
+
+
+def test_a_connection_that_only_reads_is_enough(read_only_wal: str, folder: Path) -> None:
+    folder.chmod(0o755)
+    with closing(sqlite3.connect(f"{read_only_wal}?mode=ro", uri=True)) as connection:
+        read_only_saver(connection)
+
+
+def test_an_empty_database_that_only_reads_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.touch()
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        saver = SqliteSaver(connection)
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            saver.setup()
+        assert not saver.is_setup
