@@ -1,0 +1,188 @@
+"""The demo is run once as a user runs it, and once broken on purpose: then it must say so."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
+
+from sealpoint import EncryptedSerializer, KeyRing, RingCipher
+from sealpoint.demo import story
+from sealpoint.demo.__main__ import main
+from sealpoint.demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
+
+README = Path(__file__).parents[2] / "README.md"
+COLUMNS = 100
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of the command printed and left behind."""
+
+    code: int
+    output: str
+    errors: str
+    kept: Path
+    temporary: list[Path]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """`python -m sealpoint.demo --keep DIR`, in a process of its own."""
+    kept, temporary = tmp_path_factory.mktemp("demo") / "kept", tmp_path_factory.mktemp("temporary")
+    environment = os.environ | {"TMPDIR": str(temporary), "LANGSMITH_TRACING": "true"}
+    environment.pop("LANGGRAPH_STRICT_MSGPACK", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "sealpoint.demo", "--keep", str(kept)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    return Run(done.returncode, done.stdout, done.stderr, kept, list(temporary.iterdir()))
+
+
+def attack_named(name: str) -> Attack:
+    """The attack of that name."""
+    return next(attack for attack in ATTACKS if attack.name == name)
+
+
+def line_of(output: str, start: str) -> str:
+    """The first line that begins with ``start``, without the white space around it."""
+    return next(line.strip() for line in output.splitlines() if line.strip().startswith(start))
+
+
+def test_claims_hold(run: Run) -> None:
+    assert run.code == 0, run.output + run.errors
+    assert "claims of this demo hold" in run.output
+
+
+def test_output_fits_the_terminal(run: Run) -> None:
+    shown, _, _ = run.output.partition("Kept:")
+    assert max(map(len, shown.splitlines())) <= COLUMNS
+    assert not run.errors
+
+
+def test_second_process_ends_the_thread(run: Run) -> None:
+    assert line_of(run.output, "process 2").endswith(
+        'it ends: "Done: 48,250.00 EUR sent to Maria Lindqvist."'
+    )
+
+
+def test_both_keys_stand_in_both_tables(run: Run) -> None:
+    for table in ("checkpoints", "writes"):
+        for key_id in ("k1", "k2"):
+            assert line_of(run.output, f"{table:11}   msgpack+cobblestone256:{key_id}")
+
+
+@pytest.mark.parametrize("what", story.SEALED)
+def test_secret_is_found_only_without_sealpoint(run: Run, what: str) -> None:
+    assert line_of(run.output, what).removeprefix(what).split() == ["sealed", "-", "-", "-", "found"]
+
+
+@pytest.mark.parametrize("what", story.READABLE)
+def test_metadata_is_called_readable(run: Run, what: str) -> None:
+    found = line_of(run.output, what).removeprefix(what).split()
+    assert found == ["READABLE", "-", "found", "found", "found"]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_attack_is_shown_with_its_outcome(run: Run, attack: Attack) -> None:
+    wanted = f"{attack.refusal.__name__}:" if attack.refusal else "ACCEPTED:"
+    assert line_of(run.output, attack.name).removeprefix(attack.name).split()[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("one bit flipped", "refused"),
+        ("type changed to null", "ACCEPTED"),
+        ("plaintext row added", "ACCEPTED"),
+        ("key k1 missing", "refused"),
+    ],
+)
+def test_langgraphs_own_column(run: Run, name: str, verdict: str) -> None:
+    """What SECURITY.md and the README say of LangGraph's EncryptedSerializer is what it does here."""
+    assert line_of(run.output, name).split()[-1] == verdict
+
+
+def test_readme_shows_what_the_demo_prints(run: Run) -> None:
+    shown = README.read_text(encoding="utf-8").partition("$ make demo\n")[2].partition("```")[0]
+    assert shown.strip() == run.output.partition("Kept:")[0].strip()
+
+
+def test_kept_folder_holds_database_and_private_ring(run: Run) -> None:
+    names = {path.name for path in run.kept.iterdir()}
+    assert names == {"state.db", "keys.toml", "k1.key", "k2.key"}
+    assert stat.S_IMODE(run.kept.stat().st_mode) == 0o700
+    assert {stat.S_IMODE((run.kept / name).stat().st_mode) for name in names - {"state.db"}} == {0o600}
+    assert str(run.kept) in run.output
+
+
+def test_nothing_else_is_left(run: Run) -> None:
+    assert not run.temporary
+
+
+def test_attack_gets_through_a_lax_serializer(run: Run) -> None:
+    """The forged row is one that a reader takes, unless it refuses plaintext."""
+    lax = EncryptedSerializer(RingCipher(KeyRing.load(run.kept / "keys.toml")), plaintext="allow")
+    outcome = attempt(attack_named("plaintext row added"), Side(run.kept / "state.db", lax, lax))
+    assert outcome == Outcome(None, 'the agent\'s last words are "Done: 48,250.00 EUR sent to Mallory."')
+
+
+def test_demo_notices_a_serializer_that_does_not_seal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And without pycryptodome it leaves LangGraph's column out, and says so."""
+    for module in ("Crypto", "Crypto.Cipher"):  # another test may have imported it
+        monkeypatch.setitem(sys.modules, module, None)
+    assert not story.tell(tmp_path, lambda ring: LangGraphSerializer())
+    output = capsys.readouterr().out
+    broken = output.partition("claims do NOT hold:\n")[2].splitlines()
+    assert {
+        "another process resumes the thread",
+        "every row names its key",
+        "the customer, in a message: sealed",
+        "one bit flipped: IntegrityError",
+        "plaintext row added: PlaintextError",
+        "key k1 missing: UnknownKeyError",
+    } <= {line.strip() for line in broken}
+    assert "it needs pycryptodome, which is not installed" in output
+    assert "claims of this demo hold" not in output
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_command_cleans_up_and_answers(held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 0 or 1, and the folder, private while it was there, is gone."""
+    folders: list[Path] = []
+
+    def tell(folder: Path) -> bool:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        (folder / "state.db").touch()
+        folders.append(folder)
+        return held
+
+    monkeypatch.setattr(story, "tell", tell)
+    assert main([]) == (0 if held else 1)
+    assert not folders[0].exists()
+
+
+def test_command_keeps_out_of_a_folder_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--keep", str(tmp_path)])
+    assert exit_info.value.code == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def test_command_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without LangGraph there is one line that says what to install."""
+    monkeypatch.setitem(sys.modules, "sealpoint.demo.story", None)
+    assert main([]) == 2
+    assert "pip install 'sealpoint[langgraph]'" in capsys.readouterr().err

@@ -1,0 +1,202 @@
+"""Every page of the documentation is run, top to bottom, and what it shows is compared.
+
+- ```python blocks run in order, in one namespace a page, as a script of the reader's would;
+  a ```text or ```output block right below one is what it prints.
+- ```console blocks: lines with ``$ `` are commands for a shell, the others what they print.
+- ```toml blocks that begin with ``# NAME.toml`` are put into that file.
+
+In what is shown ``...`` stands for anything. All happens in one empty folder a page.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sealpoint import KeyState, errors
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"# ([\w.-]+\.toml)\n")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+EXTRA = re.compile(r"sealpoint\[([\w,]+)\]")
+
+# These make environments of their own; test_demo.py compares what the README shows of the first.
+NOT_HERE = ("make ", "pip install ")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block.
+
+    Attributes:
+        kind: What it says after the fence.
+        text: What is between the fences.
+        line: Number of the first line of that.
+        shown: The block right below with what it prints, if there is one.
+    """
+
+    kind: str
+    text: str
+    line: int
+    shown: str | None
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """All fenced blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    found = list(FENCE.finditer(text))
+    for fence, below in zip(found, [*found[1:], None], strict=True):
+        adjacent = below and below[1] in {"text", "output"} and not text[fence.end() : below.start()].strip()
+        shown = below[2] if below and adjacent else None
+        yield Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1, shown)
+
+
+def require_shown(shown: str, printed: str, where: str) -> None:
+    """Compare what a page shows with what was printed."""
+    pattern = ".*?".join(map(re.escape, shown.strip().split("...")))
+    assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"{where} shows\n{shown}\nand not\n{printed}"
+
+
+def run_python(page: Path, block: Block, namespace: dict[str, object]) -> None:
+    """Run a block as part of its page's script."""
+    where = f"{page.name}:{block.line}"
+    padded = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the page
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(padded, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102 -- our own pages
+    if block.shown is not None:
+        require_shown(block.shown, printed.getvalue(), where)
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """The commands of a block, each with what it is shown to print."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        yield command, shown
+
+
+def run_console(page: Path, block: Block) -> None:
+    """Run the commands of a block, each in a shell of its own."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    for command, shown in commands(block.text):
+        if command.startswith(NOT_HERE):
+            continue
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"PATH": path},
+            check=False,
+        )
+        assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout}"
+        require_shown(shown, done.stdout, f"{page.name}: {command}")
+
+
+def put_file(block: Block) -> None:
+    """Put a block into the file that its first line names."""
+    if name := FILE_NAME.match(block.text):
+        Path(name[1]).write_text(block.text, encoding="utf-8")
+
+
+def run_page(page: Path) -> None:
+    """Run a page in the current folder."""
+    namespace = vars(sys.modules["__main__"])
+    for block in blocks(page):
+        if block.kind == "python":
+            run_python(page, block, namespace)
+        elif block.kind == "console":
+            run_console(page, block)
+        elif block.kind == "toml":
+            put_file(block)
+
+
+@pytest.fixture
+def as_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder and an empty main module, as a reader has them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    for name in ("LANGGRAPH_STRICT_MSGPACK", "LANGGRAPH_AES_KEY", "SEALPOINT_KEYS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("as_a_script")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page_runs_and_shows_what_it_prints(page: Path) -> None:
+    run_page(page)
+
+
+@pytest.mark.usefixtures("as_a_script")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nprint(1)\n```\n\n```text\n2\n```\n",
+        "```python\nprint(missing)\n```\n",
+        "```console\n$ echo one\ntwo\n```\n",
+        "```console\n$ false\n```\n",
+        "```console\n$ echo unexpected\n```\n",
+    ],
+)
+def test_page_that_is_wrong_is_noticed(text: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises((AssertionError, NameError)):
+        run_page(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Files are there, and so are the headings that an address names."""
+    for target, heading in LINK.findall(page.read_text(encoding="utf-8")):
+        file = (page.parent / target).resolve() if target else page
+        assert file.is_file(), f"{page.name} leads to {target}"
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
+            assert heading in slugs, f"{page.name} leads to {target}#{heading}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_extras_exist(page: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extras in EXTRA.findall(page.read_text(encoding="utf-8")):
+        assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+
+
+def test_keys_page_names_every_error_of_keys() -> None:
+    page = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+    classes = [value for value in vars(errors).values() if isinstance(value, type)]
+    names = {found.__name__ for found in classes if issubclass(found, errors.KeyRingError)}
+    assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+def test_keys_page_has_every_move_of_a_key() -> None:
+    """The table of states says what `KeyState.require_move` allows."""
+    page = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+    states = page.partition("## States\n")[2].splitlines()
+    for state in KeyState:
+        row = next(line for line in states if line.startswith(f"| `{state.value}` | "))
+        named = set(re.findall(r"`([\w-]+)`", row.split("|")[4]))
+        assert named == {to.value for to in KeyState if may_move(state, to)}
+
+
+def may_move(state: KeyState, to: KeyState) -> bool:
+    """Whether a key may go from one state to another."""
+    try:
+        state.require_move(to)
+    except errors.KeyMoveError:
+        return False
+    return True
