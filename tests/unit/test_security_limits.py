@@ -1,0 +1,149 @@
+"""What sealing alone does not hold, shown: SECURITY.md says each of these, and names the test.
+
+A test here that turns red is good news, and SECURITY.md must then say so.
+"""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sealpoint import EncryptedSerializer, Key, KeyRing, KeyState, RingCipher
+from sealpoint.errors import KeyDisabledError
+from sealpoint.sqlite import SqliteSaver
+from tests.unit.sqlite.rows import at, make, put_chain
+
+OLD, NEW = bytes(range(32)), bytes(range(32, 64))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints.sqlite"
+
+
+@pytest.fixture
+def saver(file: Path) -> Iterator[SqliteSaver]:
+    with SqliteSaver.from_conn_string(str(file), serde=EncryptedSerializer.from_key(NEW)) as saver:
+        saver.setup()
+        yield saver
+
+
+def strike(file: Path, statement: str, *parameters: object) -> None:
+    """Change the file as somebody does who has no key."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(statement, parameters)
+
+
+def column(file: Path, statement: str) -> list[object]:
+    """What somebody without a key reads."""
+    with closing(sqlite3.connect(file)) as connection:
+        return [row[0] for row in connection.execute(statement)]
+
+
+def test_no_key_is_in_the_file(saver: SqliteSaver, file: Path) -> None:
+    put_chain(saver, "1", "2")
+    stored = b"".join(path.read_bytes() for path in file.parent.iterdir())
+    assert b"cobblestone256:k1" in stored
+    for form in (NEW, NEW.hex().encode(), base64.b64encode(NEW)):
+        assert form not in stored
+
+
+def test_types_and_key_ids_show(saver: SqliteSaver, file: Path) -> None:
+    put_chain(saver, "1")
+    assert column(file, "SELECT type FROM writes") == ["msgpack+cobblestone256:k1"]
+
+
+def test_ids_channels_and_metadata_show(saver: SqliteSaver, file: Path) -> None:
+    config = saver.put(at("patient-7"), make("1"), {"source": "input", "step": 4}, {})
+    saver.put_writes(config, [("diagnosis", "secret")], "task")
+    assert column(file, "SELECT thread_id FROM checkpoints") == ["patient-7"]
+    assert column(file, "SELECT channel FROM writes") == ["diagnosis"]
+    assert column(file, "SELECT json_extract(CAST(metadata AS TEXT), '$.step') FROM checkpoints") == [4]
+
+
+def test_lengths_show(saver: SqliteSaver, file: Path) -> None:
+    config = saver.put(at(), make("1"), {}, {})
+    saver.put_writes(config, [("a", b"yes"), ("b", b"no")], "task")
+    assert column(file, "SELECT length(value) - 72 FROM writes ORDER BY channel") == [3, 2]
+
+
+def test_forged_metadata_is_believed(saver: SqliteSaver, file: Path) -> None:
+    put_chain(saver, "1")
+    strike(file, "UPDATE checkpoints SET metadata = ?, parent_checkpoint_id = ?", '{"step": 99}', "0")
+    found = saver.get_tuple(at())
+    assert found is not None
+    assert found.metadata == {"step": 99}
+    assert found.parent_config == at("t", "0")
+
+
+def test_a_value_moved_to_another_row_opens(saver: SqliteSaver, file: Path) -> None:
+    """No saver binds rows yet: one write in the place of another, under the same tag."""
+    for thread, answer in (("alice", "granted"), ("bob", "refused")):
+        config = saver.put(at(thread), make("1"), {}, {})
+        saver.put_writes(config, [("answer", answer)], "task")
+    (hers,) = column(file, "SELECT value FROM writes WHERE thread_id = 'alice'")
+    strike(file, "UPDATE writes SET value = ? WHERE thread_id = 'bob'", hers)
+    found = saver.get_tuple(at("bob"))
+    assert found is not None
+    assert found.pending_writes == [("task", "answer", "granted")]
+
+
+def test_a_thread_copied_under_another_name_opens(saver: SqliteSaver, file: Path) -> None:
+    """A checkpoint holds its own id, but not its thread."""
+    saver.put(at("alice"), make("1", secret="hers"), {}, {})
+    strike(file, "UPDATE checkpoints SET thread_id = 'bob'")
+    found = saver.get_tuple(at("bob"))
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"secret": "hers"}
+
+
+def test_an_older_value_of_a_row_opens(saver: SqliteSaver, file: Path) -> None:
+    saver.put(at(), make("1", balance=100), {}, {})
+    (older,) = column(file, "SELECT checkpoint FROM checkpoints")
+    saver.put(at(), make("1", balance=0), {}, {})
+    strike(file, "UPDATE checkpoints SET checkpoint = ?", older)
+    found = saver.get_tuple(at())
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"balance": 100}
+
+
+def test_a_deleted_row_is_not_missed(saver: SqliteSaver, file: Path) -> None:
+    put_chain(saver, "1", "2")
+    strike(file, "DELETE FROM checkpoints WHERE checkpoint_id = '2'")
+    found = saver.get_tuple(at())
+    assert found is not None
+    assert found.checkpoint["id"] == "1"
+
+
+def test_a_reader_of_the_file_keeps_no_writer_out(saver: SqliteSaver, file: Path) -> None:
+    put_chain(saver, "1")
+    with closing(sqlite3.connect(file)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM checkpoints").fetchone()
+        put_chain(saver, "2", "3")
+    assert column(file, "SELECT count(*) FROM checkpoints") == [3]
+
+
+def test_an_old_key_forges_until_it_is_disabled() -> None:
+    """Whoever holds a key that still opens can write under its id; disabling it ends that."""
+    thief = RingCipher(KeyRing([Key("old", OLD, KeyState.ACTIVE)]))
+    forged = EncryptedSerializer(thief).dumps_typed("forged")
+
+    def reader(state: KeyState) -> EncryptedSerializer:
+        ring = KeyRing([Key("new", NEW, KeyState.ACTIVE), Key("old", OLD, state)])
+        return EncryptedSerializer(RingCipher(ring))
+
+    assert reader(KeyState.DECRYPT_ONLY).loads_typed(forged) == "forged"
+    with pytest.raises(KeyDisabledError):
+        reader(KeyState.DISABLED).loads_typed(forged)
+
+
+def test_code_in_the_process_has_keys_and_values() -> None:
+    serde = EncryptedSerializer.from_key(NEW)
+    assert isinstance(serde.cipher, RingCipher)
+    assert serde.cipher.ring.require_active().material == NEW
