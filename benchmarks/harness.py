@@ -1,0 +1,113 @@
+"""Measuring peers against each other: interleaved in one process, medians over rounds.
+
+Only ratios in one run hold on a machine that does other things too. So every round takes one
+sample of each peer, in an order that shifts by one, and a ratio is the median over the
+rounds of the quotients within a round.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Final, Protocol
+
+Sampler = Callable[[], float]
+"""Takes one sample: seconds for one operation."""
+
+SAMPLE_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a subject may ask about a run.
+
+    Attributes:
+        folder: Empty at the start of a subject, and removed with all in it at its end.
+        quick: Whether a rough answer soon is wanted.
+    """
+
+    folder: Path
+    quick: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing that every peer does.
+
+    Attributes:
+        name: What it is, e.g. ``1 KB state, dumps``.
+        peers: How to sample each of them, by name.
+        reference: The peer that the others are compared with.
+        rounds: How many samples of each.
+    """
+
+    name: str
+    peers: Mapping[str, Sampler]
+    reference: str
+    rounds: int = 15
+
+
+class Subject(Protocol):
+    """A module of this package: its docstring says what it measures."""
+
+    __doc__: str | None
+
+    def cases(self, options: Options) -> Iterator[Case]:
+        """Make the cases one after the other, so that only one is in memory at a time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a case gave: seconds and ratio to the reference, by peer."""
+
+    subject: str
+    case: str
+    reference: str
+    seconds: dict[str, float]
+    ratios: dict[str, float]
+
+
+def timed(call: Callable[[], object], loops: int | None = None) -> Sampler:
+    """Return a sampler of ``call``.
+
+    Args:
+        call: The operation. It is run once at first, so that caches are filled.
+        loops: How often a sample repeats it; without it, as often as 20 ms hold. Peers
+            that leave something behind get a number, so that all leave equally much.
+    """
+    call()
+    if loops is None:
+        start = perf_counter()
+        call()
+        loops = max(1, int(SAMPLE_SECONDS / (perf_counter() - start)))
+    times = range(loops)
+
+    def sample() -> float:
+        start = perf_counter()
+        for _ in times:
+            call()
+        return (perf_counter() - start) / len(times)
+
+    return sample
+
+
+def measure(subject: str, case: Case, *, quick: bool) -> Result:
+    """Take the samples of a case."""
+    names = list(case.peers)
+    rounds = []
+    gc.collect()
+    for number in range(min(case.rounds, 3) if quick else case.rounds):
+        shift = number % len(names)
+        rounds.append({name: case.peers[name]() for name in names[shift:] + names[:shift]})
+    return Result(
+        subject,
+        case.name,
+        case.reference,
+        {name: median(samples[name] for samples in rounds) for name in names},
+        {name: median(samples[name] / samples[case.reference] for samples in rounds) for name in names},
+    )

@@ -1,0 +1,103 @@
+"""Results as tables in Markdown, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from itertools import groupby
+from typing import Any
+
+from benchmarks.harness import Result
+from benchmarks.peers import LEGEND
+from benchmarks.targets import Verdict, judge
+
+_PACKAGES = (
+    "langgraph",
+    "langgraph-checkpoint",
+    "langgraph-checkpoint-sqlite",
+    "pycryptodome",
+    "cryptography",
+    "ormsgpack",
+)
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """Return everything that was measured."""
+    return json.dumps(
+        {
+            "versions": _versions(),
+            "results": [asdict(result) for result in results],
+            "bounds": [
+                {**asdict(verdict.bound), "ratio": verdict.ratio, "target_met": verdict.target_met}
+                for verdict in judge(results)
+            ],
+        },
+        indent=2,
+    )
+
+
+def as_text(results: Sequence[Result]) -> str:
+    """Return a table a subject, the table of targets, and what the names mean."""
+    parts = [", ".join(f"{name} {number}" for name, number in _versions().items())]
+    for subject, group in groupby(results, key=lambda result: result.subject):
+        parts.append(f"## {subject}\n\n{_times(list(group))}")
+    verdicts = judge(results)
+    if verdicts:
+        parts.append(f"## targets\n\n{_verdicts(verdicts)}")
+    seen = {peer for result in results for peer in result.seconds}
+    parts.append("\n".join(f"{name}: {text}" for name, text in LEGEND.items() if name in seen))
+    return "\n\n".join(parts)
+
+
+def _versions() -> dict[str, str]:
+    return {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
+def _times(results: Sequence[Result]) -> str:
+    peers = list(results[0].seconds)
+    rows = [
+        [result.case, *(f"{_time(result.seconds[peer])} ({_ratio(result.ratios[peer])})" for peer in peers)]
+        for result in results
+    ]
+    return _table([f"median (ratio to {results[0].reference})", *peers], rows)
+
+
+def _verdicts(verdicts: Iterable[Verdict]) -> str:
+    rows = [
+        [
+            verdict.bound.case,
+            verdict.bound.peer,
+            f"{verdict.ratio:.3f}",
+            _judged(verdict.bound.target, verdict.target_met),
+            _judged(verdict.bound.goal, verdict.goal_met),
+        ]
+        for verdict in verdicts
+    ]
+    return _table(["case", "peer", "ratio", "target", "goal"], rows)
+
+
+def _judged(limit: float | None, met: bool) -> str:
+    return "" if limit is None else f"{_ratio(limit)} {'met' if met else 'NOT MET'}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.0f} ns"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |"
+        for line in lines
+    )

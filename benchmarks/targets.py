@@ -1,0 +1,75 @@
+"""What the figures have to be. One table: a ratio to the case's reference, at most.
+
+A target is a promise that `--check` enforces; a goal is where a later release should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.harness import Result
+from benchmarks.peers import SEALED, SEALED_GCM
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An upper bound of one ratio."""
+
+    case: str
+    peer: str
+    target: float | None = None
+    goal: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A bound, and what was measured."""
+
+    bound: Bound
+    ratio: float
+
+    @property
+    def target_met(self) -> bool:
+        return self.bound.target is None or self.ratio <= self.bound.target
+
+    @property
+    def goal_met(self) -> bool:
+        return self.bound.goal is None or self.ratio <= self.bound.goal
+
+
+BOUNDS: Final = (
+    Bound("1 KB state, dumps", SEALED, target=0.10, goal=0.06),
+    Bound("1 KB state, loads", SEALED, target=0.10, goal=0.06),
+    Bound("1 KB state, dumps", SEALED_GCM, goal=0.02),
+    Bound("1 KB state, loads", SEALED_GCM, goal=0.025),
+    Bound("50 messages, dumps", SEALED, target=0.50, goal=0.17),
+    Bound("50 messages, loads", SEALED, target=0.50, goal=0.32),
+    Bound("500 messages, dumps", SEALED, goal=0.26),
+    Bound("500 messages, loads", SEALED, goal=0.38),
+    Bound("pydantic state, dumps", SEALED, goal=0.45),
+    Bound("pydantic state, loads", SEALED, goal=0.57),
+    Bound("mixed scalars, dumps", SEALED, goal=0.26),
+    Bound("mixed scalars, loads", SEALED, goal=0.60),
+    Bound("numpy 1 MB, dumps", SEALED, goal=0.18),
+    Bound("numpy 1 MB, loads", SEALED, goal=0.25),
+    Bound("bytes 16 MB, dumps", SEALED, goal=0.14),
+    Bound("bytes 16 MB, loads", SEALED, goal=0.14),
+    Bound("get_tuple, 50 messages", SEALED, goal=0.22),
+    Bound("list(limit=10)", SEALED, goal=0.26),
+    Bound("list(limit=100)", SEALED, goal=0.33),
+    Bound("put, 50 messages", SEALED, goal=0.32),
+    Bound("put_writes of 3", SEALED, goal=0.10),
+    Bound("delta walk, 1,000 x 8 KB", SEALED, goal=0.06),
+    Bound("graph of 100 supersteps", SEALED, goal=0.47),
+    Bound("import of the saver", "sealpoint", target=1 / 3),
+)
+
+
+def judge(results: Iterable[Result]) -> list[Verdict]:
+    """Return a verdict for each bound that was measured."""
+    by_case = {result.case: result for result in results}
+    return [
+        Verdict(bound, by_case[bound.case].ratios[bound.peer]) for bound in BOUNDS if bound.case in by_case
+    ]
