@@ -33,6 +33,7 @@ _INNER = "a number of the format; see sealpoint.serde.encode"
 DIFFERENCES: Final[dict[str, dict[str, str]]] = {
     "sealpoint.serde.jsonplus": {
         "JsonPlusSerializer.__init__ adds on_blocked": "what may not be rebuilt raises unless it is 'raw'",
+        "JsonPlusSerializer.__init__ adds limits": "bytes that are not sealed are checked first",
         "InvalidModuleError.__init__(message) is (module, name, parameter)": "it names the type",
         "no EMPTY_BYTES": "an inner detail",
         **{

@@ -13,39 +13,50 @@ from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueErro
 from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
 from sealpoint.serde.rebuild import Builder, delta_snapshot, make_builder, numpy_array
+from sealpoint.serde.scan import Limits, require_few_patterns, scan
 
 OnBlocked = Literal["raise", "raw"]
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
 _MAX_LEARNED: Final = 4096  # names come from the bytes: they must not fill memory
-_MAX_WARNED: Final = 1000
+_MAX_WARNED: Final = 100
 _METHODS: Final = {METHOD: "fromisoformat", PYDANTIC_V2: "model_validate_json"}
 
 _warned: set[tuple[str, str, str]] = set()
 
 
 def warn_once(kind: str, module: str, name: str, message: str) -> None:
-    """Log one warning per kind and type in this process, and at most a thousand in all."""
+    """Log one warning per kind and type in this process, and at most a hundred in all."""
     key = (kind, module[:256], name[:256])
-    if key not in _warned and len(_warned) < _MAX_WARNED:
-        _warned.add(key)
+    if key in _warned or len(_warned) > _MAX_WARNED:
+        return
+    _warned.add(key)
+    if len(_warned) > _MAX_WARNED:
+        logger.warning("over %d types have been warned about; no more will be", _MAX_WARNED)
+    else:
         logger.warning("%s: %s", excerpt(f"{module}.{name}"), message)
 
 
 class Decoder:
     """Turns msgpack into values, and imports what its allowlist allows and nothing else."""
 
-    def __init__(self, allowlist: Allowlist, on_blocked: OnBlocked = "raise") -> None:
+    def __init__(
+        self, allowlist: Allowlist, on_blocked: OnBlocked = "raise", limits: Limits | None = None
+    ) -> None:
         """Make a decoder.
 
         Args:
             allowlist: What may be imported and called.
             on_blocked: What to do with a type that may not or cannot be rebuilt: ``raise``,
                 or ``raw``, which gives the bare arguments and warns once per type.
+            limits: What bytes from a stranger may be: they are checked before they are decoded,
+                and so are the arguments of the safe types. ``None`` for bytes that the ring has
+                just opened, or that are trusted for another reason.
         """
         self.allowlist = allowlist
         self.on_blocked = on_blocked
+        self.limits = limits
         self._builders: dict[tuple[Any, ...], Builder] = {}
         self._failed = threading.local()
 
@@ -57,6 +68,8 @@ class Decoder:
             BlockedTypeError: If they name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
+        if self.limits is not None:
+            require_few_patterns(data, scan(data, self.limits), self.limits)
         return self.unpack(data, self._extension)
 
     def unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
@@ -117,7 +130,7 @@ class Decoder:
             line = f"allowed_msgpack_modules=[({excerpt(module)}, {excerpt(name)})]"
             warn_once("unregistered", module, name, f"rebuilt though not on an allowlist; allow it: {line}")
         try:
-            builder = make_builder(code, module, name)
+            builder = make_builder(code, module, name, guarded=self.limits is not None)
         except UnbuildableValueError as error:
             return self._raw_or_raise(error)
         return builder if self.on_blocked == "raise" else self._or_raw(builder)

@@ -10,31 +10,86 @@ environment, and LangChain's other kinds of envelope are refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
-from sealpoint.errors import BlockedTypeError, DecodeError, SerdeError, UnbuildableValueError, excerpt
+from sealpoint.errors import (
+    BlockedTypeError,
+    DecodeError,
+    LimitError,
+    SerdeError,
+    UnbuildableValueError,
+    excerpt,
+)
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.decode import OnBlocked, warn_once
-from sealpoint.serde.encode import METHOD
-from sealpoint.serde.rebuild import find_type, make_builder
+from sealpoint.serde.encode import (
+    KEYWORD_ARGUMENTS,
+    METHOD,
+    POSITIONAL_ARGUMENTS,
+    PYDANTIC_V1,
+    PYDANTIC_V2,
+    SINGLE_ARGUMENT,
+)
+from sealpoint.serde.guards import RULES, require_json_depth
+from sealpoint.serde.rebuild import make_builder
+from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
 
 _LANGCHAIN: Final = {
     name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")
 }
 
 
-def decode_json(data: bytes, allowlist: Allowlist, on_blocked: OnBlocked) -> Any:
+def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Limits = DEFAULT_LIMITS) -> Any:
+    """Return the value of a legacy row; ``revive`` makes what it likes of every envelope in it.
+
+    Raises:
+        DecodeError: If ``data`` is not JSON in UTF-8, is larger or deeper than ``limits``, or
+            has an object with a key twice.
+    """
+    if len(data) > limits.size_bytes:
+        raise LimitError(f"value has {len(data)} bytes; at most {limits.size_bytes} are read")
+
+    def build(pairs: list[tuple[str, Any]]) -> Any:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            raise DecodeError("an object in a json row has a key twice")
+        is_envelope = value.get("lc") in (1, 2) and "type" in value and "id" in value
+        return revive(value) if is_envelope else value
+
+    try:
+        text = data.decode()
+        if text.count(",") > limits.elements:
+            raise LimitError(f"value has over {limits.elements} elements")
+        require_json_depth(text, limits.depth)
+        return json.loads(text, object_pairs_hook=build)
+    except SerdeError:
+        raise
+    except UnicodeDecodeError:
+        raise DecodeError("a json row is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise DecodeError(f"a json row is not JSON (line {error.lineno} column {error.colno})") from None
+    except ValueError:
+        raise DecodeError("a json row is nested too deeply, or has an integer of too many digits") from None
+
+
+def decode_json(
+    data: bytes, allowlist: Allowlist, on_blocked: OnBlocked, limits: Limits = DEFAULT_LIMITS
+) -> Any:
     """Return the value of a legacy row.
 
     Raises:
-        DecodeError: If ``data`` is not JSON in UTF-8, or an envelope is malformed.
+        DecodeError: If ``data`` is not what `parse_json` takes, or an envelope is malformed.
         BlockedTypeError: If it names a type that is not allowed.
         UnbuildableValueError: If a type refuses its arguments.
     """
+    met = {"records": 0, "patterns": 0}
 
     def revive(value: dict[str, Any]) -> Any:
-        if value.get("lc") not in (1, 2) or "type" not in value or "id" not in value:
-            return value
+        met["records"] += 1
+        met["patterns"] += envelope_target(value) == ("re", "compile")
+        if met["records"] > limits.records or met["patterns"] > limits.patterns:
+            raise LimitError(f"value has over {limits.records} records or {limits.patterns} patterns")
         try:
             return _revive(value, allowlist)
         except (BlockedTypeError, UnbuildableValueError) as error:
@@ -43,22 +98,11 @@ def decode_json(data: bytes, allowlist: Allowlist, on_blocked: OnBlocked) -> Any
             warn_once(type(error).__name__, error.module, error.name, f"given as its envelope: {error}")
             return value
 
-    try:
-        return json.loads(data.decode(), object_hook=revive)
-    except SerdeError:
-        raise
-    except UnicodeDecodeError:
-        raise DecodeError("a json row is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise DecodeError(f"a json row is not JSON (line {error.lineno} column {error.colno})") from None
-    except ValueError:
-        raise DecodeError("a json row holds an integer of too many digits") from None
-    except RecursionError:
-        raise DecodeError("a json row is nested too deeply") from None
+    return parse_json(data, revive, limits)
 
 
 def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
-    module, name = _target(value)
+    module, name = envelope_target(value)
     if not allowlist.permissive and (module, name) not in allowlist.types:
         raise BlockedTypeError(module, name, "allowed_json_modules")
     if value["type"] != "constructor":
@@ -67,18 +111,36 @@ def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise DecodeError("an envelope's args are a list and its kwargs an object")
     if method == "fromisoformat" and len(args) == 1 and not kwargs:
-        return make_builder(METHOD, module, name)(args[0])
+        return make_builder(METHOD, module, name, guarded=True)(args[0])
     if not (method is None or (isinstance(method, list) and None in method)):
         raise UnbuildableValueError(module, name, f"it asks for the method {excerpt(method)}")
-    cls = find_type(module, name)
-    try:
-        return cls(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 -- a constructor may raise anything, and its text may quote values
-        raise UnbuildableValueError(module, name, type(error).__name__) from None
+    if (module, name) == ("re", "compile") and len(args) == 1:
+        args, kwargs = [*args, kwargs.get("flags", 0)], {}
+    return _call(module, name, args, kwargs)
 
 
-def _target(value: dict[str, Any]) -> tuple[str, str]:
-    """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules."""
+def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Build as if from the record that msgpack has for arguments of this form, with the same checks."""
+    if args and kwargs:
+        raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
+    rule = RULES.get((module, name))
+    code = rule.code if rule else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
+    build = make_builder(code, module, name, guarded=True)
+    if code == SINGLE_ARGUMENT and len(args) == 1:
+        return build(args[0])
+    if code in (KEYWORD_ARGUMENTS, PYDANTIC_V1, PYDANTIC_V2) and not args:
+        return build(kwargs)
+    if code == POSITIONAL_ARGUMENTS and not kwargs:
+        return build(args)
+    raise UnbuildableValueError(module, name, "its envelope does not have the arguments it is written with")
+
+
+def envelope_target(value: dict[str, Any]) -> tuple[str, str]:
+    """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules.
+
+    Raises:
+        DecodeError: If its id is not a list of at least two strings.
+    """
     path = value["id"]
     if not isinstance(path, list) or len(path) < 2 or not all(isinstance(part, str) for part in path):
         raise DecodeError("an envelope's id is a list of at least two strings")

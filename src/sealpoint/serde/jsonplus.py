@@ -6,15 +6,27 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
-from sealpoint.errors import BlobError, BlockedTypeError, UnknownTypeError, UnsupportedTypeError, excerpt
+from sealpoint.errors import (
+    BlobError,
+    BlockedTypeError,
+    DecodeError,
+    UnknownTypeError,
+    UnsupportedTypeError,
+    excerpt,
+)
 from sealpoint.serde.allowlist import AllowedModules, Allowlist, strict_from_environment
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
 from sealpoint.serde.envelope import decode_json
+from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
 
 _FROM_ENVIRONMENT: Final[Any] = object()
+_PICKLE_HINT: Final = (
+    "pickle_fallback=True reads such rows if they are sealed, or if the serializer is not strict; "
+    "it runs what their writer put there"
+)
 
 
 class JsonPlusSerializer:
@@ -31,6 +43,7 @@ class JsonPlusSerializer:
         allowed_json_modules: Iterable[tuple[str, ...]] | Literal[True] | None = None,
         allowed_msgpack_modules: AllowedModules | Literal[True] | None = _FROM_ENVIRONMENT,
         on_blocked: OnBlocked = "raise",
+        limits: Limits = DEFAULT_LIMITS,
         __unpack_ext_hook__: Callable[[int, bytes], Any] | None = None,
     ) -> None:
         """Make a serializer.
@@ -45,6 +58,8 @@ class JsonPlusSerializer:
                 Not given: ``None`` if ``LANGGRAPH_STRICT_MSGPACK`` is ``true``, else ``True``.
             on_blocked: ``raise``, or ``raw`` for LangGraph's behaviour: the bare arguments
                 of what may not or cannot be rebuilt, with one warning per type.
+            limits: What bytes may be that are not opened by a ring: a strict serializer checks
+                them before it decodes them.
             __unpack_ext_hook__: Decodes msgpack extensions instead of this class.
         """
         if allowed_msgpack_modules is _FROM_ENVIRONMENT:
@@ -52,7 +67,8 @@ class JsonPlusSerializer:
         if on_blocked not in ("raise", "raw"):
             raise ValueError(f"on_blocked is 'raise' or 'raw', not {excerpt(on_blocked)}")
         self.pickle_fallback = pickle_fallback
-        self._decoder = Decoder(Allowlist.of(allowed_msgpack_modules), on_blocked)
+        self.limits = limits
+        self._set_allowlist(Allowlist.of(allowed_msgpack_modules), on_blocked)
         self._json_modules = (
             allowed_json_modules if allowed_json_modules is True else tuple(allowed_json_modules or ())
         )
@@ -74,8 +90,13 @@ class JsonPlusSerializer:
         if extended == self.allowlist:
             return self
         clone = self.__class__.__new__(self.__class__)
-        vars(clone).update(vars(self), _decoder=Decoder(extended, self.on_blocked))
+        vars(clone).update(vars(self))
+        clone._set_allowlist(extended, self.on_blocked)
         return clone
+
+    def _set_allowlist(self, allowlist: Allowlist, on_blocked: OnBlocked) -> None:
+        self._decoder = Decoder(allowlist, on_blocked)
+        self._checking = Decoder(allowlist, on_blocked, self.limits)
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Return ``null``, ``bytes``, ``bytearray``, ``msgpack`` or ``pickle``, and the bytes.
@@ -95,37 +116,56 @@ class JsonPlusSerializer:
             return "pickle", pickle.dumps(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return the value of a type name and bytes.
+        """Return the value of a type name and bytes. A strict serializer checks the bytes first.
 
         Raises:
             UnknownTypeError: If the type name is not one of those above or ``json``, or is
-                ``pickle`` and that is not switched on.
+                ``pickle`` and that is not switched on, or the serializer is strict.
             DecodeError: If the bytes are not what the type name says.
+            LimitError: If they are larger, deeper or have more elements than ``limits`` say.
             BlockedTypeError: If they name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
-        kind, content = data
+        if self.allowlist.permissive:
+            return self._loads(*data, self._decoder, allow_pickle=self.pickle_fallback)
+        return self.loads_unsealed(*data)
+
+    def loads_sealed(self, kind: str, content: bytes) -> Any:
+        """Return the value of bytes that a ring has just opened: whoever wrote them holds the key.
+
+        Raises:
+            SerdeError: As `loads_typed`.
+        """
+        return self._loads(kind, content, self._decoder, allow_pickle=self.pickle_fallback)
+
+    def loads_unsealed(self, kind: str, content: bytes) -> Any:
+        """Return the value of bytes that nobody vouches for. They are checked first, and never unpickled.
+
+        Raises:
+            SerdeError: As `loads_typed`.
+        """
+        return self._loads(kind, content, self._checking, allow_pickle=False)
+
+    def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool) -> Any:
         if not isinstance(content, bytes | bytearray):  # SQLite gives back an integer where one was put
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == "msgpack":
             if self._ext_hook is not None:
-                return self._decoder.unpack(content, self._ext_hook)
-            return self._decoder.decode(content)
-        if kind == "null":
+                return decoder.unpack(content, self._ext_hook)
+            return decoder.decode(content)
+        if kind == "null" and not content:
             return None
         if kind == "bytes":
             return bytes(content)
         if kind == "bytearray":
             return bytearray(content)
         if kind == "json":
-            return decode_json(content, self._json_allowlist(), self.on_blocked)
-        if kind == "pickle" and self.pickle_fallback:
+            return decode_json(content, self._json_allowlist(), self.on_blocked, self.limits)
+        if kind == "pickle" and allow_pickle:
             return pickle.loads(content)  # noqa: S301 -- asked for by the caller, see pickle_fallback
-        hint = (
-            "pickle_fallback=True reads such rows, and runs what their writer put there"
-            if kind == "pickle"
-            else ""
-        )
+        if kind == "null":
+            raise DecodeError("a value of type 'null' has bytes")
+        hint = _PICKLE_HINT if kind == "pickle" else ""
         raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}", hint=hint)
 
     def _json_allowlist(self) -> Allowlist:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from importlib import import_module
-from inspect import isclass
+from inspect import isclass, signature
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
@@ -27,6 +27,7 @@ from sealpoint.serde.encode import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
+from sealpoint.serde.guards import RULES, Guard, RefusedError, as_tuple, require_members
 from sealpoint.serde.types import _DeltaSnapshot
 
 Builder = Callable[[Any], Any]
@@ -51,24 +52,49 @@ def find_type(module: str, name: str) -> Any:
     return found
 
 
-def make_builder(code: int, module: str, name: str) -> Builder:
+def make_builder(code: int, module: str, name: str, *, guarded: bool = False) -> Builder:
     """Return the builder for records of one kind that name one type.
+
+    Args:
+        code: The kind of record: the code of its extension.
+        module: Module of the type.
+        name: Name of the type.
+        guarded: Whether the arguments come from a stranger, and are checked first.
 
     Raises:
         UnbuildableValueError: If the type is not to be had.
     """
     cls = find_type(module, name)
     build = _MAKERS[code](cls)
+    guard = _guard(cls, code, module, name) if guarded else None
 
-    def guarded(payload: Any) -> Any:
+    def build_or_raise(payload: Any) -> Any:
         try:
+            if guard is not None:
+                guard(payload)
             return build(payload)
         except UnbuildableValueError:
             raise
+        except RefusedError as error:
+            raise UnbuildableValueError(module, name, str(error)) from None
         except Exception as error:  # noqa: BLE001 -- a constructor may raise anything, and its text may quote values
             raise UnbuildableValueError(module, name, type(error).__name__) from None
 
-    return guarded
+    return build_or_raise
+
+
+def _guard(cls: Any, code: int, module: str, name: str) -> Guard | None:
+    """Return what checks the arguments of a record from a stranger.
+
+    Raises:
+        UnbuildableValueError: If LangGraph writes the type as another kind of record.
+    """
+    rule = RULES.get((module, name))
+    if rule is None:
+        return require_members if isclass(cls) and issubclass(cls, set | frozenset) else None
+    if rule.code != code:
+        raise UnbuildableValueError(module, name, "it is never written as this kind of record")
+    return rule.guard
 
 
 def delta_snapshot(value: Any) -> Any:
@@ -99,11 +125,6 @@ def numpy_array(payload: Any) -> Any:
         raise UnbuildableValueError("numpy", "ndarray", type(error).__name__) from None
 
 
-def _tuples(value: Any) -> Any:
-    """Make tuples of lists, which is what they were if they are to be hashed."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
 def _single(cls: Any) -> Builder:
     if issubclass(cls, set | frozenset):
         return _set(cls)
@@ -127,7 +148,7 @@ def _set(cls: Any) -> Builder:
         try:
             return cls(_require(list, payload))
         except TypeError:  # msgpack made lists of tuples, which a set cannot hold
-            return cls(map(_tuples, _require(list, payload)))
+            return cls(map(as_tuple, _require(list, payload)))
 
     return build
 
@@ -137,7 +158,7 @@ def _enum(cls: Any) -> Builder:
         try:
             return cls(payload)
         except ValueError:
-            return cls(_tuples(payload))
+            return cls(as_tuple(payload))
 
     return build
 
@@ -183,7 +204,10 @@ def _pydantic(cls: Any) -> Builder:
         return _keyword(cls)
     if cls.__module__.startswith("langchain_core.messages.") and cls.__name__ != "RemoveMessage":
         return _message(cls, cls.__pydantic_validator__)
-    return lambda payload: cls.model_validate(payload, by_alias=True, by_name=True)
+    both = {"by_alias": True, "by_name": True}
+    if "by_name" not in signature(cls.model_validate).parameters:  # pydantic before 2.11
+        both = {}
+    return lambda payload: cls.model_validate(payload, **both)
 
 
 def _pydantic_v1(cls: Any) -> Builder:
