@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final, NoReturn
 
 from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
 from sealpoint.errors import MetadataError, excerpt
+from sealpoint.serde.guards import require_json_depth
+
+MAX_DEPTH: Final = 64
 
 EXCLUDED_METADATA_KEYS: Final = {
     "checkpoint_id",
@@ -75,9 +79,15 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
     """
     if data is None:
         return {}
+    if not isinstance(data, bytes | str):
+        raise MetadataError(f"metadata is {type(data).__name__}, not text")
     try:
         text = data.decode() if isinstance(data, bytes) else data
-        metadata = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        if text.count("[") + text.count("{") > MAX_DEPTH:
+            require_json_depth(text, MAX_DEPTH)
+        metadata = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
+        )
     except (ValueError, TypeError, RecursionError) as error:
         reason = str(error) if isinstance(error, MetadataError) else type(error).__name__
         raise MetadataError(f"metadata is not strict JSON: {reason}") from None
@@ -93,5 +103,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_constant(text)
+
+
 def _refuse_constant(name: str) -> NoReturn:
-    raise MetadataError(f"{name} is not JSON")
+    raise MetadataError(f"{excerpt(name)} is not JSON")

@@ -8,10 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from sealpoint.errors import MetadataError, RowError
 from sealpoint.sqlite import schema
 
 BUSY_TIMEOUT_MS: Final = 60_000
 """How long a write waits for other processes before it gives up."""
+
+MAX_VALUE_BYTES: Final = 512 * 1024 * 1024
+"""The largest row, value or text that is read or written; SQLite would go to twice that."""
 
 
 class Database:
@@ -43,6 +47,8 @@ class Database:
         (timeout_ms,) = self.connection.execute("PRAGMA busy_timeout").fetchone()
         self.connection.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}")
         self.connection.execute("PRAGMA trusted_schema = OFF")
+        limit = self.connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
+        self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
         (mode,) = self.connection.execute("PRAGMA main.journal_mode").fetchone()
         if mode not in ("wal", "memory") and not self.connection.in_transaction:
             self._switch_log_on()
@@ -105,10 +111,63 @@ class Database:
             with self._transaction():
                 yield self.connection.cursor()
 
-    def read(self, statement: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query. The lock is held for the query alone, not while rows are used."""
+    def read(
+        self, statement: str, parameters: Sequence[Any] | dict[str, Any] = (), budget: Budget | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows of a query. The lock is held for the query alone, not while rows are used.
+
+        Args:
+            statement: A query.
+            parameters: What is bound to its placeholders.
+            budget: How much to take of it; at least one row in any case.
+
+        Raises:
+            RowError: If a row is larger than `MAX_VALUE_BYTES`.
+            MetadataError: If the query looks into metadata that is not JSON.
+        """
         with self.lock:
             self.setup()
             cursor = self.connection.cursor()
             cursor.row_factory = None
-            return cursor.execute(statement, parameters).fetchall()
+            try:
+                cursor.execute(statement, parameters)
+                return cursor.fetchall() if budget is None else budget.take(cursor)
+            except (sqlite3.DataError, sqlite3.OperationalError) as error:
+                raise _presentable(error) from None
+
+
+def _presentable(error: sqlite3.Error) -> Exception:
+    """Return our own error for what a hostile row makes SQLite say, and any other as it is."""
+    if error.sqlite_errorcode == sqlite3.SQLITE_TOOBIG:
+        return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
+    if str(error).startswith("Could not decode to UTF-8"):  # and goes on to quote what it could not
+        return RowError("a row holds text that is not UTF-8")
+    if "malformed JSON" in str(error):
+        return MetadataError("metadata that the filter looks into is not JSON")
+    return error
+
+
+class Budget:
+    """How much of a query is taken into memory.
+
+    Attributes:
+        spent: Whether there was more than that.
+    """
+
+    def __init__(self, rows: int, size_bytes: int) -> None:
+        """Begin with room for ``rows`` and, of their texts and values, ``size_bytes``."""
+        self._rows, self._bytes = rows, size_bytes
+        self.spent = False
+
+    def take(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+        """Return the rows that fit, and the one with which there is no room for another."""
+        taken: list[tuple[Any, ...]] = []
+        for row in cursor:
+            if self.spent:
+                return taken
+            taken.append(row)
+            self._rows -= 1
+            self._bytes -= sum(len(column) for column in row if isinstance(column, bytes | str))
+            self.spent = self._rows <= 0 or self._bytes < 0
+        self.spent = False
+        return taken

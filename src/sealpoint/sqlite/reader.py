@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from sealpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite, RunnableConfig
@@ -10,12 +10,20 @@ from sealpoint.base.checkpoint import DeltaWalk
 from sealpoint.errors import RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Database
+from sealpoint.sqlite.database import Budget, Database
 from sealpoint.sqlite.query import Place
 from sealpoint.sqlite.rows import CheckpointRow, Key, decode_writes
 
+FIRST_PAGE_ROWS: Final = 10
 PAGE_ROWS: Final = 50
 """How many checkpoints are in memory at a time, whatever the length of a listing."""
+
+PAGE_BYTES: Final = 16 * 1024 * 1024
+"""How many bytes of them, if it is more than one."""
+
+MAX_WRITES: Final = 200_000
+MAX_WRITES_BYTES: Final = 256 * 1024 * 1024
+"""How many writes, and bytes of them, are read on top of one checkpoint."""
 
 
 def read_one(
@@ -27,36 +35,16 @@ def read_one(
     if not rows:
         return None
     row = CheckpointRow(*rows[0])
-    writes = read_writes(database, serde, [row.key])
-    return row.decode_tuple(serde, writes.get(row.key, []), config if place.checkpoint_id else None)
+    writes = read_writes(database, serde, row.key)
+    return row.decode_tuple(serde, writes, config if place.checkpoint_id else None)
 
 
 def read_many(
     database: Database, serde: SerializerProtocol, keys: Sequence[Key]
 ) -> Iterator[CheckpointTuple]:
     """Yield the checkpoints of ``keys`` in their order. One that was deleted meanwhile is left out."""
-    for start in range(0, len(keys), PAGE_ROWS):
-        page = keys[start : start + PAGE_ROWS]
-        rows = _read_rows(database, page)
-        writes = read_writes(database, serde, page)
-        for key in page:
-            if key in rows:
-                yield rows[key].decode_tuple(serde, writes.get(key, []))
-
-
-def _read_rows(database: Database, keys: Sequence[Key]) -> dict[Key, CheckpointRow]:
-    found = database.read(schema.select_page(len(keys)), [part for key in keys for part in key])
-    return {row.key: row for row in (CheckpointRow(*columns) for columns in found)}
-
-
-def read_writes(
-    database: Database, serde: SerializerProtocol, keys: Sequence[Key], channels: Sequence[str] = ()
-) -> dict[Key, list[PendingWrite]]:
-    """Return the pending writes on top of the checkpoints of ``keys``, of all channels or of ``channels``."""
-    task_path = "task_path" if database.has_task_path else "''"
-    statement = schema.select_writes(len(keys), task_path, len(channels))
-    parameters = [part for key in keys for part in key]
-    return decode_writes(database.read(statement, [*parameters, *channels]), serde)
+    for row, writes in _read_pages(database, serde, keys):
+        yield row.decode_tuple(serde, writes)
 
 
 def read_histories(
@@ -68,24 +56,65 @@ def read_histories(
         RowError: If the chain of parents is a cycle.
     """
     walk = DeltaWalk(channels)
-    for page in _pages(read_ancestors(database, key)[1:]):
-        if not walk.open:
-            break
-        rows = _read_rows(database, page)
-        writes = read_writes(database, serde, page, sorted(walk.open))
-        for ancestor in page:
-            if walk.open and ancestor in rows:
-                values = rows[ancestor].decode(serde)["channel_values"]
-                walk.visit(values, writes.get(ancestor, ()))
+    if walk.open:
+        for row, writes in _read_pages(database, serde, read_ancestors(database, key)[1:], walk.open):
+            walk.visit(row.decode(serde)["channel_values"], writes)
+            if not walk.open:
+                break
     return walk.histories()
 
 
-def _pages(keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
-    """Cut ``keys`` into pages that double in size: the first ancestors are often enough."""
-    start, size = 0, 8
-    while start < len(keys):
-        yield keys[start : start + size]
-        start, size = start + size, min(size * 2, PAGE_ROWS * 4)
+def _read_pages(
+    database: Database, serde: SerializerProtocol, keys: Sequence[Key], channels: Collection[str] = ()
+) -> Iterator[tuple[CheckpointRow, list[PendingWrite]]]:
+    """Yield rows with their pending writes. Pages double in size: the first is often enough.
+
+    ``channels`` says whose writes to read, if it has any; it may change from page to page.
+    """
+    position, size = 0, FIRST_PAGE_ROWS
+    while position < len(keys):
+        rows, page = _read_rows(database, keys[position : position + size])
+        writes, page = _read_page_writes(database, serde, page, sorted(channels))
+        for key in page:
+            if key in rows:
+                yield rows[key], writes.get(key, [])
+        position, size = position + len(page), min(size * 2, PAGE_ROWS)
+
+
+def _read_rows(database: Database, page: Sequence[Key]) -> tuple[dict[Key, CheckpointRow], Sequence[Key]]:
+    """Return rows by their keys, and how much of the page they are: large ones do not all fit."""
+    budget = Budget(PAGE_ROWS, PAGE_BYTES)
+    found = database.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
+    rows = {row.key: row for row in (CheckpointRow(*columns) for columns in found)}
+    if budget.spent:
+        page = page[: page.index(found[-1][:3]) + 1]
+    return rows, page
+
+
+def read_writes(database: Database, serde: SerializerProtocol, key: Key) -> list[PendingWrite]:
+    """Return the pending writes on top of a checkpoint, in their order.
+
+    Raises:
+        RowError: If there are over `MAX_WRITES`, or they have over `MAX_WRITES_BYTES`.
+    """
+    return _read_page_writes(database, serde, [key], ())[0].get(key, [])
+
+
+def _read_page_writes(
+    database: Database, serde: SerializerProtocol, page: Sequence[Key], channels: Sequence[str]
+) -> tuple[dict[Key, list[PendingWrite]], Sequence[Key]]:
+    """Return writes by the keys of their checkpoints, and how much of the page they are."""
+    task_path = "task_path" if database.has_task_path else "''"
+    while True:
+        budget = Budget(MAX_WRITES, PAGE_BYTES if len(page) > 1 else MAX_WRITES_BYTES)
+        parameters = [part for key in page for part in key]
+        statement = schema.select_writes(len(page), task_path, len(channels))
+        found = database.read(statement, [*parameters, *channels], budget)
+        if not budget.spent:
+            return decode_writes(found, serde), page
+        if len(page) == 1:
+            raise RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
+        page = page[: len(page) // 2]
 
 
 def read_ancestors(database: Database, key: Key) -> list[Key]:

@@ -13,6 +13,7 @@ from sealpoint.serde import SerializerProtocol
 Key = tuple[str, str, str]
 """thread_id, checkpoint_ns and checkpoint_id of a row."""
 
+_MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
 _NAMES: Final = (str, str, str, str, str, int, str)  # key, task_path, task_id, idx and channel of a write
 
 
@@ -36,12 +37,15 @@ class CheckpointRow(NamedTuple):
         """Return the checkpoint of the row.
 
         Raises:
-            RowError: If it is not a mapping with the id of the row.
+            RowError: If it is not a mapping with the id of the row and the three mappings of
+                every checkpoint.
             SealpointError: What the serializer raises.
         """
         checkpoint: Any = serde.loads_typed((self.type, self.checkpoint))
         if not isinstance(checkpoint, dict) or checkpoint.get("id") != self.checkpoint_id:
             raise RowError(f"row {excerpt(self.checkpoint_id)} does not hold the checkpoint of that id")
+        if not all(isinstance(checkpoint.get(name), dict) for name in _MAPPINGS):
+            raise RowError(f"checkpoint {excerpt(self.checkpoint_id)} lacks one of {', '.join(_MAPPINGS)}")
         return checkpoint  # type: ignore[return-value]
 
     def decode_tuple(

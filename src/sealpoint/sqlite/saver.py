@@ -243,7 +243,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     def _chain_to_snapshots(self, key: Key) -> Iterator[Key]:
         """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
         row = CheckpointRow(*self._database.read(schema.SELECT_ONE, key)[0])
-        open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot", ()))
+        open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
         for ancestor in read_ancestors(self._database, key):
             yield ancestor
             if open_channels:

@@ -9,7 +9,7 @@ import pytest
 
 from sealpoint.errors import ConfigError, ConfigKeyError
 from sealpoint.sqlite import SqliteSaver
-from sealpoint.sqlite.reader import PAGE_ROWS
+from sealpoint.sqlite.reader import FIRST_PAGE_ROWS, PAGE_ROWS
 from tests.unit.sqlite.rows import at, ids_in, make, put_chain
 
 
@@ -188,7 +188,7 @@ def test_what_is_deleted_meanwhile_is_left_out(saver: SqliteSaver) -> None:
     listing = saver.list(at())
     next(listing)
     saver.delete_thread("t")
-    assert [each.checkpoint["id"] for each in listing][-1] == "0001"
+    assert [each.checkpoint["id"] for each in listing][-1] == f"{PAGE_ROWS - FIRST_PAGE_ROWS + 1:04}"
 
 
 def test_a_listing_left_half_read_keeps_nobody_out(saver: SqliteSaver) -> None:
