@@ -24,6 +24,10 @@ class EmptyChannelError(Exception):
     """A channel that was never updated was asked for its value."""
 
 
+empty_channel_errors: set[type[Exception]] = {EmptyChannelError}
+"""What a channel without a value may raise. The bridge adds LangGraph's own."""
+
+
 class RunnableConfig(TypedDict, total=False):
     """What a run is told. A saver reads ``configurable`` and ``metadata``."""
 
@@ -165,7 +169,7 @@ def _values(checkpoint: Checkpoint, channels: Mapping[str, ChannelProtocol[Any, 
         if name in checkpoint["channel_versions"]:
             try:
                 values[name] = channel.checkpoint()
-            except EmptyChannelError:
+            except tuple(empty_channel_errors):
                 continue
     return values
 

@@ -1,0 +1,147 @@
+"""AsyncSqliteSaver: the same saver, with LangGraph's asynchronous way to open it.
+
+It needs no aiosqlite. A connection of aiosqlite is taken where one is given: SQLite then
+runs on that connection's own thread, behind a stand-in for a plain connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self, TypeVar
+
+from sealpoint.errors import ConfigError
+from sealpoint.serde import SerializerProtocol
+from sealpoint.sqlite.saver import SqliteSaver, off_the_loop
+
+Result = TypeVar("Result")
+
+_FETCHED_ROWS: Final = 16
+
+
+class AsyncSqliteSaver(SqliteSaver):
+    """`SqliteSaver` for code that runs on an event loop: use the methods with an ``a`` in front.
+
+    The others work too; on a connection of aiosqlite only from another thread than the loop's.
+    """
+
+    def __init__(self, conn: Any, *, serde: SerializerProtocol | None = None) -> None:
+        """Make a saver on an open connection.
+
+        Args:
+            conn: A connection of sqlite3 opened with ``check_same_thread=False``, or one of
+                aiosqlite, in the loop that it belongs to. It stays the caller's to close.
+            serde: An `EncryptedSerializer`, to have every value sealed.
+
+        Raises:
+            ConfigError: If ``conn`` is neither.
+        """
+        plain = conn if isinstance(conn, sqlite3.Connection) else _Connection(conn)
+        super().__init__(plain, serde=serde)  # type: ignore[arg-type]  # has what Database uses of one
+        self.conn = conn
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(  # type: ignore[override]  # asynchronous, as LangGraph's is
+        cls, conn_string: str, *, serde: SerializerProtocol | None = None
+    ) -> AsyncIterator[Self]:
+        """Open a database, and close it at the end of the block.
+
+        Args:
+            conn_string: Path of the file, or ``:memory:``.
+            serde: As for the constructor.
+        """
+        conn = sqlite3.connect(conn_string, check_same_thread=False)
+        try:
+            yield cls(conn, serde=serde)
+        finally:
+            conn.close()
+
+    async def setup(self) -> None:  # type: ignore[override]  # asynchronous, as LangGraph's is
+        """Make the tables, or check those that are there. Every other method does it at need."""
+        await off_the_loop(self._database.setup)
+
+
+class _Thread:
+    """Runs functions on the thread of an aiosqlite connection, and waits for them."""
+
+    def __init__(self, connection: Any) -> None:
+        if not callable(getattr(connection, "_execute", None)):
+            raise ConfigError(f"{type(connection).__name__} is no connection of sqlite3 or aiosqlite")
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+
+    def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function there, with the plain connection in front of its arguments."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self._loop:
+            raise asyncio.InvalidStateError("on the event loop, use the methods with an 'a' in front")
+        return asyncio.run_coroutine_threadsafe(self._call(function, arguments), self._loop).result()
+
+    async def _call(self, function: Callable[..., Result], arguments: Sequence[Any]) -> Result:
+        aio = self._connection
+        if getattr(aio, "_connection", aio) is None:
+            await aio  # it was made, and not opened yet
+        result: Result = await aio._execute(lambda: function(aio._conn, *arguments))
+        return result
+
+
+class _Connection:
+    """What `Database` uses of a connection, on the thread of an aiosqlite connection."""
+
+    def __init__(self, connection: Any) -> None:
+        self._thread = _Thread(connection)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._thread.run(lambda plain: bool(plain.in_transaction))
+
+    def cursor(self) -> _Cursor:
+        return _Cursor(self._thread, self._thread.run(sqlite3.Connection.cursor))
+
+    def execute(self, *statement: Any) -> _Cursor:
+        return _Cursor(self._thread, self._thread.run(sqlite3.Connection.execute, *statement))
+
+    def commit(self) -> None:
+        self._thread.run(sqlite3.Connection.commit)
+
+    def getlimit(self, category: int) -> int:
+        return self._thread.run(sqlite3.Connection.getlimit, category)
+
+    def setlimit(self, category: int, limit: int) -> int:
+        return self._thread.run(sqlite3.Connection.setlimit, category, limit)
+
+
+class _Cursor:
+    """What `Database` uses of a cursor, on the thread of an aiosqlite connection."""
+
+    def __init__(self, thread: _Thread, cursor: sqlite3.Cursor) -> None:
+        self._thread, self._cursor = thread, cursor
+        self.row_factory: Any = None
+
+    def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return self._thread.run(lambda _: function(self._cursor, *arguments))
+
+    def execute(self, *statement: Any) -> Self:
+        self._cursor.row_factory = self.row_factory
+        self._run(sqlite3.Cursor.execute, *statement)
+        return self
+
+    def executemany(self, *statement: Any) -> Self:
+        self._run(sqlite3.Cursor.executemany, *statement)
+        return self
+
+    def fetchone(self) -> Any:
+        return self._run(sqlite3.Cursor.fetchone)
+
+    def fetchall(self) -> list[Any]:
+        return self._run(sqlite3.Cursor.fetchall)
+
+    def __iter__(self) -> Iterator[Any]:
+        while rows := self._run(sqlite3.Cursor.fetchmany, _FETCHED_ROWS):
+            yield from rows
