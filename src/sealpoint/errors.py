@@ -338,6 +338,12 @@ class SchemaError(SaverError, ValueError):
     hint = "open a copy with the sqlite3 shell and look at sqlite_master before you trust it"
 
 
+class DamagedFileError(SaverError, OSError):
+    """SQLite finds that a file is damaged, or no database at all."""
+
+    hint = "restore it from backup; `.recover` in the sqlite3 shell saves what can be read"
+
+
 class RowError(SaverError, ValueError):
     """A row does not hold what its column or its key says."""
 

@@ -32,12 +32,12 @@ __all__ = [
 empty_channel_errors.add(EmptyChannelError)  # what LangGraph's channels raise
 
 
-class JsonPlusSerializer(serde.JsonPlusSerializer, _LangGraphSerializer):
+class JsonPlusSerializer(serde.JsonPlusSerializer, _LangGraphSerializer):  # type: ignore[misc]
     """`sealpoint.serde.JsonPlusSerializer`, and one of LangGraph's."""
 
 
 class EncryptedSerializer(serde.EncryptedSerializer, _LangGraphSerializer):
-    """`sealpoint.serde.EncryptedSerializer`, and to LangGraph one of its serializers, which it keeps as it is."""
+    """`sealpoint.serde.EncryptedSerializer`, and to LangGraph one of its own, which it keeps as it is."""
 
 
 class SqliteSaver(sqlite.SqliteSaver, _LangGraphSaver[str]):  # type: ignore[misc, override]

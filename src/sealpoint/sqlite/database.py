@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sealpoint.errors import MetadataError, RowError
+from sealpoint.errors import DamagedFileError, MetadataError, RowError, SchemaError, excerpt
 from sealpoint.sqlite import schema
 
 BUSY_TIMEOUT_MS: Final = 60_000
@@ -37,9 +37,10 @@ class Database:
         with self.lock:
             if self.is_setup:
                 return
-            self._configure()
-            schema.require_tables(self.connection)
-            self._create()
+            with _own_words():
+                self._configure()
+                schema.require_tables(self.connection)
+                self._create()
             self.is_setup = True
 
     def _configure(self) -> None:
@@ -108,7 +109,7 @@ class Database:
         """Give a cursor in a transaction, alone on the connection."""
         with self.lock:
             self.setup()
-            with self._transaction():
+            with _own_words(), self._transaction():
                 yield self.connection.cursor()
 
     def read(
@@ -124,27 +125,41 @@ class Database:
         Raises:
             RowError: If a row is larger than `MAX_VALUE_BYTES`.
             MetadataError: If the query looks into metadata that is not JSON.
+            DamagedFileError: If the file is damaged, or no database.
         """
         with self.lock:
             self.setup()
             cursor = self.connection.cursor()
             cursor.row_factory = None
-            try:
+            with _own_words():
                 cursor.execute(statement, parameters)
                 return cursor.fetchall() if budget is None else budget.take(cursor)
-            except (sqlite3.DataError, sqlite3.OperationalError) as error:
-                raise _presentable(error) from None
 
 
-def _presentable(error: sqlite3.Error) -> Exception:
-    """Return our own error for what a hostile row makes SQLite say, and any other as it is."""
-    if error.sqlite_errorcode == sqlite3.SQLITE_TOOBIG:
+@contextmanager
+def _own_words() -> Iterator[None]:
+    """Raise our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise SchemaError("the schema holds text that is not UTF-8") from None
+    except sqlite3.DatabaseError as error:
+        ours = _presentable(error)
+        if ours is None:
+            raise
+        raise ours from None
+
+
+def _presentable(error: sqlite3.DatabaseError) -> Exception | None:
+    code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
+    if code == sqlite3.SQLITE_TOOBIG:
         return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
-    if str(error).startswith("Could not decode to UTF-8"):  # and goes on to quote what it could not
+    if text.startswith("Could not decode to UTF-8"):
         return RowError("a row holds text that is not UTF-8")
-    if "malformed JSON" in str(error):
+    if text.startswith("malformed JSON"):
         return MetadataError("metadata that the filter looks into is not JSON")
-    return error
+    damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")
+    return DamagedFileError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else None
 
 
 class Budget:

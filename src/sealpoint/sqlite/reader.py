@@ -35,6 +35,8 @@ def read_one(
     if not rows:
         return None
     row = CheckpointRow(*rows[0])
+    if row.key[:2] != place[:2] or row.checkpoint_id != (place.checkpoint_id or row.checkpoint_id):
+        raise RowError("the index of the table leads to the row of another checkpoint")
     writes = read_writes(database, serde, row.key)
     return row.decode_tuple(serde, writes, config if place.checkpoint_id else None)
 

@@ -201,6 +201,8 @@ def _require_plain(connection: sqlite3.Connection, table: str) -> None:
     for kind, name, sql in connection.execute(
         "SELECT type, name, sql FROM main.sqlite_master WHERE tbl_name = ? COLLATE NOCASE", (table,)
     ):
+        if not isinstance(sql, str | None):
+            raise SchemaError(f"the schema of table {table!r} is not text")
         if kind == "trigger":
             raise SchemaError(f"table {table!r} has a trigger {excerpt(name)}")
         if kind == "view" or (kind == "table" and re.match(r"\s*CREATE\s+VIRTUAL", sql or "", re.IGNORECASE)):
