@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.cmac import CMAC
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 
-from sealpoint.crypto.suites import require_length
-from sealpoint.errors import IntegrityError, UnknownSuiteError
+from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError
 
 
 class AesEax:
@@ -52,7 +51,10 @@ class AesEax:
             BlobError: If ``blob`` has fewer than 32 bytes.
             IntegrityError: If it was not sealed under this key.
         """
-        require_length(blob, self.OVERHEAD_BYTES)
+        if len(blob) < self.OVERHEAD_BYTES:
+            raise BlobError(
+                f"sealed value of {len(blob)} bytes; the shortest possible has {self.OVERHEAD_BYTES}"
+            )
         body = self.NONCE_BYTES + self.TAG_BYTES
         return self.open_parts(blob[: self.NONCE_BYTES], b"", blob[body:], blob[self.NONCE_BYTES : body])
 

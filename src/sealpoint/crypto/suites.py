@@ -33,12 +33,7 @@ class Suite(Protocol):
         """Return the data, or raise `BlobError` or `IntegrityError`."""
 
 
-def require_length(blob: bytes, least: int) -> None:
-    """Refuse a blob of fewer bytes than the shortest sealed value has.
-
-    Raises:
-        BlobError: If it does.
-    """
+def _require_length(blob: bytes, least: int) -> None:
     if len(blob) < least:
         raise BlobError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
 
@@ -63,7 +58,7 @@ class Cobblestone256:
             BlobError: If ``blob`` has fewer than 72 bytes.
             IntegrityError: If it was not sealed under this key and context.
         """
-        require_length(blob, self.OVERHEAD_BYTES)
+        _require_length(blob, self.OVERHEAD_BYTES)
         message = Cobblestone256Decryptor(self._key, context)
         try:
             return message.update(blob) + message.finalize()
@@ -92,7 +87,7 @@ class Aes256Gcm:
             BlobError: If ``blob`` has fewer than 28 bytes.
             IntegrityError: If it was not sealed under this key and context.
         """
-        require_length(blob, self.OVERHEAD_BYTES)
+        _require_length(blob, self.OVERHEAD_BYTES)
         view = memoryview(blob)  # slices without a copy of the ciphertext
         try:
             return self._aead.decrypt(view[: self.NONCE_BYTES], view[self.NONCE_BYTES :], context)
