@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from typing import Self
 
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import SqliteSaver
+from sealpoint.sqlite.database import off_the_loop
 
 
 class InMemorySaver(SqliteSaver):
@@ -18,16 +20,18 @@ class InMemorySaver(SqliteSaver):
         Args:
             serde: An `EncryptedSerializer`, to have every value sealed.
         """
-        super().__init__(sqlite3.connect(":memory:", check_same_thread=False), serde=serde)
+        conn = sqlite3.connect(":memory:", check_same_thread=False)
+        super().__init__(conn, serde=serde)
+        weakref.finalize(self._database, conn.close)  # with the last copy of this saver that uses it
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.conn.close()
+        self._database.close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        self.conn.close()
+        await off_the_loop(self._database.close)

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph, add_messages
 from langgraph.types import interrupt
+
+from tests.compat import versions
 
 THREAD: Any = {"configurable": {"thread_id": "agent"}}
 QUESTION: Any = {"messages": [HumanMessage("pay 12 euros", id="m1")], "log": ["asked"]}
 
 
-def extend(so_far: list[str] | None, updates: list[list[str]]) -> list[str]:
+def extend(so_far: list[str] | None, updates: Sequence[list[str]]) -> list[str]:
     """The reducer of the delta channel."""
     return [*(so_far or []), *(line for update in updates for line in update)]
 
 
+def delta(every: int) -> Any:
+    """A delta channel of lines, stored in full every few updates; a plain one before there were any."""
+    if versions.IS_NEW:
+        from langgraph.channels import DeltaChannel
+
+        return DeltaChannel(extend, snapshot_frequency=every)
+    return lambda so_far, lines: extend(so_far, [lines])
+
+
 class State(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
-    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=3)]
+    log: Annotated[list[str], delta(3)]
     spent: Annotated[int, operator.add]
 
 
 class Payment(TypedDict):
     approved: bool
-    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=3)]
+    log: Annotated[list[str], delta(3)]
 
 
 def plan(state: State) -> Any:
@@ -58,8 +69,8 @@ def agent(checkpointer: Any) -> Any:
 
 
 class Count(TypedDict):
-    items: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=3)]
-    more: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=4)]
+    items: Annotated[list[str], delta(3)]
+    more: Annotated[list[str], delta(4)]
     n: int
 
 

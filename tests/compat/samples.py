@@ -17,12 +17,12 @@ import numpy as np
 from langchain_core import messages as lc
 from langchain_core.documents import Document
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.store.base import GetOp, Item, SearchItem
-from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
+from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import SecretStr
 
 from tests.compat import sample_types as t
+from tests.compat import versions
 
 Samples = dict[str, Any]
 
@@ -171,20 +171,25 @@ MESSAGES: Samples = {
 
 GRAPH: Samples = {
     "send": Send("node", {"a": t.Point(1)}),
-    "send with timeout": Send("node", 1, timeout=TimeoutPolicy(run_timeout=2)),
     "interrupt": Interrupt({"question": "go on?"}, id="abc"),
     "command": Command(goto="x", update={"a": 1}),
     "command sends": Command(goto=[Send("n", 1), "y"], resume={"r": 1}),
     "overwrite": Overwrite([1]),
-    "timeout policy": TimeoutPolicy(run_timeout=dt.timedelta(seconds=1)),
     "get": GetOp(("a",), "k"),
     "item": Item(value={"a": 1}, key="k", namespace=("a", "b"), created_at=NOW, updated_at=NOW),
     "search item": SearchItem(
         value={"a": 1}, key="k", namespace=("a",), created_at=NOW, updated_at=NOW, score=0.5
     ),
-    "delta": _DeltaSnapshot([1, {2}]),
-    "delta nested": {"channel": _DeltaSnapshot(_DeltaSnapshot(None))},
 }
+
+if versions.IS_NEW:
+    from langgraph.checkpoint.serde.types import _DeltaSnapshot
+    from langgraph.types import TimeoutPolicy
+
+    GRAPH["send with timeout"] = Send("node", 1, timeout=TimeoutPolicy(run_timeout=2))
+    GRAPH["timeout policy"] = TimeoutPolicy(run_timeout=dt.timedelta(seconds=1))
+    GRAPH["delta"] = _DeltaSnapshot([1, {2}])
+    GRAPH["delta nested"] = {"channel": _DeltaSnapshot(_DeltaSnapshot(None))}
 
 _DTYPES = "? i1 u2 <i4 >i4 i8 u8 <f2 >f4 f8 c8 >c16 S3 <U5 >U2"
 _SQUARE = np.arange(6).reshape(2, 3)

@@ -37,6 +37,7 @@ def ours(theirs: Theirs, connection: sqlite3.Connection) -> SqliteSaver:
 
 def rewrite(source: SqliteSaver, target: SqliteSaver) -> None:
     """Put all that one saver lists into another, oldest first, with the paths and places of the writes."""
+    source.setup()  # older savers of LangGraph have no column for the paths
     paths = source.conn.execute("SELECT checkpoint_id, task_id, task_path FROM writes").fetchall()
     path_of = {(checkpoint_id, task_id): path for checkpoint_id, task_id, path in paths}
     for found in reversed([*source.list(None)]):

@@ -168,9 +168,11 @@ def _values(checkpoint: Checkpoint, channels: Mapping[str, ChannelProtocol[Any, 
     for name, channel in channels.items():
         if name in checkpoint["channel_versions"]:
             try:
-                values[name] = channel.checkpoint()
+                value = channel.checkpoint()
             except tuple(empty_channel_errors):
                 continue
+            if type(value) is not object:  # one that is nothing else: newer channels' way to say the same
+                values[name] = value
     return values
 
 

@@ -10,6 +10,7 @@ from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
 from sealpoint.errors import MetadataError, excerpt
 from sealpoint.serde.guards import require_json_depth
 
+MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 64
 
 EXCLUDED_METADATA_KEYS: Final = {
@@ -81,6 +82,8 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
         return {}
     if not isinstance(data, bytes | str):
         raise MetadataError(f"metadata is {type(data).__name__}, not text")
+    if len(data) > MAX_BYTES:
+        raise MetadataError(f"metadata has {len(data)} bytes; at most {MAX_BYTES} are stored and read")
     try:
         text = data.decode() if isinstance(data, bytes) else data
         if text.count("[") + text.count("{") > MAX_DEPTH:

@@ -228,7 +228,10 @@ class BaseCheckpointSaver(Generic[V]):
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[V]:
         """Return a shallow copy whose serializer also allows ``extra_allowlist``; itself, if it does."""
         extend = getattr(self.serde, "with_msgpack_allowlist", None)
-        serde = self.serde if extend is None else extend(extra_allowlist)
+        if extend is None:  # LangGraph's encrypting serializer, which LangGraph's saver knows how to ask
+            inherited = getattr(super(), "with_allowlist", None)
+            return self if inherited is None else inherited(extra_allowlist)
+        serde = extend(extra_allowlist)
         if serde is self.serde:
             return self
         clone = copy.copy(self)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self, TypeVar
 
 from sealpoint.errors import ConfigError
 from sealpoint.serde import SerializerProtocol
-from sealpoint.sqlite.saver import SqliteSaver, off_the_loop
+from sealpoint.sqlite.database import off_the_loop
+from sealpoint.sqlite.saver import SqliteSaver
 
 Result = TypeVar("Result")
 
@@ -38,8 +40,12 @@ class AsyncSqliteSaver(SqliteSaver):
         Raises:
             ConfigError: If ``conn`` is neither.
         """
-        plain = conn if isinstance(conn, sqlite3.Connection) else _Connection(conn)
-        super().__init__(plain, serde=serde)  # type: ignore[arg-type]  # has what Database uses of one
+        if isinstance(conn, sqlite3.Connection):
+            super().__init__(conn, serde=serde)
+            return
+        thread = _Thread(conn)
+        super().__init__(_Connection(thread), serde=serde)  # type: ignore[arg-type]  # what Database uses of one
+        self.lock = self._database.lock = _Lock(thread)  # type: ignore[assignment]
         self.conn = conn
 
     @classmethod
@@ -53,11 +59,11 @@ class AsyncSqliteSaver(SqliteSaver):
             conn_string: Path of the file, or ``:memory:``.
             serde: As for the constructor.
         """
-        conn = sqlite3.connect(conn_string, check_same_thread=False)
+        saver = cls(sqlite3.connect(conn_string, check_same_thread=False), serde=serde)
         try:
-            yield cls(conn, serde=serde)
+            yield saver
         finally:
-            conn.close()
+            await off_the_loop(saver._database.close)
 
     async def setup(self) -> None:  # type: ignore[override]  # asynchronous, as LangGraph's is
         """Make the tables, or check those that are there. Every other method does it at need."""
@@ -72,30 +78,49 @@ class _Thread:
             raise ConfigError(f"{type(connection).__name__} is no connection of sqlite3 or aiosqlite")
         self._connection = connection
         self._loop = asyncio.get_running_loop()
+        self._opened = False
 
-    def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function there, with the plain connection in front of its arguments."""
+    def require_other(self) -> None:
+        """Refuse to go on where waiting for the loop would stop it."""
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
-            here = None
+            return
         if here is self._loop:
             raise asyncio.InvalidStateError("on the event loop, use the methods with an 'a' in front")
+
+    def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function there, with the plain connection in front of its arguments."""
         return asyncio.run_coroutine_threadsafe(self._call(function, arguments), self._loop).result()
 
     async def _call(self, function: Callable[..., Result], arguments: Sequence[Any]) -> Result:
         aio = self._connection
-        if getattr(aio, "_connection", aio) is None:
-            await aio  # it was made, and not opened yet
+        if not self._opened and getattr(aio, "_connection", aio) is None:
+            await aio  # it was made, and not opened yet; what was closed cannot be opened again
+        self._opened = True
         result: Result = await aio._execute(lambda: function(aio._conn, *arguments))
         return result
+
+
+class _Lock:
+    """A lock that the loop never waits for: who holds it may be waiting for the loop."""
+
+    def __init__(self, thread: _Thread) -> None:
+        self._thread, self._lock = thread, threading.RLock()
+
+    def __enter__(self) -> None:
+        self._thread.require_other()
+        self._lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
 
 
 class _Connection:
     """What `Database` uses of a connection, on the thread of an aiosqlite connection."""
 
-    def __init__(self, connection: Any) -> None:
-        self._thread = _Thread(connection)
+    def __init__(self, thread: _Thread) -> None:
+        self._thread = thread
 
     @property
     def in_transaction(self) -> bool:

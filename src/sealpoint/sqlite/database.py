@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from sealpoint.errors import DamagedFileError, MetadataError, RowError, SchemaError, excerpt
 from sealpoint.sqlite import schema
 
+Result = TypeVar("Result")
+
 BUSY_TIMEOUT_MS: Final = 60_000
 """How long a write waits for other processes before it gives up."""
 
-MAX_VALUE_BYTES: Final = 512 * 1024 * 1024
-"""The largest row, value or text that is read or written; SQLite would go to twice that."""
+MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
+"""The largest row, value or text that is read or written; SQLite would go to four times that."""
 
 
 class Database:
@@ -42,6 +46,11 @@ class Database:
                 schema.require_tables(self.connection)
                 self._create()
             self.is_setup = True
+
+    def close(self) -> None:
+        """Close the connection when no statement runs, which SQLite would not survive."""
+        with self.lock:
+            self.connection.close()
 
     def _configure(self) -> None:
         """Wait for other processes, trust no schema, and let readers go on while one writes."""
@@ -134,6 +143,24 @@ class Database:
             with _own_words():
                 cursor.execute(statement, parameters)
                 return cursor.fetchall() if budget is None else budget.take(cursor)
+
+
+async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function on a worker thread, so that the event loop goes on.
+
+    A task that is cancelled meanwhile waits for the thread, which cannot be stopped: else the
+    connection might be closed under it, which SQLite would not survive.
+    """
+    import asyncio  # whoever awaits this has it; for all others it is a third of the import
+
+    call = partial(copy_context().run, function, *arguments)
+    work = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        work.exception()  # nobody asks any more
+        raise
 
 
 @contextmanager

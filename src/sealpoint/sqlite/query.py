@@ -31,10 +31,10 @@ def require_thread_id(value: object) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | UUID):
         raise ConfigError(f"thread_id is {type(value).__name__}; it is a string, an integer or a UUID")
-    return _require_unicode("thread_id", str(value))
+    return require_unicode("thread_id", str(value))
 
 
-def _require_unicode(name: str, text: str) -> str:
+def require_unicode(name: str, text: str) -> str:
     """Return ``text``, if SQLite can hold it: it has no form for lone surrogates."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ConfigError(f"{name} holds a lone surrogate, which is not a character")
@@ -52,7 +52,7 @@ def _optional_text(configurable: Mapping[str, Any], name: str) -> str | None:
     value = configurable.get(name)
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{name} is {type(value).__name__}; it is a string")
-    return None if value is None else _require_unicode(name, value)
+    return None if value is None else require_unicode(name, value)
 
 
 def _configurable(config: RunnableConfig) -> Mapping[str, Any]:
@@ -131,14 +131,14 @@ def _filter_conditions(metadata: dict[str, Any] | None) -> list[tuple[str, list[
 def _filter_value(key: str, value: Any) -> str | int | float:
     """Return a value as ``json_extract`` gives it: objects and arrays as JSON without white space."""
     if isinstance(value, str):
-        return _require_unicode(f"filter value of {key!r}", value)
+        return require_unicode(f"filter value of {key!r}", value)
     if isinstance(value, int | float):
         return _require_integer(f"filter value of {key!r}", value)
     if not isinstance(value, dict | list | tuple):
         raise ConfigError(f"filter value of {key!r} is {type(value).__name__}, which JSON does not have")
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return _require_unicode(f"filter value of {key!r}", text)
+        return require_unicode(f"filter value of {key!r}", text)
     except ConfigError:
         raise
     except (TypeError, ValueError, RecursionError):

@@ -21,6 +21,9 @@ PAGE_ROWS: Final = 50
 PAGE_BYTES: Final = 16 * 1024 * 1024
 """How many bytes of them, if it is more than one."""
 
+MAX_ANCESTORS: Final = 100_000
+"""How far a delta channel is followed. LangGraph stores a snapshot every 5,000 steps at least."""
+
 MAX_WRITES: Final = 200_000
 MAX_WRITES_BYTES: Final = 256 * 1024 * 1024
 """How many writes, and bytes of them, are read on top of one checkpoint."""
@@ -123,13 +126,14 @@ def read_ancestors(database: Database, key: Key) -> list[Key]:
     """Return the keys from a checkpoint to its root: itself, its parent, and so on.
 
     Raises:
-        RowError: If the chain is a cycle.
+        RowError: If the chain is a cycle, or longer than `MAX_ANCESTORS`.
     """
     thread_id, checkpoint_ns, checkpoint_id = key
-    chain = database.read(
-        schema.SELECT_ANCESTORS, {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id}
-    )
+    place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
+    chain = database.read(schema.SELECT_ANCESTORS, place)
     ids = {row[0] for row in chain}
     if len(ids) != len(chain) or (chain and chain[-1][1] in ids):
         raise RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")
+    if len(chain) > MAX_ANCESTORS:
+        raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
     return [(thread_id, checkpoint_ns, row[0]) for row in chain]

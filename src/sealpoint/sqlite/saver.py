@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from sealpoint.base import (
     WRITES_IDX_MAP,
@@ -24,21 +24,12 @@ from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Database
-from sealpoint.sqlite.query import require_place, require_thread_id, select_keys
+from sealpoint.sqlite.database import Database, off_the_loop
+from sealpoint.sqlite.query import require_place, require_thread_id, require_unicode, select_keys
 from sealpoint.sqlite.reader import read_ancestors, read_histories, read_many, read_one
 from sealpoint.sqlite.rows import CheckpointRow, Key, config_of
 
-Result = TypeVar("Result")
-
 _ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous reader
-
-
-async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function on a worker thread, so that the event loop goes on."""
-    import asyncio  # whoever awaits this has it; for all others it is a third of the import
-
-    return await asyncio.to_thread(function, *arguments)
 
 
 class SqliteSaver(BaseCheckpointSaver[str]):
@@ -75,11 +66,11 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             conn_string: Path of the file, or ``:memory:``.
             serde: As for the constructor.
         """
-        conn = sqlite3.connect(conn_string, check_same_thread=False)
+        saver = cls(sqlite3.connect(conn_string, check_same_thread=False), serde=serde)
         try:
-            yield cls(conn, serde=serde)
+            yield saver
         finally:
-            conn.close()
+            saver._database.close()
 
     @property
     def is_setup(self) -> bool:
@@ -204,7 +195,10 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
         with self._database.writing() as cursor:
             for run_id in run_ids:
-                self._delete(cursor, self._database.read(schema.SELECT_OF_RUN, (str(run_id),)))
+                self._delete(
+                    cursor,
+                    self._database.read(schema.SELECT_OF_RUN, (require_unicode("run id", str(run_id)),)),
+                )
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""

@@ -85,7 +85,7 @@ SELECT_ANCESTORS: Final = """
         SELECT c.checkpoint_id, c.parent_checkpoint_id FROM chain CROSS JOIN main.checkpoints AS c
         WHERE c.thread_id = :thread AND c.checkpoint_ns = :ns AND c.checkpoint_id = chain.parent
     )
-    SELECT id, parent FROM chain"""
+    SELECT id, parent FROM chain LIMIT :most"""
 
 
 def select_page(rows: int) -> str:

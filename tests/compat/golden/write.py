@@ -1,8 +1,9 @@
-"""Writes the golden databases beside it; run it by hand, never in a test, and only to add one.
+"""Writes the golden databases that are not beside it yet; run it by hand, never in a test.
 
     python -m tests.compat.golden.write
 
-Each holds one thread, written by LangGraph's own SqliteSaver. What a release once wrote, every
+Each holds one thread, written by LangGraph's own SqliteSaver; those with its version in their
+names hold a second one, of a graph that waits for an answer. What a release once wrote, every
 later one reads: a golden database is never written anew.
 """
 
@@ -18,13 +19,15 @@ import uuid
 import zoneinfo
 from collections import deque
 from contextlib import closing
-from typing import Any, Final
+from importlib.metadata import version
+from typing import Annotated, Any, Final, TypedDict
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as TheirEncrypted
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as TheirJsonPlus
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.types import Send
+from langgraph.graph import START, StateGraph, add_messages
+from langgraph.types import Send, interrupt
 
 from sealpoint import EncryptedSerializer
 
@@ -52,6 +55,7 @@ VALUES: Final[dict[str, Any]] = {
     "address": ipaddress.ip_address("192.0.2.1"),
     "pattern": re.compile("a+", re.IGNORECASE),
 }
+WAITING: Final[Any] = {"configurable": {"thread_id": "waiting"}}
 MESSAGES: Final = [HumanMessage("pay 12 euros", id="m1"), AIMessage("done", id="m2")]
 
 OLDER: Final = """
@@ -90,12 +94,30 @@ def fill(saver: SqliteSaver) -> None:
     saver.put(sub, checkpoint(4, text="inner"), {"source": "loop", "step": 0, "parents": {"": "1"}}, {})
 
 
-def write(name: str, serde: Any, *, older: bool = False) -> None:
+class Claim(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def ask(state: Claim) -> Any:
+    return {"messages": [AIMessage(interrupt({"question": "go on?"}), id="m2")]}
+
+
+def asking(checkpointer: Any) -> Any:
+    """A graph that asks a question and ends with the answer as a message."""
+    graph: Any = StateGraph(Claim)
+    return graph.add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=checkpointer)
+
+
+def write(name: str, serde: Any, *, older: bool = False, graph: bool = False) -> None:
     path = FOLDER / f"{name}.db"
     if path.exists():
-        raise SystemExit(f"{path.name} is there already: golden databases stay as they are")
-    with closing(sqlite3.connect(path)) as connection:
-        fill(SqliteSaver(connection, serde=serde))
+        return  # golden databases stay as they are
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        if graph:
+            connection.execute("PRAGMA page_size = 1024")
+        fill(saver := SqliteSaver(connection, serde=serde))
+        if graph:
+            asking(saver).invoke({"messages": MESSAGES[:1]}, WAITING)
         if older:
             connection.executescript(OLDER)
         connection.execute(
@@ -105,7 +127,11 @@ def write(name: str, serde: Any, *, older: bool = False) -> None:
 
 
 if __name__ == "__main__":
+    aes = TheirEncrypted.from_pycryptodome_aes(TheirJsonPlus(), key=AES_KEY)
     write("plain", None)
     write("older", None, older=True)
     write("sealed", EncryptedSerializer.from_key(KEY))
-    write("langgraph-aes", TheirEncrypted.from_pycryptodome_aes(TheirJsonPlus(), key=AES_KEY))
+    write("langgraph-aes", aes)
+    release = version("langgraph-checkpoint-sqlite")
+    write(f"plain-{release}", None, graph=True)
+    write(f"langgraph-aes-{release}", aes, graph=True)

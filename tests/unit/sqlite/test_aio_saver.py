@@ -1,0 +1,367 @@
+"""AsyncSqliteSaver: on a connection of its own, of the caller's, and of aiosqlite."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, Final
+
+import aiosqlite
+import pytest
+
+from sealpoint import EncryptedSerializer
+from sealpoint.errors import ConfigError, DamagedFileError, SchemaError
+from sealpoint.sqlite import SqliteSaver
+from sealpoint.sqlite.aio import AsyncSqliteSaver
+from tests.unit.sqlite.rows import at, dump, make
+
+Opened = Callable[[str], AbstractAsyncContextManager[AsyncSqliteSaver]]
+
+
+@asynccontextmanager
+async def given(path: str) -> AsyncIterator[AsyncSqliteSaver]:
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        yield AsyncSqliteSaver(connection)
+
+
+@asynccontextmanager
+async def on_open(path: str) -> AsyncIterator[AsyncSqliteSaver]:
+    async with aiosqlite.connect(path) as connection:
+        yield AsyncSqliteSaver(connection)
+
+
+@asynccontextmanager
+async def on_unopened(path: str) -> AsyncIterator[AsyncSqliteSaver]:
+    connection = aiosqlite.connect(path)
+    try:
+        yield AsyncSqliteSaver(connection)
+    finally:
+        await connection.close()
+
+
+OWN: Final[dict[str, Opened]] = {"own": AsyncSqliteSaver.from_conn_string, "given": given}
+AIOSQLITE: Final[dict[str, Opened]] = {"aiosqlite": on_open, "aiosqlite, not opened": on_unopened}
+ALL: Final = {**OWN, **AIOSQLITE}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "db")
+
+
+@pytest.fixture(params=ALL)
+def opened(request: pytest.FixtureRequest) -> Any:
+    return ALL[request.param]
+
+
+@pytest.fixture(params=AIOSQLITE)
+def on_aiosqlite(request: pytest.FixtureRequest) -> Any:
+    return AIOSQLITE[request.param]
+
+
+def run(opened: Opened, path: str, work: Callable[[AsyncSqliteSaver], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with opened(path) as saver:
+            return await work(saver)
+
+    return asyncio.run(run())
+
+
+def rows(path: str) -> list[Any]:
+    """What is in the file, past any saver."""
+    with closing(sqlite3.connect(path)) as connection:
+        return dump(connection)
+
+
+def check_all_methods(path: str) -> Callable[[AsyncSqliteSaver], Awaitable[None]]:
+    """Every method, against the same saver in a plain file beside it."""
+
+    async def check(saver: AsyncSqliteSaver) -> None:
+        with SqliteSaver.from_conn_string(path + "-plain") as plain:
+            config = plain_config = at()
+            for number in range(25):
+                checkpoint = make(f"{number:02}", n=number)
+                step: Any = {"step": number % 2, "run_id": f"run {number}"}
+                config = await saver.aput(config, checkpoint, step, {})
+                plain_config = plain.put(plain_config, checkpoint, step, {})
+                assert config == plain_config
+                for each in (("n", number), ("__interrupt__", number)):
+                    await saver.aput_writes(config, [each], "task", "path")
+                    plain.put_writes(config, [each], "task", "path")
+            for where in (at(), at("t", "03"), at("nobody")):
+                assert await saver.aget_tuple(where) == plain.get_tuple(where)
+                assert await saver.aget(where) == plain.get(where)
+            listings: list[Any] = [{}, {"limit": 12}, {"before": at("t", "20"), "filter": {"step": 1}}]
+            for named in listings:
+                found = [each async for each in saver.alist(at(), **named)]
+                assert found == [*plain.list(at(), **named)]
+            asked: Any = {"config": at("t", "20"), "channels": ["n", "absent"]}
+            assert await saver.aget_delta_channel_history(**asked) == plain.get_delta_channel_history(**asked)
+            await saver.acopy_thread("t", "copy")
+            plain.copy_thread("t", "copy")
+            await saver.adelete_for_runs(["run 3"])
+            plain.delete_for_runs(["run 3"])
+            await saver.aprune(["copy"])
+            plain.prune(["copy"])
+            assert rows(path) == dump(plain.conn) != []
+            await saver.adelete_thread("t")
+            await saver.aprune(["copy"], strategy="delete")
+            assert rows(path) == []
+
+    return check
+
+
+def test_every_method_does_as_the_plain_saver(opened: Opened, path: str) -> None:
+    run(opened, path, check_all_methods(path))
+
+
+def test_setup_is_awaited_and_makes_the_tables(opened: Opened, path: str) -> None:
+    async def work(saver: AsyncSqliteSaver) -> None:
+        assert not saver.is_setup
+        await saver.setup()
+        await saver.setup()
+        assert saver.is_setup
+
+    run(opened, path, work)
+    assert rows(path) == []
+
+
+def test_the_connection_is_the_one_that_was_given(path: str) -> None:
+    async def work() -> None:
+        with closing(sqlite3.connect(path, check_same_thread=False)) as plain:
+            assert AsyncSqliteSaver(plain).conn is plain
+        async with aiosqlite.connect(path) as connection:
+            assert vars(AsyncSqliteSaver(connection))["conn"] is connection
+
+    asyncio.run(work())
+
+
+def test_what_is_no_connection_is_refused() -> None:
+    async def work() -> None:
+        with pytest.raises(ConfigError, match="str is no connection"):
+            AsyncSqliteSaver("db")
+
+    asyncio.run(work())
+
+
+def test_one_of_its_own_is_closed_at_the_end(path: str) -> None:
+    """Also after an error, which goes on."""
+
+    async def fail(saver: AsyncSqliteSaver) -> None:
+        await saver.aput(at(), make("1"), {}, {})
+        kept.append(saver)
+        raise KeyboardInterrupt
+
+    kept: list[AsyncSqliteSaver] = []
+    with pytest.raises(KeyboardInterrupt):
+        run(AsyncSqliteSaver.from_conn_string, path, fail)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        kept[0].get_tuple(at())
+    assert len(rows(path)) == 1
+
+
+def test_a_closed_connection_of_aiosqlite_is_not_opened_again(path: str) -> None:
+    async def work() -> None:
+        for opened in AIOSQLITE.values():
+            async with opened(path) as saver:
+                await saver.setup()
+            with pytest.raises(ValueError, match="onnection"):
+                await saver.aget_tuple(at())
+
+    asyncio.run(work())
+
+
+def test_settings_of_an_aiosqlite_connection_do_not_matter(path: str) -> None:
+    async def work() -> None:
+        async with aiosqlite.connect(path, isolation_level=None) as connection:
+            connection.row_factory = sqlite3.Row
+            saver = AsyncSqliteSaver(connection)
+            await saver.aput(at(), make("1", x=1), {"step": 1}, {})
+            found = await saver.aget_tuple(at())
+            assert found is not None
+            assert found.metadata == {"step": 1}
+            assert connection.row_factory is sqlite3.Row
+
+    asyncio.run(work())
+
+
+def test_both_kinds_share_a_file(path: str) -> None:
+    async def work() -> None:
+        async with on_open(path) as one, AsyncSqliteSaver.from_conn_string(path) as other:
+            writers = [
+                saver.aput(at(f"thread {n}"), make(f"{n}"), {}, {})
+                for n in range(10)
+                for saver in (one, other)
+            ]
+            await asyncio.gather(*writers)
+            listings = [[found async for found in saver.alist(None)] for saver in (one, other)]
+            assert listings[0] == listings[1]
+            assert len(listings[0]) == 10
+
+    asyncio.run(work())
+
+
+# --- the methods without an 'a' -------------------------------------------------------------------
+
+
+def use(saver: AsyncSqliteSaver) -> list[Any]:
+    config = saver.put(at(), make("1", x=1), {}, {})
+    saver.put_writes(config, [("x", 1)], "task")
+    with saver.cursor() as cursor:
+        (count,) = cursor.execute("SELECT count(*) FROM writes").fetchone()
+    return [saver.get_tuple(at()), *saver.list(None), count]
+
+
+def test_they_work_in_another_thread_than_the_loops(opened: Opened, path: str) -> None:
+    async def work(saver: AsyncSqliteSaver) -> None:
+        one, other, count = await asyncio.to_thread(use, saver)
+        assert one.checkpoint == other.checkpoint == make("1", x=1) | {"ts": one.checkpoint["ts"]}
+        assert count == 1
+
+    run(opened, path, work)
+
+
+CALLS: Final[dict[str, Callable[[AsyncSqliteSaver], Any]]] = {
+    "get_tuple": lambda saver: saver.get_tuple(at()),
+    "list": lambda saver: [*saver.list(at())],
+    "put": lambda saver: saver.put(at(), make("1"), {}, {}),
+    "put_writes": lambda saver: saver.put_writes(at("t", "1"), [("x", 1)], "task"),
+    "delete_thread": lambda saver: saver.delete_thread("t"),
+    "prune": lambda saver: saver.prune(["t"]),
+    "cursor": lambda saver: saver.cursor().__enter__(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_on_the_loop_of_an_aiosqlite_connection_they_are_refused(
+    on_aiosqlite: Opened, path: str, call: str
+) -> None:
+    """Before and after the connection was used, and nothing is stored."""
+
+    async def work(saver: AsyncSqliteSaver) -> None:
+        for _ in range(2):
+            with pytest.raises(asyncio.InvalidStateError, match="with an 'a' in front"):
+                CALLS[call](saver)
+            await saver.setup()
+
+    run(on_aiosqlite, path, work)
+    assert rows(path) == []
+
+
+def test_they_are_refused_also_while_another_thread_waits_for_the_loop(
+    on_aiosqlite: Opened, path: str
+) -> None:
+    """The lock is held then: to wait for it here would be to wait for ever."""
+
+    async def work(saver: AsyncSqliteSaver) -> None:
+        await saver.setup()
+        held = asyncio.Event()
+        task = asyncio.create_task(asyncio.to_thread(hold, saver, held, asyncio.get_running_loop()))
+        await held.wait()
+        with pytest.raises(asyncio.InvalidStateError):
+            saver.get_tuple(at())
+        await task
+
+    def hold(saver: AsyncSqliteSaver, held: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+        with saver.cursor() as cursor:
+            loop.call_soon_threadsafe(held.set)
+            cursor.execute("SELECT 1")
+
+    run(on_aiosqlite, path, work)
+
+
+@pytest.mark.parametrize("opened", OWN.values(), ids=OWN)
+def test_on_a_connection_of_its_own_they_work_on_the_loop_too(opened: Opened, path: str) -> None:
+    async def work(saver: AsyncSqliteSaver) -> None:
+        use(saver)
+
+    run(opened, path, work)
+    assert len(rows(path)) == 2
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [object(), [1, object()]], ids=["at once", "inside"])
+def test_an_error_of_the_serializer_leaves_nothing_behind(opened: Opened, path: str, value: Any) -> None:
+    async def work(saver: AsyncSqliteSaver) -> None:
+        config = await saver.aput(at(), make("1"), {}, {})
+        before = rows(path)
+        with pytest.raises(TypeError):
+            await saver.aput(config, make("2", x=value), {}, {})
+        with pytest.raises(TypeError):
+            await saver.aput_writes(config, [("a", 1), ("b", value)], "task")
+        assert rows(path) == before
+        await saver.aput_writes(config, [("a", 1)], "task")
+        assert len(rows(path)) == 2
+
+    run(opened, path, work)
+
+
+def test_a_statement_that_fails_is_rolled_back(opened: Opened, path: str) -> None:
+    """A write that SQLite refuses in the middle takes those before it along."""
+    no_text: Any = ("b",)
+
+    async def work(saver: AsyncSqliteSaver) -> None:
+        config = await saver.aput(at(), make("1"), {}, {})
+        before = rows(path)
+        with pytest.raises(sqlite3.Error):
+            await saver.aput_writes(config, [("a", 1), (no_text, 2)], "task")
+        assert rows(path) == before
+        await saver.aput(config, make("2"), {}, {})
+        assert len(rows(path)) == 2
+
+    run(opened, path, work)
+
+
+def test_what_is_no_database_is_told_in_our_words(opened: Opened, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database" * 100)
+    (tmp_path / "other").touch()
+    with closing(sqlite3.connect(tmp_path / "other")) as connection:
+        connection.execute("CREATE TABLE checkpoints (n)")
+
+    async def work(saver: AsyncSqliteSaver) -> None:
+        await saver.aget_tuple(at())
+
+    with pytest.raises(DamagedFileError):
+        run(opened, str(tmp_path / "text"), work)
+    with pytest.raises(SchemaError):
+        run(opened, str(tmp_path / "other"), work)
+
+
+def test_sealed_in_one_line(path: str) -> None:
+    async def work() -> None:
+        serde = EncryptedSerializer.from_key(bytes(32))
+        async with AsyncSqliteSaver.from_conn_string(path, serde=serde) as saver:
+            await saver.aput(at(), make("1", x="planted"), {}, {})
+            found = await saver.aget(at())
+            assert found is not None
+            assert found["channel_values"] == {"x": "planted"}
+
+    asyncio.run(work())
+    assert "planted" not in str(rows(path))
+
+
+NO_AIOSQLITE: Final = """
+import asyncio, sys
+sys.modules["aiosqlite"] = None  # any import of it fails
+from sealpoint.sqlite.aio import AsyncSqliteSaver
+
+async def main():
+    async with AsyncSqliteSaver.from_conn_string(":memory:") as saver:
+        await saver.setup()
+        assert await saver.aget_tuple({"configurable": {"thread_id": "t"}}) is None
+
+asyncio.run(main())
+print("langgraph" in sys.modules)
+"""
+
+
+def test_aiosqlite_is_not_needed() -> None:
+    done = subprocess.run([sys.executable, "-c", NO_AIOSQLITE], capture_output=True, check=False, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -1,0 +1,112 @@
+"""InMemorySaver: a SqliteSaver on a database that nobody else has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from sealpoint import EncryptedSerializer
+from sealpoint.errors import ConfigKeyError
+from sealpoint.memory import InMemorySaver
+from sealpoint.sqlite import SqliteSaver
+from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
+
+
+def test_it_is_closed_at_the_end_of_its_block() -> None:
+    with InMemorySaver() as saver:
+        put_chain(saver, "1", "2")
+        assert ids_in(saver) == ["2", "1"]
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        saver.get_tuple(at())
+
+
+def test_it_is_closed_at_the_end_of_an_asynchronous_block() -> None:
+    async def run() -> InMemorySaver:
+        async with InMemorySaver() as saver:
+            await saver.aput(at(), make("1"), {}, {})
+            assert await saver.aget_tuple(at()) == saver.get_tuple(at())
+        return saver
+
+    closed = asyncio.run(run())
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        closed.get_tuple(at())
+
+
+def test_an_error_leaves_the_block() -> None:
+    with pytest.raises(ConfigKeyError), InMemorySaver() as saver:
+        saver.get_tuple({})
+
+
+def test_each_is_independent() -> None:
+    with InMemorySaver() as one, InMemorySaver() as other:
+        put_chain(one, "1")
+        assert ids_in(other) == []
+        put_chain(other, "2")
+        assert (ids_in(one), ids_in(other)) == (["1"], ["2"])
+
+
+def test_it_works_without_a_block_and_from_other_threads() -> None:
+    saver = InMemorySaver()
+    threads = [threading.Thread(target=put_chain, args=(saver, f"{n}")) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ids_in(saver)) == [f"{n}" for n in range(8)]
+    saver.conn.close()
+
+
+def test_values_are_sealed_in_memory_too() -> None:
+    with InMemorySaver(serde=EncryptedSerializer.from_key(bytes(32))) as saver:
+        config = saver.put(at(), make("1", x="planted"), {}, {})
+        saver.put_writes(config, [("x", "planted")], "task")
+        found = saver.get_tuple(at())
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"x": "planted"}
+        assert b"planted" not in b"".join(
+            cell for row in dump(saver.conn) for cell in row if type(cell) is bytes
+        )
+
+
+def test_what_is_read_is_not_what_was_put() -> None:
+    """As in any database: the caller's objects are not kept."""
+    with InMemorySaver() as saver:
+        checkpoint = make("1", x=[1])
+        saver.put(at(), checkpoint, {}, {})
+        checkpoint["channel_values"]["x"].append(2)
+        found = saver.get_tuple(at())
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"x": [1]}
+
+
+def test_it_is_a_sqlite_saver() -> None:
+    assert issubclass(InMemorySaver, SqliteSaver)
+
+
+UNCLOSED = """
+import gc, warnings
+warnings.simplefilter("error")
+from sealpoint.memory import InMemorySaver
+saver = InMemorySaver()
+saver.setup()  # with an allowlist of its own, a compiled graph uses a copy
+clone = saver.with_allowlist([("some", "Type")])
+del saver
+gc.collect()
+assert [*clone.list(None)] == []
+del clone
+gc.collect()
+"""
+
+
+def test_one_that_nobody_closes_goes_without_a_warning() -> None:
+    """LangGraph's has nothing to close, and nobody does; what a copy still uses stays open."""
+    strict = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"}
+    command = [sys.executable, "-W", "error", "-c", UNCLOSED]
+    done = subprocess.run(command, env=strict, capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
