@@ -3,11 +3,14 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format bench wheel clean
+.PHONY: help demo test test-oldest test-all lint format bench fuzz wheel clean
 
 PYTHONS := python3.14 python3.13 python3.12 python3.11 python3 python
 VENV := .venv
 DEMO_VENV := .venv-demo
+OLDEST_VENV := .venv-oldest
+FUZZ_VENV := .venv-fuzz
+SECONDS := 600
 PIP := -m pip --disable-pip-version-check --quiet install
 
 # The newest Python that really runs: a version manager may put names on the PATH that only print an error.
@@ -27,14 +30,16 @@ define make_venv
 endef
 
 help:
-	@echo "make demo      see a LangGraph agent's state sealed in its database"
-	@echo "make test      run the tests"
-	@echo "make test-all  run the tests on every Python from 3.11 on that this machine has"
-	@echo "make lint      check style, types and floors"
-	@echo "make format    let ruff rewrite what it can"
-	@echo "make bench     compare the speed with LangGraph's own"
-	@echo "make wheel     build the wheel into dist/"
-	@echo "make clean     remove everything that these commands made"
+	@echo "make demo         see a LangGraph agent's state sealed in its database"
+	@echo "make test         run the tests"
+	@echo "make test-oldest  run the tests beside LangGraph on the oldest that is supported"
+	@echo "make test-all     run the tests on every Python from 3.11 on that this machine has"
+	@echo "make lint         check style, types and floors"
+	@echo "make format       let ruff rewrite what it can"
+	@echo "make bench        compare the speed with LangGraph's own"
+	@echo "make fuzz         look for bytes that are neither read nor refused, for SECONDS=600 on two cores"
+	@echo "make wheel        build the wheel into dist/"
+	@echo "make clean        remove everything that these commands made"
 
 # pip reads [dependency-groups] from 25.1 on.
 $(VENV)/filled: pyproject.toml
@@ -48,11 +53,28 @@ $(DEMO_VENV)/filled: pyproject.toml
 	@$(DEMO_VENV)/bin/python $(PIP) --editable '.[langgraph]' pycryptodome  # for LangGraph's own cipher, beside ours
 	@touch $@
 
+$(OLDEST_VENV)/filled: pyproject.toml tests/oldest.txt
+	$(call make_venv,$(OLDEST_VENV))
+	@$(OLDEST_VENV)/bin/python $(PIP) --editable '.[langgraph]' --requirement tests/oldest.txt
+	@touch $@
+
+# The fuzzer comes as a wheel for these alone.
+$(FUZZ_VENV)/filled: PYTHONS := python3.13 python3.12 python3.11
+$(FUZZ_VENV)/filled: pyproject.toml
+	$(call make_venv,$(FUZZ_VENV))
+	@$(FUZZ_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
+	@$(FUZZ_VENV)/bin/python $(PIP) --only-binary atheris --editable '.[all]' --group dev --group fuzz || { \
+	    echo "hint: atheris has wheels for Python 3.11 to 3.13 on Linux: make fuzz PYTHON=python3.12" >&2; exit 1; }
+	@touch $@
+
 demo: $(DEMO_VENV)/filled
 	@$(DEMO_VENV)/bin/python -m sealpoint.demo $(ARGS)
 
 test: $(VENV)/filled
 	$(VENV)/bin/python -m pytest $(ARGS)
+
+test-oldest: $(OLDEST_VENV)/filled
+	$(OLDEST_VENV)/bin/python -m pytest $(or $(ARGS),tests/compat tests/unit/test_demo.py)
 
 test-all: $(VENV)/filled
 	$(VENV)/bin/python -m nox $(if $(ARGS),-- $(ARGS))
@@ -70,10 +92,13 @@ format: $(VENV)/filled
 bench: $(VENV)/filled
 	$(VENV)/bin/python benchmarks/run.py $(ARGS)
 
+fuzz: $(FUZZ_VENV)/filled
+	$(FUZZ_VENV)/bin/python -m fuzz --seconds $(SECONDS) $(ARGS)
+
 wheel: $(VENV)/filled
 	rm -rf dist
 	$(VENV)/bin/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) .nox dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) $(DEMO_VENV) $(OLDEST_VENV) $(FUZZ_VENV) .fuzz .nox dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks fuzz -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

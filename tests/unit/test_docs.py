@@ -3,7 +3,7 @@
 - ```python blocks run in order, in one namespace a page, as a script of the reader's would;
   a ```text or ```output block right below one is what it prints.
 - ```console blocks: lines with ``$ `` are commands for a shell, the others what they print.
-- ```toml blocks that begin with ``# NAME.toml`` are put into that file.
+- ```toml and ```python blocks that begin with ``# NAME.toml`` or ``# NAME.py`` are put into that file.
 
 In what is shown ``...`` stands for anything. All happens in one empty folder a page.
 """
@@ -29,7 +29,7 @@ from sealpoint import KeyState, errors
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE_NAME = re.compile(r"# ([\w.-]+\.toml)\n")
+FILE_NAME = re.compile(r"# ([\w.-]+\.(?:toml|py))\n")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 EXTRA = re.compile(r"sealpoint\[([\w,]+)\]")
 
@@ -106,31 +106,36 @@ def run_console(page: Path, block: Block) -> None:
         require_shown(shown, done.stdout, f"{page.name}: {command}")
 
 
-def put_file(block: Block) -> None:
-    """Put a block into the file that its first line names."""
-    if name := FILE_NAME.match(block.text):
+def put_file(block: Block) -> bool:
+    """Put a block into the file that its first line names, if it names one."""
+    name = FILE_NAME.match(block.text)
+    if name:
         Path(name[1]).write_text(block.text, encoding="utf-8")
+    return name is not None
 
 
 def run_page(page: Path) -> None:
     """Run a page in the current folder."""
     namespace = vars(sys.modules["__main__"])
     for block in blocks(page):
-        if block.kind == "python":
-            run_python(page, block, namespace)
-        elif block.kind == "console":
+        if block.kind == "console":
             run_console(page, block)
-        elif block.kind == "toml":
-            put_file(block)
+        elif block.kind in {"python", "toml"} and put_file(block):
+            continue
+        elif block.kind == "python":
+            run_python(page, block, namespace)
 
 
 @pytest.fixture
-def as_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def as_a_script(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An empty folder and an empty main module, as a reader has them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     for name in ("LANGGRAPH_STRICT_MSGPACK", "LANGGRAPH_AES_KEY", "SEALPOINT_KEYS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where Postgres keeps a lock
 
 
 @pytest.mark.usefixtures("as_a_script")
