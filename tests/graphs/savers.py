@@ -1,0 +1,233 @@
+"""The savers: how each is opened, and what its database then holds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+)
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import aiosqlite
+import psycopg
+from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
+from psycopg.rows import dict_row
+
+from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, InMemorySaver, SqliteSaver
+
+SEALED: Final = EncryptedSerializer.from_key(bytes(range(32)))
+TAG: Final = "+cobblestone256:k1"
+
+NO_WAITING: Final = "PRAGMA synchronous = OFF"
+"""The files need not survive a power cut."""
+
+Kind = Literal["memory", "file", "postgres"]
+Opener = Callable[[str, Any], AbstractAsyncContextManager[Any]]
+"""Opens a saver: on a path or a DSN, with a serializer or None."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the table.
+
+    Attributes:
+        awaited: Whether the graph's methods with an ``a`` in front are used.
+        keeps_history: Whether more than the last checkpoint is kept.
+    """
+
+    kind: Kind
+    opener: Opener
+    awaited: bool = False
+    keeps_history: bool = True
+
+
+def on_sqlite3(saver: Any) -> Opener:
+    @asynccontextmanager
+    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
+        with closing(sqlite3.connect(place, check_same_thread=False)) as connection:
+            connection.execute(NO_WAITING)
+            yield saver(connection, serde=serde)
+
+    return opener
+
+
+def on_aiosqlite(saver: Any) -> Opener:
+    @asynccontextmanager
+    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
+        async with aiosqlite.connect(place) as connection:
+            await connection.execute(NO_WAITING)
+            yield saver(connection, serde=serde)
+
+    return opener
+
+
+def on_psycopg(saver: Any) -> Opener:
+    @asynccontextmanager
+    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
+        with psycopg.connect(place, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+            opened = saver(connection, serde=serde)
+            opened.setup()
+            yield opened
+
+    return opener
+
+
+def on_async_psycopg(saver: Any) -> Opener:
+    @asynccontextmanager
+    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
+        async with await psycopg.AsyncConnection.connect(
+            place, autocommit=True, prepare_threshold=0, row_factory=dict_row
+        ) as connection:
+            opened = saver(connection, serde=serde)
+            await opened.setup()
+            yield opened
+
+    return opener
+
+
+@asynccontextmanager
+async def their_memory(place: str, serde: Any) -> AsyncIterator[Any]:
+    yield TheirMemory(serde=serde)
+
+
+@asynccontextmanager
+async def our_memory(place: str, serde: Any) -> AsyncIterator[Any]:
+    with InMemorySaver(serde=serde) as saver:
+        yield saver
+
+
+@asynccontextmanager
+async def ours_by_path(place: str, serde: Any) -> AsyncIterator[Any]:
+    async with AsyncSqliteSaver.from_conn_string(place, serde=serde) as saver:
+        saver.conn.execute(NO_WAITING)
+        yield saver
+
+
+SAVERS: Final = {
+    "LangGraph SqliteSaver": Entry("file", on_sqlite3(Theirs)),
+    "LangGraph AsyncSqliteSaver": Entry("file", on_aiosqlite(TheirAsync), awaited=True),
+    "LangGraph InMemorySaver": Entry("memory", their_memory),
+    "LangGraph InMemorySaver, awaited": Entry("memory", their_memory, awaited=True),
+    "LangGraph PostgresSaver": Entry("postgres", on_psycopg(PostgresSaver)),
+    "LangGraph AsyncPostgresSaver": Entry("postgres", on_async_psycopg(AsyncPostgresSaver), awaited=True),
+    "LangGraph ShallowPostgresSaver": Entry(
+        "postgres", on_psycopg(ShallowPostgresSaver), keeps_history=False
+    ),
+    "LangGraph AsyncShallowPostgresSaver": Entry(
+        "postgres", on_async_psycopg(AsyncShallowPostgresSaver), awaited=True, keeps_history=False
+    ),
+    "SqliteSaver": Entry("file", on_sqlite3(SqliteSaver)),
+    "SqliteSaver, awaited": Entry("file", on_sqlite3(SqliteSaver), awaited=True),
+    "AsyncSqliteSaver": Entry("file", ours_by_path, awaited=True),
+    "AsyncSqliteSaver, on aiosqlite": Entry("file", on_aiosqlite(AsyncSqliteSaver), awaited=True),
+    "InMemorySaver": Entry("memory", our_memory),
+    "InMemorySaver, awaited": Entry("memory", our_memory, awaited=True),
+}
+
+
+@contextmanager
+def opened(name: str, place: str, *, sealed: bool) -> Iterator[tuple[Any, asyncio.Runner]]:
+    """A saver of the table, and the loop that it belongs to, which runs only while something is awaited."""
+    stack = AsyncExitStack()
+    with asyncio.Runner() as runner:
+        opening = SAVERS[name].opener(place, SEALED if sealed else None)
+        saver = runner.run(stack.enter_async_context(opening))
+        try:
+            yield saver, runner
+        finally:
+            runner.run(stack.aclose())
+
+
+# --- what is stored -------------------------------------------------------------------------------
+
+VALUES: Final = {
+    "file": {"checkpoints": "checkpoint", "writes": "value"},
+    "postgres": {"checkpoint_blobs": "blob", "checkpoint_writes": "blob"},
+}
+"""Where serialized values stand, beside a column ``type``: table and column."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a saver has stored.
+
+    Attributes:
+        values: Type tag and bytes of each serialized value.
+        dump: Every column of every row, one after the other; of a file also its bytes.
+    """
+
+    values: list[tuple[str, bytes | None]]
+    dump: bytes
+
+    @property
+    def tags(self) -> Counter[str]:
+        """How many values have which type. Channels without a value are marked, not serialized."""
+        return Counter(tag for tag, blob in self.values if tag != "empty" or blob)
+
+
+def stored(name: str, saver: Any, place: str) -> Stored:
+    """Read a database, past the saver; the one in memory of LangGraph from its attributes."""
+    kind = SAVERS[name].kind
+    if isinstance(saver, TheirMemory):
+        found = [*pairs([saver.storage, saver.writes, saver.blobs])]
+        return Stored(found, b"".join(blob or b"" for _, blob in found))
+    if kind == "postgres":
+        with psycopg.connect(place) as postgres:
+            found = rows(postgres, "postgres")
+            found_dump = dump(postgres, [*VALUES["postgres"], "checkpoints"])
+        return Stored(found, found_dump)
+    if kind == "memory":
+        return Stored(rows(saver.conn, "file"), dump(saver.conn, VALUES["file"]))
+    with closing(sqlite3.connect(place)) as file:
+        found, found_dump = rows(file, "file"), dump(file, VALUES["file"])
+    parts = Path(place).parent.glob(f"{Path(place).name}*")  # the log beside it too
+    return Stored(found, found_dump + b"".join(part.read_bytes() for part in parts))
+
+
+def rows(connection: Any, kind: str) -> list[tuple[str, bytes | None]]:
+    return [
+        row
+        for table, column in VALUES[kind].items()
+        for row in connection.execute(f"SELECT type, {column} FROM {table}").fetchall()
+    ]
+
+
+def dump(connection: Any, tables: Any) -> bytes:
+    return b"\n".join(
+        column if isinstance(column, bytes) else json.dumps(column, default=str).encode()
+        for table in tables
+        for row in connection.execute(f"SELECT * FROM {table}").fetchall()
+        for column in row
+    )
+
+
+def pairs(value: Any) -> Iterator[tuple[str, bytes | None]]:
+    """Every pair of text and bytes, however deep in mappings and sequences."""
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], bytes)
+    ):
+        yield (value[0], value[1])
+    elif isinstance(value, dict):
+        for member in value.values():
+            yield from pairs(member)
+    elif isinstance(value, list | tuple):
+        for member in value:
+            yield from pairs(member)

@@ -1,0 +1,105 @@
+"""Real graphs under every saver: sealed, all goes as it goes on the same saver without encryption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import psycopg
+import pytest
+
+from sealpoint.errors import BlockedTypeError
+from tests.graphs.conftest import Places
+from tests.graphs.graphs import SCRIPTS, SECRET, Kinds, Place
+from tests.graphs.plays import Elsewhere, play
+from tests.graphs.savers import SAVERS, SEALED, TAG
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:(Async)?ShallowPostgresSaver is deprecated as of version 2.0.20:DeprecationWarning"
+)
+
+NEED_HISTORY: Final = {"time travel", "delta 210", "delta 30"}
+"""Shallow savers are not for these: LangGraph's delta channels are put together from older writes."""
+
+IN_THE_CLEAR: Final = "kinds of values"
+"""On Postgres its secret stands in the clear, which has a test of its own."""
+
+KINDS: Final = Kinds.__annotations__.keys()
+
+LONG: Final = {
+    "LangGraph SqliteSaver",
+    "LangGraph PostgresSaver",
+    "LangGraph AsyncPostgresSaver",
+    "SqliteSaver",
+    "AsyncSqliteSaver",
+}
+"""Savers on which a delta channel goes over hundreds of steps; on the others over some."""
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    for saver, entry in SAVERS.items():
+        left_out = {"delta 30" if saver in LONG else "delta 210"} | (
+            set() if entry.keeps_history else NEED_HISTORY
+        )
+        if entry.kind == "postgres":
+            left_out.add(IN_THE_CLEAR)
+        yield from ((script, saver) for script in SCRIPTS if script not in left_out)
+
+
+@pytest.mark.parametrize(("script", "saver"), [*cases()])
+def test_sealed_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, saver: str) -> None:
+    """Every outcome and the history are the same; all values carry our tag, and the secret is nowhere."""
+    plain, in_plain = play(script, saver, places(saver), False, elsewhere)
+    sealed, in_sealed = play(script, saver, places(saver), True, elsewhere)
+    assert sealed == plain
+    assert in_sealed.tags.total() == in_plain.tags.total() > 0
+    assert all(tag.endswith(TAG) for tag in in_sealed.tags)
+    assert SECRET.encode() in in_plain.dump
+    assert SECRET.encode() not in in_sealed.dump
+
+
+@pytest.mark.parametrize("saver", ["SqliteSaver", "LangGraph SqliteSaver", "LangGraph PostgresSaver"])
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
+def test_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, saver: str) -> None:
+    """Nothing has to be allowed by hand: the types that the graph's schema names are enough."""
+    plain, _ = play(script, saver, places(saver), False)
+    sealed, in_sealed = strict(play, script, saver, places(saver), True)
+    assert sealed == plain
+    assert all(tag.endswith(TAG) for tag in in_sealed.tags)
+
+
+def test_strict_is_strict(strict: Elsewhere) -> None:
+    """Without a graph whose schema names it, the same type is refused there, and read here."""
+    sealed = SEALED.dumps_typed(Place("mill lane"))
+    assert SEALED.loads_typed(sealed) == Place("mill lane")
+    with pytest.raises(BlockedTypeError):
+        strict(read, sealed)
+
+
+def read(sealed: tuple[str, bytes]) -> object:
+    """By the serializer of the process that it runs in, for no key is handed over."""
+    value: object = SEALED.loads_typed(sealed)
+    return value
+
+
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
+@pytest.mark.parametrize("saver", ["SqliteSaver", "InMemorySaver"])
+def test_ours_is_as_langgraphs(places: Places, script: str, saver: str) -> None:
+    """Without encryption too, our savers do what LangGraph's of the same name do."""
+    ours, _ = play(script, saver, places(saver), False)
+    theirs, _ = play(script, f"LangGraph {saver}", places(saver), False)
+    assert ours == theirs
+
+
+def test_what_stays_in_the_clear_on_postgres(places: Places) -> None:
+    """PostgresSaver hands str, int, float, bool and None to no serializer: they stand in its JSON."""
+    place = places("LangGraph PostgresSaver")
+    _, in_sealed = play(IN_THE_CLEAR, "LangGraph PostgresSaver", place, True)
+    with psycopg.connect(place) as connection:
+        inline = connection.execute(
+            "SELECT DISTINCT jsonb_object_keys(checkpoint -> 'channel_values') FROM checkpoints"
+        ).fetchall()
+        sealed = connection.execute("SELECT DISTINCT channel, type FROM checkpoint_blobs").fetchall()
+    assert {name for (name,) in inline if name in KINDS} == {"text", "number", "ratio", "flag", "nothing"}
+    assert {name for name, tag in sealed if name in KINDS and tag.endswith(TAG)} == {"raw", "lines", "fields"}
+    assert SECRET.encode() in in_sealed.dump
