@@ -19,7 +19,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 from langsmith import tracing_context
 
-from sealpoint.serde import EncryptedSerializer
+from sealpoint.langgraph import EncryptedSerializer
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

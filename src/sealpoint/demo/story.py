@@ -17,7 +17,7 @@ from sealpoint.demo import agent
 from sealpoint.demo.attacks import ATTACKS, Attack, Outcome, Side, attempt, messages, read
 from sealpoint.demo.keys import write_ring
 from sealpoint.demo.search import Database
-from sealpoint.serde import EncryptedSerializer
+from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
 
 if TYPE_CHECKING:
