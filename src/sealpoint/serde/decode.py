@@ -13,12 +13,15 @@ from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueErro
 from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
 from sealpoint.serde.rebuild import Builder, delta_snapshot, make_builder, numpy_array
-from sealpoint.serde.scan import Limits, require_few_patterns, scan
+from sealpoint.serde.scan import Limits, require_few_costly, scan
 
 OnBlocked = Literal["raise", "raw"]
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
+# Looked up once: an extension is a call of both.
+_unpackb: Final = ormsgpack.unpackb
+_OPTIONS: Final = ormsgpack.OPT_NON_STR_KEYS
 _MAX_LEARNED: Final = 4096  # names come from the bytes: they must not fill memory
 _MAX_WARNED: Final = 100
 _METHODS: Final = {METHOD: "fromisoformat", PYDANTIC_V2: "model_validate_json"}
@@ -59,6 +62,7 @@ class Decoder:
         self.limits = limits
         self._builders: dict[tuple[Any, ...], Builder] = {}
         self._failed = threading.local()
+        self._extension = self._make_hook()
 
     def decode(self, data: bytes) -> Any:
         """Return the value of msgpack bytes.
@@ -69,13 +73,13 @@ class Decoder:
             UnbuildableValueError: If a type refuses its arguments.
         """
         if self.limits is not None:
-            require_few_patterns(data, scan(data, self.limits), self.limits)
+            require_few_costly(data, scan(data, self.limits), self.limits)
         return self.unpack(data, self._extension)
 
     def unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
         """Return the value of msgpack bytes, with ``hook`` for extensions."""
         try:
-            return ormsgpack.unpackb(data, ext_hook=hook, option=ormsgpack.OPT_NON_STR_KEYS)
+            return _unpackb(data, ext_hook=hook, option=_OPTIONS)
         except ormsgpack.MsgpackDecodeError as error:
             # msgpack keeps to itself what the hook raised, so the hook leaves it for its thread here.
             failure = vars(self._failed).pop("error", None)
@@ -83,15 +87,32 @@ class Decoder:
                 failure = DecodeError("the msgpack of a value is nested too deeply")
             raise failure or DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
-    def _extension(self, code: int, data: bytes) -> Any:
-        try:
-            return self._rebuild(
-                code, ormsgpack.unpackb(data, ext_hook=self._extension, option=ormsgpack.OPT_NON_STR_KEYS)
-            )
-        except BaseException as error:
-            if type(error) is not ValueError:  # which is how msgpack tells of its data or an inner hook
-                vars(self._failed).setdefault("error", error)
-            raise
+    def _make_hook(self) -> Callable[[int, bytes], Any]:
+        """Return what is called for every extension: a function, which looks nothing up on ``self``."""
+        builders, failed, rebuild = self._builders, self._failed, self._rebuild
+
+        def extension(code: int, data: bytes) -> Any:
+            try:
+                record = _unpackb(data, ext_hook=extension, option=_OPTIONS)
+                # What has been learned is found here, which saves a call for every record. A record of
+                # another form finds nothing, and `_rebuild` says what is wrong with it.
+                builder = None
+                try:
+                    if len(record) == 3:
+                        module, name, argument = record
+                        builder = builders.get((code, module, name))
+                    elif len(record) == 4:
+                        module, name, argument, method = record
+                        builder = builders.get((code, module, name, method))
+                except TypeError:
+                    pass
+                return rebuild(code, record) if builder is None else builder(argument)
+            except BaseException as error:
+                if type(error) is not ValueError:  # which is how msgpack tells of its data or an inner hook
+                    vars(failed).setdefault("error", error)
+                raise
+
+        return extension
 
     def _rebuild(self, code: int, record: Any) -> Any:
         if code == DELTA_SNAPSHOT:
@@ -117,7 +138,7 @@ class Decoder:
     def _learn(self, kind: tuple[Any, ...], record: Any) -> Builder:
         """Return the builder for a kind of record that is seen for the first time."""
         code = kind[0]
-        builder = self._make(code, *_require_record(code, record))
+        builder = self._make(code, *require_record(code, record))
         if len(self._builders) >= _MAX_LEARNED:
             self._builders.clear()
         self._builders[kind] = builder
@@ -151,7 +172,12 @@ class Decoder:
         return lambda payload: payload
 
 
-def _require_record(code: int, record: Any) -> tuple[str, str]:
+def require_record(code: int, record: Any) -> tuple[str, str]:
+    """Return the module and the name that a record names.
+
+    Raises:
+        DecodeError: If it is not of the form that LangGraph writes under its code.
+    """
     if not isinstance(record, list) or len(record) < 3 or not 0 <= code <= PYDANTIC_V2:
         raise _malformed(code)
     module, name, _, *method = record

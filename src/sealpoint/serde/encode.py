@@ -30,6 +30,7 @@ from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
+from types import FunctionType
 from typing import Any, Final
 from uuid import UUID
 
@@ -131,11 +132,13 @@ def _answers_by_instance(cls: type) -> bool:
     """Whether the methods of an object cannot be known from its class.
 
     pydantic's models answer through ``__getattr__`` too, but have ``model_dump`` as a plain
-    method, and are asked for that first.
+    method, and are asked for that first. Classes written in C have ``__getattribute__`` as a
+    slot that looks where everybody looks: only a function in Python answers for the instance.
     """
     if callable(getattr(cls, "model_dump", None)):
         return False
-    if any("__getattr__" in vars(base) or "__getattribute__" in vars(base) for base in cls.__mro__[:-1]):
+    hooks = (vars(base).get(name) for base in cls.__mro__ for name in ("__getattr__", "__getattribute__"))
+    if any(isinstance(hook, FunctionType) for hook in hooks):
         return True
     return any(hasattr(cls, name) and not callable(getattr(cls, name)) for name, _ in _BY_METHOD)
 

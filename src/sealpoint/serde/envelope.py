@@ -10,7 +10,9 @@ environment, and LangChain's other kinds of envelope are refused.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
 from sealpoint.errors import (
@@ -31,9 +33,9 @@ from sealpoint.serde.encode import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.guards import RULES, require_json_depth
+from sealpoint.serde.guards import RULES, RefusedError, require_json_depth
 from sealpoint.serde.rebuild import make_builder
-from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
+from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, require_counts
 
 _LANGCHAIN: Final = {
     name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")
@@ -47,8 +49,9 @@ def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Lim
         DecodeError: If ``data`` is not JSON in UTF-8, is larger or deeper than ``limits``, or
             has an object with a key twice.
     """
-    if len(data) > limits.size_bytes:
-        raise LimitError(f"value has {len(data)} bytes; at most {limits.size_bytes} are read")
+    most = limits.size_bytes // 2  # it is in memory twice, with four bytes a character if one is rare enough
+    if len(data) > most:
+        raise LimitError(f"a json row has {len(data)} bytes; at most {most} are read")
 
     def build(pairs: list[tuple[str, Any]]) -> Any:
         value = dict(pairs)
@@ -59,7 +62,7 @@ def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Lim
 
     try:
         text = data.decode()
-        if text.count(",") > limits.elements:
+        if text.count(",") + text.count(":") + text.count("[") > limits.elements:
             raise LimitError(f"value has over {limits.elements} elements")
         require_json_depth(text, limits.depth)
         return json.loads(text, object_pairs_hook=build)
@@ -69,7 +72,9 @@ def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Lim
         raise DecodeError("a json row is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise DecodeError(f"a json row is not JSON (line {error.lineno} column {error.colno})") from None
-    except ValueError:
+    except RefusedError as error:
+        raise LimitError(str(error)) from None
+    except (ValueError, RecursionError):  # the latter where the limits let more in than Python does
         raise DecodeError("a json row is nested too deeply, or has an integer of too many digits") from None
 
 
@@ -83,13 +88,14 @@ def decode_json(
         BlockedTypeError: If it names a type that is not allowed.
         UnbuildableValueError: If a type refuses its arguments.
     """
-    met = {"records": 0, "patterns": 0}
+    met: Counter[tuple[str, str]] = Counter()
+    records = count(1)
 
     def revive(value: dict[str, Any]) -> Any:
-        met["records"] += 1
-        met["patterns"] += envelope_target(value) == ("re", "compile")
-        if met["records"] > limits.records or met["patterns"] > limits.patterns:
-            raise LimitError(f"value has over {limits.records} records or {limits.patterns} patterns")
+        met[envelope_target(value)] += 1
+        if next(records) > limits.records:
+            raise LimitError(f"value has over {limits.records} records")
+        require_counts(met, limits)
         try:
             return _revive(value, allowlist)
         except (BlockedTypeError, UnbuildableValueError) as error:

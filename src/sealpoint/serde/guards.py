@@ -40,7 +40,9 @@ MAX_SAME_HASH: Final = 64
 MAX_PARTS: Final = 1000
 MAX_NAME_CHARS: Final = 1000
 MAX_JSON_DEPTH: Final = 64
+MAX_PARTIAL_JSON_CHARS: Final = 256
 
+_INTERRUPT_FIELDS: Final = {"value", "id", "interrupt_id", "ns", "resumable", "response_schema", "when"}
 _TIME_FIELDS: Final = {"hour", "minute", "second", "microsecond", "tzinfo", "fold"}
 _KNOWN_FLAGS: Final = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
@@ -181,29 +183,34 @@ def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[A
 
 
 def _message(fields: Any) -> None:
-    """Refuse arguments of a tool call that are nested too deeply, or that LangChain would have to repair.
+    """Refuse arguments of a tool call that are nested too deeply, or take LangChain long to complete.
 
-    Its parser of partial JSON takes time in the square of the length.
+    Its parser of partial JSON, which a streamed message holds, takes time in the square of the length.
     """
     if not isinstance(fields, dict):
         return
-    for chunk in _records(fields.get("tool_call_chunks")):
-        _require_json(chunk.get("args"), whole=True)
+    texts = [chunk.get("args") for chunk in _records(fields.get("tool_call_chunks"))]
+    partial = sum(len(text) for text in texts if isinstance(text, str) and not _is_json(text))
+    _check(partial <= MAX_PARTIAL_JSON_CHARS, "the arguments of its tool calls are not JSON, and long")
     extra = fields.get("additional_kwargs")
-    for call in _records(extra.get("tool_calls") if isinstance(extra, dict) else None):
-        for function in _records([call.get("function")]):
-            _require_json(function.get("arguments"), whole=False)
+    calls = _records(extra.get("tool_calls") if isinstance(extra, dict) else None)
+    texts += [function.get("arguments") for function in _records([call.get("function") for call in calls])]
+    for text in texts:
+        if isinstance(text, str):
+            require_json_depth(text, MAX_JSON_DEPTH)
+
+
+def _is_json(text: str) -> bool:
+    require_json_depth(text, MAX_JSON_DEPTH)
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _records(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _require_json(text: Any, *, whole: bool) -> None:
-    if isinstance(text, str) and text:
-        require_json_depth(text, MAX_JSON_DEPTH)
-        if whole:
-            json.loads(text)
 
 
 def require_json_depth(text: str, depth: int) -> None:
@@ -217,6 +224,13 @@ def require_json_depth(text: str, depth: int) -> None:
         level += _STEPS.get(token[0], 0)
         if level > depth:
             raise RefusedError(f"JSON is nested over {depth} deep")
+
+
+def _interrupt(fields: Any) -> None:
+    """Refuse a field that the class would drop; it takes the names of older releases."""
+    _check(
+        isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has a field that it never had"
+    )
 
 
 class Rule(NamedTuple):
@@ -256,8 +270,9 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     },
     **{
         ("langgraph.types", name): Rule(KEYWORD_ARGUMENTS)
-        for name in ("Command", "Interrupt", "Overwrite", "PregelTask", "StateSnapshot", "TimeoutPolicy")
+        for name in ("Command", "Overwrite", "PregelTask", "StateSnapshot", "TimeoutPolicy")
     },
+    ("langgraph.types", "Interrupt"): Rule(KEYWORD_ARGUMENTS, _interrupt),
     ("langgraph.types", "Send"): Rule(POSITIONAL_ARGUMENTS),
     ("langgraph.store.base", "GetOp"): Rule(KEYWORD_ARGUMENTS),
     ("langgraph.store.base", "Item"): Rule(PYDANTIC_V1),

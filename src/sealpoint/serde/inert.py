@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import ormsgpack
 
 from sealpoint.errors import BlobError, DecodeError, UnknownTypeError, excerpt
+from sealpoint.serde.decode import require_record
 from sealpoint.serde.encode import (
     DELTA_SNAPSHOT,
     KEYWORD_ARGUMENTS,
@@ -24,7 +25,7 @@ from sealpoint.serde.encode import (
     SINGLE_ARGUMENT,
 )
 from sealpoint.serde.envelope import envelope_target, parse_json
-from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, read_names, scan
+from sealpoint.serde.scan import DEFAULT_LIMITS, NAMELESS, Limits, read_names, scan
 
 KINDS: Final[Mapping[int, str]] = {
     SINGLE_ARGUMENT: "single",
@@ -120,10 +121,9 @@ def _unpack(data: bytes) -> Any:
 
 def _inert_record(code: int, data: bytes) -> Inert:
     value = _unpack(data)
-    module, name = read_names(bytes((code,)) + data, 1)
-    if code in (NUMPY_ARRAY, DELTA_SNAPSHOT):
-        return Inert(KINDS[code], module, name, value)
-    return Inert(KINDS[code], module, name, value[2])
+    if code in NAMELESS:
+        return Inert(KINDS[code], *NAMELESS[code], value)
+    return Inert(KINDS[code], *require_record(code, value), value[2])
 
 
 def _inert_envelope(value: dict[str, Any]) -> Inert:

@@ -152,7 +152,7 @@ class JsonPlusSerializer:
         if kind == "msgpack":
             if self._ext_hook is not None:
                 return decoder.unpack(content, self._ext_hook)
-            return decoder.decode(content)
+            return decoder.decode(bytes(content))
         if kind == "null" and not content:
             return None
         if kind == "bytes":

@@ -28,6 +28,7 @@ from sealpoint.serde.encode import (
     SINGLE_ARGUMENT,
 )
 from sealpoint.serde.guards import RULES, Guard, RefusedError, as_tuple, require_members
+from sealpoint.serde.ordinary import ORDINARY
 from sealpoint.serde.types import _DeltaSnapshot
 
 Builder = Callable[[Any], Any]
@@ -67,9 +68,15 @@ def make_builder(code: int, module: str, name: str, *, guarded: bool = False) ->
     cls = find_type(module, name)
     build = _MAKERS[code](cls)
     guard = _guard(cls, code, module, name) if guarded else None
+    make_short_way = ORDINARY.get((module, name)) if guard is not None else None
+    short_way = None if make_short_way is None else make_short_way(cls, build)
 
     def build_or_raise(payload: Any) -> Any:
         try:
+            if short_way is not None:  # past the guard of its type, which ordinary arguments need not pass
+                made = short_way(payload)
+                if made is not None:
+                    return made
             if guard is not None:
                 guard(payload)
             return build(payload)
@@ -225,17 +232,25 @@ def _message(cls: Any, validator: Any) -> Builder:
     They pass ``content`` on as it is, if it is there. That is checked with the first payload:
     if the short way gives another object than the constructor, it is not taken.
     """
-    short: list[bool] = []
+    validate, make = validator.validate_python, cls.__new__  # looked up once, and not for every message
+    is_short: bool | None = None
 
     def build(payload: Any) -> Any:
-        if short == [False] or _require(dict, payload).get("content") is None or "content_blocks" in payload:
-            return cls(**payload)
-        made = validator.validate_python(payload, self_instance=cls.__new__(cls))
-        if not short:
-            long = cls(**payload)
-            short.append(_state(made) == _state(long))
-            return long
-        return made
+        if (
+            is_short
+            and type(payload) is dict
+            and payload.get("content") is not None
+            and "content_blocks" not in payload
+        ):
+            return validate(payload, self_instance=make(cls))
+        return build_and_compare(payload)
+
+    def build_and_compare(payload: Any) -> Any:
+        nonlocal is_short
+        long = cls(**_require(dict, payload))
+        if is_short is None and payload.get("content") is not None and "content_blocks" not in payload:
+            is_short = _state(validate(payload, self_instance=make(cls))) == _state(long)
+        return long
 
     return build
 

@@ -151,6 +151,11 @@ COPY_THREAD: Final = (
 # --- what the tables must be ----------------------------------------------------------------
 
 
+SHARED_PAGES: Final = (
+    "SELECT count(rootpage) - count(DISTINCT rootpage) FROM main.sqlite_master WHERE rootpage > 0"
+)
+
+
 def existing_tables(connection: sqlite3.Connection) -> set[str]:
     """Return which of the two names the database has, in any case and whatever stands behind them."""
     found = connection.execute("SELECT lower(name) FROM main.sqlite_master")
@@ -169,6 +174,9 @@ def require_tables(connection: sqlite3.Connection) -> None:
         SchemaError: If one is a view or virtual, has other columns, another primary key, a
             trigger, a generated column, a check, a collation or a further unique index.
     """
+    (shared,) = connection.execute(SHARED_PAGES).fetchone()
+    if shared:  # then an index leads to the rows of another table, or of another key
+        raise SchemaError("two tables or indexes stand on the same page of the file")
     existing = existing_tables(connection)
     if "checkpoints" in existing:
         _require_table(connection, "checkpoints", _CHECKPOINT_COLUMNS, {})

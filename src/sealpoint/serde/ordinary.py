@@ -1,0 +1,152 @@
+"""Ordinary arguments: the short way to an object, for speed alone.
+
+A guard looks for everything that a stranger may have written, and takes longer than the
+constructor. Nearly all arguments are of a form that no guard refuses, and one look tells:
+then the object is built at once. ``None`` for all else, which goes to the guard.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from sealpoint.serde.guards import MAX_DECIMAL_CHARS, MAX_SAME_HASH
+
+Builder = Callable[[Any], Any]
+
+_MAX_PATH_CHARS: Final = 1000
+_PATH: Final = re.compile(r"(?:/\0)?(?!\.(?:\0|\Z))[^/\0]++(?:\0(?!\.(?:\0|\Z))[^/\0]++)*+")
+_TIME_FIELDS: Final = ["hour", "minute", "second", "microsecond", "tzinfo", "fold"]
+
+
+def _short_text(_: Any, build: Builder) -> Builder:
+    return lambda text: build(text) if type(text) is str and len(text) <= 64 else None
+
+
+def _decimal(cls: Any, _: Builder) -> Builder:
+    return lambda text: (
+        cls(text)
+        if type(text) is str and len(text) <= MAX_DECIMAL_CHARS and "E" not in text and "e" not in text
+        else None
+    )
+
+
+def _date(cls: Any, _: Builder) -> Builder:
+    def build(arguments: Any) -> Any:
+        if type(arguments) is list and len(arguments) == 3:
+            year, month, day = arguments
+            if type(year) is type(month) is type(day) is int:
+                return cls(year, month, day)
+        return None
+
+    return build
+
+
+def _timedelta(cls: Any, _: Builder) -> Builder:
+    def build(arguments: Any) -> Any:
+        if type(arguments) is list and len(arguments) == 3:
+            days, seconds, micros = arguments
+            if type(days) is type(seconds) is type(micros) is int and 0 <= seconds < 86_400:
+                return cls(days, seconds, micros) if 0 <= micros < 1_000_000 else None
+        return None
+
+    return build
+
+
+def _timezone(cls: Any, _: Builder) -> Builder:
+    return lambda arguments: (
+        cls(arguments[0])
+        if type(arguments) is list and len(arguments) == 1 and type(arguments[0]) is timedelta
+        else None
+    )
+
+
+def _time(cls: Any, _: Builder) -> Builder:
+    def build(arguments: Any) -> Any:
+        if type(arguments) is dict and list(arguments) == _TIME_FIELDS:
+            hour, minute, second, micros, zone, fold = arguments.values()
+            if type(hour) is type(minute) is type(second) is type(micros) is type(fold) is int:
+                return cls(hour, minute, second, micros, zone, fold=fold)
+        return None
+
+    return build
+
+
+def _set(cls: Any, _: Builder) -> Builder:
+    def build(members: Any) -> Any:
+        """Build from members that are too few to share a hash, if no two are equal."""
+        if type(members) is not list or len(members) > MAX_SAME_HASH:
+            return None
+        try:
+            made = cls(members)
+        except TypeError:  # lists, which were tuples
+            return None
+        return made if len(made) == len(members) else None
+
+    return build
+
+
+def _path(cls: Any, _: Builder) -> Builder:
+    def build(parts: Any) -> Any:
+        """Build from a root or none, and then names, which are what the parts of the path will be."""
+        if type(parts) is not list:
+            return None
+        try:
+            text = "\0".join(parts)
+        except TypeError:
+            return None
+        if len(text) > _MAX_PATH_CHARS or text.count("\0") != len(parts) - 1 or not _PATH.fullmatch(text):
+            return None
+        return cls(*parts)
+
+    return build
+
+
+def _zone(_: Any, build: Builder) -> Builder:
+    def build_named(key: Any) -> Any:
+        """Build from one name or two that are words in ASCII."""
+        if type(key) is str and len(key) <= 64 and key.isascii():
+            area, slash, city = key.partition("/")
+            if area.isidentifier() and (city.isidentifier() or not slash):
+                return build(key)
+        return None
+
+    return build_named
+
+
+def _message(_: Any, build: Builder) -> Builder:
+    """Build from fields that hold no JSON."""
+    return lambda fields: (
+        build(fields)
+        if type(fields) is dict and not fields.get("additional_kwargs") and not fields.get("tool_call_chunks")
+        else None
+    )
+
+
+ORDINARY: Final[dict[tuple[str, str], Callable[[Any, Builder], Builder]]] = {
+    ("builtins", "frozenset"): _set,
+    ("builtins", "set"): _set,
+    ("datetime", "date"): _date,
+    ("datetime", "datetime"): _short_text,
+    ("datetime", "time"): _time,
+    ("datetime", "timedelta"): _timedelta,
+    ("datetime", "timezone"): _timezone,
+    ("decimal", "Decimal"): _decimal,
+    ("uuid", "UUID"): _short_text,
+    **{
+        ("ipaddress", f"IPv{version}{kind}"): _short_text
+        for version in (4, 6)
+        for kind in ("Address", "Interface", "Network")
+    },
+    **{
+        (home, f"{kind}Path"): _path
+        for home in ("pathlib", "pathlib._local")
+        for kind in ("", "Posix", "Windows")
+    },
+    ("zoneinfo", "ZoneInfo"): _zone,
+    ("langchain_core.messages.ai", "AIMessage"): _message,
+    ("langchain_core.messages.ai", "AIMessageChunk"): _message,
+}
+"""By (module, name): from the class, and what builds it in general, to the short way."""

@@ -1,0 +1,163 @@
+"""The short way gives what the guard and the constructor give, and refuses nothing by itself."""
+
+from __future__ import annotations
+
+import datetime
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealpoint.serde.guards import MAX_SAME_HASH, RULES
+from sealpoint.serde.ordinary import ORDINARY
+from sealpoint.serde.rebuild import make_builder
+
+texts = st.sampled_from(
+    [
+        "",
+        ".",
+        "..",
+        "/",
+        "a",
+        "a/b",
+        "/a",
+        "a/",
+        "a\0b",
+        "UTC",
+        "Europe/Berlin",
+        "a//b",
+        "1e9",
+        "1E999999",
+        "1.5",
+    ]
+) | st.text(max_size=70)
+atoms = (
+    st.none() | st.booleans() | st.integers() | st.floats() | texts | st.timedeltas() | st.binary(max_size=3)
+)
+times = st.lists(st.integers(-1, 1_000_001) | st.booleans() | st.none(), min_size=6, max_size=6).map(
+    lambda values: dict(
+        zip(("hour", "minute", "second", "microsecond", "tzinfo", "fold"), values, strict=True)
+    )
+)
+messages = st.fixed_dictionaries(
+    {"content": texts},
+    optional={
+        "tool_call_chunks": st.none() | st.lists(st.fixed_dictionaries({"args": texts}), max_size=2) | atoms,
+        "additional_kwargs": st.none()
+        | st.fixed_dictionaries({"tool_calls": st.lists(atoms, max_size=2)})
+        | atoms,
+    },
+)
+payloads = atoms | st.lists(atoms | st.lists(atoms, max_size=2), max_size=4) | times | messages
+
+
+def never_built(*arguments: Any, **_: Any) -> tuple[Any, ...]:
+    """Stand in for a constructor that takes anything."""
+    return arguments
+
+
+@pytest.mark.parametrize("kind", [key for key in ORDINARY if key[0] != "builtins"], ids=".".join)
+@given(payload=payloads)
+def test_what_is_ordinary_passes_the_guard(kind: tuple[str, str], payload: Any) -> None:
+    guard = RULES[kind].guard
+    assert guard is not None
+    if ORDINARY[kind](never_built, never_built)(payload) is not None:
+        guard(payload)
+
+
+@pytest.mark.parametrize("kind", [("builtins", "set"), ("builtins", "frozenset")], ids=".".join)
+@given(members=payloads)
+def test_ordinary_members_pass_the_guard(kind: tuple[str, str], members: Any) -> None:
+    guard = RULES[kind].guard
+    assert guard is not None
+    if ORDINARY[kind]({"set": set, "frozenset": frozenset}[kind[1]], never_built)(members) is not None:
+        guard(members)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (("builtins", "set"), [1, "a", None]),
+        (("builtins", "frozenset"), ["a", b"a"]),
+        (("datetime", "date"), [2026, 11, 21]),
+        (("datetime", "datetime"), "2026-11-21T09:00:00+00:00"),
+        (("datetime", "timedelta"), [-1, 86_399, 0]),
+        (("datetime", "timezone"), [datetime.timedelta(hours=1)]),
+        (
+            ("datetime", "time"),
+            {"hour": 1, "minute": 2, "second": 3, "microsecond": 4, "tzinfo": None, "fold": 1},
+        ),
+        (("decimal", "Decimal"), "-1.50"),
+        (("ipaddress", "IPv4Address"), "127.0.0.1"),
+        (("pathlib", "Path"), ["/", "usr", "lib64", ".hidden", ".."]),
+        (("pathlib", "Path"), ["a b", "c"]),
+        (("uuid", "UUID"), "0" * 32),
+        (("zoneinfo", "ZoneInfo"), "Europe/Berlin"),
+        (("zoneinfo", "ZoneInfo"), "UTC"),
+    ],
+    ids=str,
+)
+def test_both_ways_give_the_same(kind: tuple[str, str], payload: Any) -> None:
+    cls = getattr(import_module(kind[0]), kind[1])
+    general = make_builder(RULES[kind].code, *kind)
+    short = ORDINARY[kind](cls, general)(payload)
+    assert short is not None
+    assert (type(short), short) == (type(general(payload)), general(payload))
+    assert getattr(short, "fold", None) == getattr(general(payload), "fold", None)
+
+
+NEED_A_LOOK: list[tuple[tuple[str, str], Any]] = [
+    *[
+        (("builtins", "set"), members)
+        for members in ([1, True], [0, 0.0], ["a", "a"], [*range(MAX_SAME_HASH + 1)], [[1], [2]], "ab")
+    ],
+    *[(("datetime", "date"), arguments) for arguments in ([1, 1], [1, 1, True], (1, 1, 1), [1, 1, "1"])],
+    (("datetime", "datetime"), "1" * 65),
+    *[
+        (("datetime", "timedelta"), arguments)
+        for arguments in ([0, 86_400, 0], [0, -1, 0], [0, 0, 1_000_000], [0, 0, -1], [0, 0.5, 0])
+    ],
+    *[(("datetime", "timezone"), arguments) for arguments in ([0], [datetime.timedelta(), "x"], [])],
+    (("datetime", "time"), {"hour": 1, "minute": 2, "second": 3, "microsecond": 4, "tzinfo": None}),
+    (
+        ("datetime", "time"),
+        {"hour": 1, "minute": 2, "second": 3, "microsecond": True, "tzinfo": None, "fold": 0},
+    ),
+    *[(("decimal", "Decimal"), text) for text in ("1E9999", "1e9999", "1" * 1001, 1)],
+    *[
+        (("pathlib", "Path"), parts)
+        for parts in (
+            [],
+            ["."],
+            ["a", "."],
+            ["a/b"],
+            ["a", "/"],
+            ["a", ""],
+            ["a\0b"],
+            ["a" * 1001],
+            [b"a"],
+            "ab",
+        )
+    ],
+    (("uuid", "UUID"), "0" * 65),
+    *[
+        (("zoneinfo", "ZoneInfo"), key)
+        for key in ("../x", "/UTC", "UTC/", "a b", "\xe4", "a" * 65, "a/b/c", "")
+    ],
+    *[
+        (("langchain_core.messages.ai", name), {"content": "", field: value})
+        for name in ("AIMessage", "AIMessageChunk")
+        for field, value in {
+            "tool_call_chunks": [{"args": "["}],
+            "additional_kwargs": {"tool_calls": [{"function": {"arguments": "["}}]},
+        }.items()
+    ],
+]
+
+
+@pytest.mark.parametrize(("kind", "payload"), NEED_A_LOOK, ids=lambda part: ascii(part)[:40])
+def test_what_needs_a_look_is_not_ordinary(kind: tuple[str, str], payload: Any) -> None:
+    cls = set if kind == ("builtins", "set") else never_built
+    assert ORDINARY[kind](cls, never_built)(payload) is None
