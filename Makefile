@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-oldest test-all lint format bench fuzz wheel clean
+.PHONY: help demo test test-oldest test-all lint format bench fuzz wheel clean attacks
 
 PYTHONS := python3.14 python3.13 python3.12 python3.11 python3 python
 VENV := .venv
@@ -34,6 +34,7 @@ help:
 	@echo "make test         run the tests"
 	@echo "make test-oldest  run the tests beside LangGraph on the oldest that is supported"
 	@echo "make test-all     run the tests on every Python from 3.11 on that this machine has"
+	@echo "make attacks      print what hostile rows do here and to LangGraph"
 	@echo "make lint         check style, types and floors"
 	@echo "make format       let ruff rewrite what it can"
 	@echo "make bench        compare the speed with LangGraph's own"
@@ -78,6 +79,9 @@ test-oldest: $(OLDEST_VENV)/filled
 
 test-all: $(VENV)/filled
 	$(VENV)/bin/python -m nox $(if $(ARGS),-- $(ARGS))
+
+attacks: $(VENV)/filled
+	$(VENV)/bin/python -m tests.attacks $(ARGS)
 
 lint: $(VENV)/filled
 	$(VENV)/bin/ruff check
