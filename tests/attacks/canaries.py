@@ -1,0 +1,64 @@
+"""Canaries: modules that leave a marker when they are imported or called, and a watch over the rest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+VARIABLE: Final = "SEALPOINT_ATTACK_MARKER"
+"""Names the environment variable that says where the marker goes."""
+
+_SOURCE: Final = f'''
+import os, pathlib
+def run(*args, **kwargs):
+    pathlib.Path(os.environ["{VARIABLE}"]).write_text("called")
+    return "called"
+class Thing:
+    def __init__(self, *args, **kwargs):
+        run()
+    fromisoformat = model_validate_json = parse_raw = construct = model_construct = staticmethod(run)
+run()
+'''
+
+_WATCHED: Final = frozenset(
+    {
+        "code.__new__",
+        "ctypes.dlopen",
+        "function.__new__",
+        "os.exec",
+        "os.fork",
+        "os.kill",
+        "os.posix_spawn",
+        "os.putenv",
+        "os.remove",
+        "os.system",
+        "pickle.find_class",
+        "shutil.rmtree",
+        "socket.connect",
+        "subprocess.Popen",
+        "urllib.Request",
+        "webbrowser.open",
+    }
+)
+
+
+def place(directory: Path) -> None:
+    """Write the modules, and put them where an import finds them."""
+    (directory / "canary_package").mkdir()
+    for name in ("canary", "canary_package/__init__", "canary_package/inner", "canary_package/langchain"):
+        (directory / f"{name}.py").write_text(_SOURCE, encoding="utf-8")
+    sys.path.insert(0, str(directory))
+    sys.dont_write_bytecode = True
+
+
+def watch() -> list[str]:
+    """Begin to note dangerous acts that leave no marker; return the list that they are noted in."""
+    acts: list[str] = []
+
+    def hook(event: str, _: tuple[Any, ...]) -> None:
+        if event in _WATCHED:
+            acts.append(event)
+
+    sys.addaudithook(hook)
+    return acts
