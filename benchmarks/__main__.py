@@ -14,7 +14,7 @@ from benchmarks.harness import Options, Result, Subject, measure
 from benchmarks.report import as_json, as_text
 from benchmarks.targets import judge
 
-SUBJECTS: Final = ("serializer", "saver", "graph", "imports")
+SUBJECTS: Final = ("serializer", "untrusted", "saver", "graph", "imports")
 
 
 def main() -> int:

@@ -27,6 +27,10 @@ PLAIN: Final = "plain"
 SEALED: Final = "sealed"
 SEALED_GCM: Final = "sealed GCM"
 FLOOR: Final = "floor"
+STRICT: Final = "strict"
+SCAN: Final = "check alone"
+SEALED_STRICT: Final = "sealed strict"
+INVENTORY: Final = "inventory"
 
 LEGEND: Final = {
     LG: "LangGraph's JsonPlusSerializer, no encryption",
@@ -36,6 +40,10 @@ LEGEND: Final = {
     SEALED: "sealpoint's EncryptedSerializer as it comes: cobblestone256",
     SEALED_GCM: "the same with suite aes256gcm",
     FLOOR: "bare ormsgpack of the same content without objects, and one AES-GCM call",
+    STRICT: "sealpoint's JsonPlusSerializer with an allowlist: the check, then strict decoding",
+    SCAN: "the check alone, which builds nothing",
+    SEALED_STRICT: "sealpoint's EncryptedSerializer over a strict serializer",
+    INVENTORY: "the types that a row names, counted without building any",
 }
 
 KEY: Final = bytes(range(32))

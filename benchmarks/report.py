@@ -57,6 +57,12 @@ def _versions() -> dict[str, str]:
 
 
 def _times(results: Sequence[Result]) -> str:
+    """Return a table for each run of cases with the same peers."""
+    groups = groupby(results, key=lambda result: (result.reference, *result.seconds))
+    return "\n\n".join(_times_of_peers(list(group)) for _, group in groups)
+
+
+def _times_of_peers(results: Sequence[Result]) -> str:
     peers = list(results[0].seconds)
     rows = [
         [result.case, *(f"{_time(result.seconds[peer])} ({_ratio(result.ratios[peer])})" for peer in peers)]
@@ -70,13 +76,19 @@ def _verdicts(verdicts: Iterable[Verdict]) -> str:
         [
             verdict.bound.case,
             verdict.bound.peer,
-            f"{verdict.ratio:.3f}",
-            _judged(verdict.bound.target, verdict.target_met),
+            f"{verdict.ratio:.3f}" if verdict.bound.rate is None else f"{1 / verdict.seconds:,.0f}/s",
+            _target(verdict),
             _judged(verdict.bound.goal, verdict.goal_met),
         ]
         for verdict in verdicts
     ]
-    return _table(["case", "peer", "ratio", "target", "goal"], rows)
+    return _table(["case", "peer", "measured", "target", "goal"], rows)
+
+
+def _target(verdict: Verdict) -> str:
+    if verdict.bound.rate is None:
+        return _judged(verdict.bound.target, verdict.target_met)
+    return f"{verdict.bound.rate:,}/s {'met' if verdict.target_met else 'NOT MET'}"
 
 
 def _judged(limit: float | None, met: bool) -> str:

@@ -1,4 +1,4 @@
-"""What the figures have to be. One table: a ratio to the case's reference, at most.
+"""What the figures have to be. One table: at most this ratio, or at least so many a second.
 
 A target is a promise that `--check` enforces; a goal is where a later release should be.
 """
@@ -10,17 +10,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.harness import Result
-from benchmarks.peers import SEALED, SEALED_GCM
+from benchmarks.peers import INVENTORY, SEALED, SEALED_GCM, SEALED_STRICT, STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An upper bound of one ratio."""
+    """What one figure has to be.
+
+    Attributes:
+        case: Of which case.
+        peer: Of which peer.
+        target: The ratio that is promised, at most.
+        goal: The ratio that a later release should have, at most.
+        rate: How many a second are promised, at least. It is a figure of this machine.
+    """
 
     case: str
     peer: str
     target: float | None = None
     goal: float | None = None
+    rate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +38,12 @@ class Verdict:
 
     bound: Bound
     ratio: float
+    seconds: float
 
     @property
     def target_met(self) -> bool:
+        if self.bound.rate is not None:
+            return 1 / self.seconds >= self.bound.rate
         return self.bound.target is None or self.ratio <= self.bound.target
 
     @property
@@ -56,6 +68,11 @@ BOUNDS: Final = (
     Bound("numpy 1 MB, loads", SEALED, goal=0.25),
     Bound("bytes 16 MB, dumps", SEALED, goal=0.14),
     Bound("bytes 16 MB, loads", SEALED, goal=0.14),
+    Bound("50 messages, unsealed", STRICT, target=1.0),
+    Bound("500 messages, unsealed", STRICT, target=1.0),
+    Bound("mixed scalars, unsealed", STRICT, target=1.0),
+    Bound("500 messages, sealed", SEALED_STRICT, target=1.05),
+    Bound("small rows", INVENTORY, rate=40_000),
     Bound("get_tuple, 50 messages", SEALED, goal=0.22),
     Bound("list(limit=10)", SEALED, goal=0.26),
     Bound("list(limit=100)", SEALED, goal=0.33),
@@ -71,5 +88,7 @@ def judge(results: Iterable[Result]) -> list[Verdict]:
     """Return a verdict for each bound that was measured."""
     by_case = {result.case: result for result in results}
     return [
-        Verdict(bound, by_case[bound.case].ratios[bound.peer]) for bound in BOUNDS if bound.case in by_case
+        Verdict(bound, by_case[bound.case].ratios[bound.peer], by_case[bound.case].seconds[bound.peer])
+        for bound in BOUNDS
+        if bound.case in by_case
     ]
