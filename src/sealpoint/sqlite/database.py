@@ -170,6 +170,8 @@ def _own_words() -> Iterator[None]:
         yield
     except UnicodeDecodeError:
         raise SchemaError("the schema holds text that is not UTF-8") from None
+    except MemoryError:  # a damaged file may ask for any amount
+        raise DamagedFileError("SQLite finds no memory for what the file asks for") from None
     except sqlite3.DatabaseError as error:
         ours = _presentable(error)
         if ours is None:
