@@ -363,3 +363,46 @@ class ConfigKeyError(ConfigError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+# --- upkeep -----------------------------------------------------------------------------------
+
+
+class MaintenanceError(SealpointError):
+    """A run over a whole database cannot begin or go on."""
+
+
+class DatabaseMissingError(MaintenanceError, FileNotFoundError):
+    """There is no database under the name that was given."""
+
+    hint = "name a SQLite file that LangGraph or sealpoint wrote, or a postgresql:// URL"
+
+
+class HeldError(MaintenanceError, BlockingIOError):
+    """Another run holds the database."""
+
+    hint = "wait until the other run has ended; if none runs any more, just start again"
+
+
+class OutputExistsError(MaintenanceError, FileExistsError):
+    """A file that was to be made is there already."""
+
+    hint = "name a file that does not exist; nothing is overwritten"
+
+
+class StoppedError(MaintenanceError, OSError):
+    """A run had to end early; what it did stands, and it can be run again."""
+
+    hint = "make room or end what is in the way, then run the same command again: it goes on where it stopped"
+
+
+class MissingExtraError(MaintenanceError, ImportError):
+    """A package is missing that an extra brings."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(package, extra, hint=f"pip install 'sealpoint[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f"package {self.package!r} is not installed; the extra {self.extra!r} brings it"

@@ -41,7 +41,7 @@ class Database:
         with self.lock:
             if self.is_setup:
                 return
-            with _own_words():
+            with own_words():
                 self._configure()
                 schema.require_tables(self.connection)
                 self._create()
@@ -118,7 +118,7 @@ class Database:
         """Give a cursor in a transaction, alone on the connection."""
         with self.lock:
             self.setup()
-            with _own_words(), self._transaction():
+            with own_words(), self._transaction():
                 yield self.connection.cursor()
 
     def read(
@@ -140,7 +140,7 @@ class Database:
             self.setup()
             cursor = self.connection.cursor()
             cursor.row_factory = None
-            with _own_words():
+            with own_words():
                 cursor.execute(statement, parameters)
                 return cursor.fetchall() if budget is None else budget.take(cursor)
 
@@ -164,7 +164,7 @@ async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Resu
 
 
 @contextmanager
-def _own_words() -> Iterator[None]:
+def own_words() -> Iterator[None]:
     """Raise our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
     try:
         yield

@@ -1,0 +1,1 @@
+"""Upkeep of whole databases: rotate, verify, audit. Library functions that know no terminal."""
