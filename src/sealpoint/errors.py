@@ -102,6 +102,18 @@ class KeyMoveError(KeyRingError, ValueError):
     hint = "see the table of moves in sealpoint.crypto.KeyState"
 
 
+class KeyInUseError(KeyMoveError):
+    """A key was to move on, and a database still has rows under it or under one older still."""
+
+    hint = "seal the rows anew first: sealpoint rotate DB --apply"
+
+
+class KeyReversalError(KeyRingError, ValueError):
+    """A ring file that a running process follows goes back in time, or is that of another ring."""
+
+    hint = "put the latest ring file back; a process that is to use another ring is started anew"
+
+
 class KeyMaterialError(KeyRingError, ValueError):
     """Key material does not have the right length or form."""
 
@@ -394,6 +406,37 @@ class StoppedError(MaintenanceError, OSError):
     """A run had to end early; what it did stands, and it can be run again."""
 
     hint = "make room or end what is in the way, then run the same command again: it goes on where it stopped"
+
+
+class PasswordError(MaintenanceError, ValueError):
+    """A password stands where everybody on the machine can read it: in the arguments of a program."""
+
+    hint = "leave it out; libpq takes it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
+
+
+class ScrubError(MaintenanceError, BlockingIOError):
+    """Old contents of a database cannot be cleared away now."""
+
+    hint = "end the processes that read the database, or let them close it, then scrub again"
+
+
+class ServerError(MaintenanceError, OSError):
+    """A database server refuses a statement, for a reason that does not pass.
+
+    Attributes:
+        kind: Name of the refusal.
+        sqlstate: Its number, if the server gave one.
+    """
+
+    hint = "let the account SELECT and UPDATE the tables; the server's log says more"
+
+    def __init__(self, kind: str, sqlstate: str | None) -> None:
+        super().__init__(kind, sqlstate)
+        self.kind = kind
+        self.sqlstate = sqlstate
+
+    def __str__(self) -> str:
+        return f"the server refuses a statement: {self.kind} (SQLSTATE {self.sqlstate or 'none'})"
 
 
 class MissingExtraError(MaintenanceError, ImportError):

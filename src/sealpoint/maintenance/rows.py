@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.crypto import Row
+from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import RowError
-
-BATCH_ROWS: Final = 1000
-BATCH_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +106,26 @@ class Selection:
     legacy: bool = True
     thread_id: str | None = None
 
+    def takes(self, tag: Any) -> bool:
+        """Whether a value with ``tag`` is taken, whatever its thread; no tag counts as not sealed."""
+        text = tag if isinstance(tag, str) else ""
+        if "+" not in text:
+            return self.plaintext
+        if text.endswith(f"+{LEGACY}"):
+            return self.legacy
+        return self.without_key is None or not text.endswith(f":{self.without_key}")
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """How much is read, or changed in one transaction: at most ``rows``, and about ``size_bytes``."""
 
-    rows: int = BATCH_ROWS
-    size_bytes: int = BATCH_BYTES
+    rows: int = 1000
+    size_bytes: int = 8 * 1024 * 1024
+
+
+EVERYTHING: Final = Selection()
+BATCH: Final = Batch()
 
 
 class Page(NamedTuple):
@@ -167,9 +178,7 @@ class RowStore(Protocol):
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
 
-    def read(
-        self, table: Table, after: Any, selection: Selection = Selection(), batch: Batch = Batch()
-    ) -> Page:
+    def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after the position ``after``, which is ``None`` at the start.
 
         At least one value is read, whatever its size.
@@ -180,8 +189,8 @@ class RowStore(Protocol):
         table: Table,
         after: Any,
         change: Change,
-        selection: Selection = Selection(),
-        batch: Batch = Batch(),
+        selection: Selection = EVERYTHING,
+        batch: Batch = BATCH,
     ) -> Rewritten:
         """Hand the selected values after ``after`` to ``change``, and store what it gives.
 

@@ -1,0 +1,102 @@
+"""The way back out: a copy of a SQLite database with nothing sealed in it, for LangGraph's plain saver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from os import PathLike
+from pathlib import Path
+
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import OutputExistsError, StoppedError
+from sealpoint.maintenance.hold import holding
+from sealpoint.maintenance.rotate import rewrite_all
+from sealpoint.maintenance.rows import BATCH, Batch, Event, Failure, Selection, StoredValue
+from sealpoint.maintenance.sqlite_connection import copy_database
+from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.maintenance.verify import open_stored
+
+_SEALED = Selection(plaintext=False)
+
+
+def decrypt(
+    source: str | PathLike[str], out: str | PathLike[str], cipher: RingCipher, *, batch: Batch = BATCH
+) -> Iterator[Event]:
+    """Write what ``source`` holds, opened, to the new file ``out``, readable by its owner alone.
+
+    The source is read as it stands at one moment, and not changed. ``out`` appears when it is whole:
+    a run that ends early, or meets a value that does not open, leaves none.
+
+    Args:
+        source: A SQLite file.
+        out: Where the copy goes; there must be nothing yet.
+        cipher: Opens with the keys of its ring.
+        batch: How much to change in one transaction.
+
+    Yields:
+        Progress after each batch; a failure for each value that does not open.
+
+    Raises:
+        OutputExistsError: If there is something at ``out``.
+        HeldError: If another run writes to ``out``.
+        StoppedError: If the disk is full. The run can be repeated.
+    """
+    source, out = Path(source), Path(out)
+    _require_free(out)
+    with holding(out):
+        partial = out.with_name(f".{out.name}.partial")
+        try:
+            _copy(source, partial)
+            yield from _open_all(partial, out, _opener(cipher), batch)
+        finally:
+            _remove(partial)
+
+
+def _require_free(out: Path) -> None:
+    if os.path.lexists(out):
+        raise OutputExistsError(f"{out} is there already")
+
+
+def _opener(cipher: RingCipher) -> Callable[[StoredValue], tuple[str, bytes]]:
+    return lambda value: open_stored(cipher, value)
+
+
+def _copy(source: Path, partial: Path) -> None:
+    _remove(partial)  # of a run that was killed
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StoppedError(f"{partial} cannot be made: {os.strerror(error.errno or 0)}") from None
+    with closing(SqliteRows(source)) as store:  # whose tables are checked
+        copy_database(store.connection, partial)
+
+
+def _open_all(
+    partial: Path, out: Path, change: Callable[[StoredValue], tuple[str, bytes]], batch: Batch
+) -> Iterator[Event]:
+    failed = False
+    with closing(SqliteRows(partial, writable=True)) as store:
+        for event in rewrite_all(store, change, _SEALED, batch):
+            failed = failed or isinstance(event, Failure)
+            yield event
+    if not failed:
+        _put_in_place(partial, out)
+
+
+def _put_in_place(partial: Path, out: Path) -> None:
+    _require_free(out)
+    for path in (partial, out.parent):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+            if path == partial:
+                partial.rename(out)
+        finally:
+            os.close(descriptor)
+
+
+def _remove(partial: Path) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            partial.with_name(partial.name + suffix).unlink()

@@ -1,0 +1,54 @@
+"""A hold on a file: one run at a time, also among processes, and gone with the process that has it.
+
+The lock is on a file of its own beside the database. On the database itself it would share a
+descriptor table with SQLite's locks, which are lost as soon as any descriptor of theirs is closed
+(POSIX fcntl locks).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from sealpoint.errors import HeldError, StoppedError
+
+SUFFIX: Final = ".sealpoint-lock"
+
+
+@contextmanager
+def holding(path: Path) -> Iterator[None]:
+    """Hold ``path`` for as long as the context lasts.
+
+    Raises:
+        HeldError: If somebody else does.
+        StoppedError: If no file can be made beside it.
+    """
+    lock = path.with_name(path.name + SUFFIX)
+    descriptor = _take(lock)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()  # while it is locked: whoever waits for it sees that it is gone
+        os.close(descriptor)
+
+
+def _take(lock: Path) -> int:
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoppedError(f"{lock} cannot be made: {os.strerror(error.errno or 0)}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise HeldError(f"another run holds {lock.name.removesuffix(SUFFIX)}") from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), lock.stat(follow_symlinks=False)):
+                return descriptor
+        os.close(descriptor)  # the holder before us took the file away: it is another one now

@@ -1,0 +1,192 @@
+"""Rotation: every value of a database under the active key, while agents go on.
+
+A pass walks over what is not under the active key yet. What slow writers left behind it the next
+pass finds; the tag column is the only memory of what is done, so a run may end at any point and
+begin again. The walk stops wherever its consumer stops asking: no lock is held between events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import KeyRingError, RowError, SealpointError
+from sealpoint.maintenance.rows import (
+    BATCH,
+    Batch,
+    Event,
+    Failure,
+    Progress,
+    Rewritten,
+    RowStore,
+    Selection,
+    StoredValue,
+    Table,
+    TagCount,
+)
+
+MAX_PASSES: Final = 8
+MAX_LOCK_SECONDS: Final = 0.1
+
+Moved = Callable[[StoredValue], None]
+"""Is told of each value that is about to be sealed anew, as it stood."""
+
+
+def rotate(
+    store: RowStore,
+    cipher: RingCipher,
+    *,
+    allow_plaintext: bool = False,
+    allow_legacy: bool = False,
+    batch: Batch = BATCH,
+    max_lock_seconds: float = MAX_LOCK_SECONDS,
+    moved: Moved | None = None,
+) -> Iterator[Event]:
+    """Seal every value under the ring's active key, in place. Nothing is deserialized.
+
+    Values that do not open are reported and left as they are. Whoever runs this holds the store
+    (`RowStore.hold`), or shares it among workers that do.
+
+    Args:
+        store: A database, writable.
+        cipher: Opens what is there, and seals under its active key.
+        allow_plaintext: Also seal values that are not sealed; else they are left.
+        allow_legacy: Also seal values under LANGGRAPH_AES_KEY anew; else they are left.
+        batch: How much to change in one transaction, at most.
+        max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
+        moved: Called with each value before it is changed.
+
+    Yields:
+        Progress after each batch; a failure once for each value that does not open.
+
+    Raises:
+        NoActiveKeyError: If the ring has no active key. Nothing has been changed.
+        StoppedError: If the disk is full or the database was not to be had. The run can be repeated.
+    """
+    key_id = cipher.ring.require_active().id
+    selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
+    change = _Reseal(cipher, allow_plaintext=allow_plaintext, moved=moved)
+    return rewrite_all(store, change, selection, batch, max_lock_seconds)
+
+
+def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
+    """Return what is not under the key ``key_id``, by table and tag; empty after a whole rotation."""
+    selection = Selection(without_key=key_id)
+    return [count for count in store.count() if selection.takes(count.tag)]
+
+
+class _Reseal:
+    """Seals a value anew under the active key, with its own coordinates if it is bound to them."""
+
+    def __init__(self, cipher: RingCipher, *, allow_plaintext: bool, moved: Moved | None) -> None:
+        self._reseal = cipher.reseal
+        self._allow_plaintext = allow_plaintext
+        self._moved = moved
+
+    def __call__(self, value: StoredValue) -> tuple[str, bytes]:
+        row = value.coordinates if ".row" in str(value.tag) else None
+        changed = self._reseal(value.tag, value.blob, row=row, allow_plaintext=self._allow_plaintext)
+        if self._moved is not None:
+            self._moved(value)
+        return changed
+
+
+def rewrite_all(
+    store: RowStore,
+    change: Callable[[StoredValue], tuple[str, bytes]],
+    selection: Selection,
+    batch: Batch = BATCH,
+    max_lock_seconds: float = MAX_LOCK_SECONDS,
+) -> Iterator[Event]:
+    """Hand every selected value to ``change``, pass after pass, until a pass finds nothing to do.
+
+    A `SealpointError` of ``change`` is a failure of that value alone. See `rotate` for the rest.
+    """
+    run = _Run(store, change, selection, batch, max_lock_seconds)
+    for _ in range(MAX_PASSES):
+        total = sum(count.rows for count in store.count() if selection.takes(count.tag))
+        if total <= run.failed:
+            return
+        yield from run.one_pass(total)
+
+
+class _Run:
+    """Counts of a run, and what its passes share."""
+
+    def __init__(
+        self,
+        store: RowStore,
+        change: Callable[[StoredValue], tuple[str, bytes]],
+        selection: Selection,
+        batch: Batch,
+        max_lock_seconds: float,
+    ) -> None:
+        self.moved = self.raced = self._size = 0
+        self._store = store
+        self._change = change
+        self._selection = selection
+        self._batch = batch
+        self._rows = batch.rows
+        self._max_lock_seconds = max_lock_seconds
+        self._failures: list[Failure] = []
+        self._reported: set[int] = set()
+
+    @property
+    def failed(self) -> int:
+        """How many values have failed."""
+        return len(self._reported)
+
+    def one_pass(self, total: int) -> Iterator[Event]:
+        """Walk over all tables once; ``total`` values wait there."""
+        seen = 0
+        for table in self._store.tables:
+            for done in self._batches(table):
+                seen += done.seen
+                yield from self._new_failures()
+                yield Progress(table.name, seen, total, self.moved, self.raced, self._size, done.lock_seconds)
+
+    def _batches(self, table: Table) -> Iterator[Rewritten]:
+        after: Any = None
+        while True:
+            batch = replace(self._batch, rows=self._rows)
+            done = self._store.rewrite(table, after, self._try, self._selection, batch)
+            self.moved += done.moved
+            self.raced += done.raced
+            self._size += done.size_bytes
+            self._adapt(done)
+            yield done
+            if done.last is None:
+                return
+            after = done.last
+
+    def _adapt(self, done: Rewritten) -> None:
+        """Halve batches that kept writers waiting too long; let them grow again when there is room."""
+        if done.lock_seconds > self._max_lock_seconds:
+            self._rows = max(1, min(self._rows, done.seen) // 2)
+        elif done.lock_seconds < self._max_lock_seconds / 2:
+            self._rows = min(self._batch.rows, self._rows * 2)
+
+    def _try(self, value: StoredValue) -> tuple[str, bytes] | None:
+        try:
+            if bytes in map(type, value.key):
+                raise RowError("a key column holds no text")
+            return self._change(value)
+        except SealpointError as error:
+            self._failures.append(Failure(value.table.name, value.place, value.tag, error))
+            return None
+
+    def _new_failures(self) -> Iterator[Failure]:
+        """Yield what failed in this batch and in no pass before."""
+        failures, self._failures = self._failures, []
+        for failure in failures:
+            mark = hash((failure.table, *failure.place.values()))
+            if mark not in self._reported:
+                self._reported.add(mark)
+                yield failure
+
+
+def lacks_keys(failures: list[Failure]) -> bool:
+    """Whether every failure is for want of a key, so that a ring with that key would mend them all."""
+    return bool(failures) and all(isinstance(failure.error, KeyRingError) for failure in failures)

@@ -1,0 +1,129 @@
+"""Scrubbing: no old ciphertext in a SQLite file, its free pages or its log, and a search that shows it.
+
+An update leaves what it replaced in free pages and in the WAL. VACUUM writes the file anew without
+them, a TRUNCATE checkpoint empties the WAL; then the files are searched for fragments of what was
+there. What no program can reach: blocks that the file system or the disk has given up, copies and backups.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sealpoint.crypto import KeyRing, KeyState
+from sealpoint.crypto.tag import FLAGS, SUITES
+from sealpoint.errors import ScrubError
+from sealpoint.maintenance.rows import StoredValue
+from sealpoint.maintenance.sqlite_rows import SqliteRows
+
+FRAGMENT_BYTES: Final = 24
+MAX_FRAGMENTS: Final = 32
+_CHUNK_BYTES: Final = 8 * 1024 * 1024
+_LONGEST_BYTES: Final = 256  # more than any fragment or tag, so that none is missed between two chunks
+
+
+class Traces:
+    """Fragments of values as they were: a sample, the same chance for each value, to search for later.
+
+    `add` is what `rotate` takes as ``moved``.
+    """
+
+    def __init__(self) -> None:
+        self.fragments: list[bytes] = []
+        self._seen = 0
+        self._random = random.Random(0)  # noqa: S311 -- a sample; nothing depends on its being secret
+
+    def add(self, value: StoredValue) -> None:
+        """Remember a fragment from the middle of the value, perhaps."""
+        if not isinstance(value.blob, bytes) or len(value.blob) < FRAGMENT_BYTES:
+            return
+        self._seen += 1
+        place = len(self.fragments)
+        if place == MAX_FRAGMENTS:
+            place = self._random.randrange(self._seen)
+            if place >= MAX_FRAGMENTS:
+                return
+        middle = (len(value.blob) - FRAGMENT_BYTES) // 2
+        self.fragments[place : place + 1] = [value.blob[middle : middle + FRAGMENT_BYTES]]
+
+
+class Scrubbed(NamedTuple):
+    """What a scrub found.
+
+    Attributes:
+        searched_bytes: Of the database and its log.
+        fragments: How many fragments of old values were looked for.
+        found: Where old ciphertext or old tags still are: file and offset. Empty is what is wanted.
+    """
+
+    searched_bytes: int
+    fragments: int
+    found: tuple[tuple[str, int], ...]
+
+
+def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
+    """Write the file anew without its old contents, empty its log, and search both.
+
+    Args:
+        path: A SQLite file.
+        ring: Tags of its keys that are not active are searched for, unless rows still carry them.
+        traces: Fragments of old values, from `Traces`.
+
+    Raises:
+        ScrubError: If a reader keeps the log from being emptied; the message names the processes.
+        StoppedError: If there is no room for a second copy of the file, or the file is locked.
+    """
+    with closing(SqliteRows(path, writable=True)) as store:
+        if not store.vacuum():
+            raise ScrubError(f"the log of {path} cannot be emptied: {_readers(path)}")
+        live = " ".join(str(count.tag) for count in store.count())
+    fragments = tuple(traces)
+    files = [file for suffix in _FILES if (file := path.with_name(path.name + suffix)).exists()]
+    found = tuple(
+        (file.name, place) for file in files for place in _search(file, _old_tags(ring, live), fragments)
+    )
+    return Scrubbed(sum(file.stat().st_size for file in files), len(fragments), found)
+
+
+_FILES: Final = ("", "-wal", "-journal")
+
+
+def _old_tags(ring: KeyRing, live: str) -> re.Pattern[bytes] | None:
+    """Return what matches tags of keys that no row is under, or begins to be, any more."""
+    flags = "".join(rf"(?:\.{flag})?" for flag in FLAGS)
+    retired = [key.id for key in ring.keys if key.state is not KeyState.ACTIVE and f":{key.id}" not in live]
+    if not retired:
+        return None
+    ids = "|".join(map(re.escape, retired))
+    return re.compile(rf"\+(?:{'|'.join(sorted(SUITES))}){flags}:(?:{ids})".encode())
+
+
+def _search(file: Path, tags: re.Pattern[bytes] | None, fragments: tuple[bytes, ...]) -> Iterator[int]:
+    """Yield where in a file something old begins; the first of each kind in each stretch is enough."""
+    place, tail = 0, b""
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            data = tail + chunk
+            start = place - len(tail)
+            yield from (start + hit for fragment in fragments if (hit := data.find(fragment)) >= 0)
+            if tags is not None and (match := tags.search(data)):
+                yield start + match.start()
+            place += len(chunk)
+            tail = data[-_LONGEST_BYTES:]
+
+
+def _readers(path: Path) -> str:
+    """Name the processes that have the database open, as far as this system tells."""
+    names = []
+    for process in Path("/proc").glob("[0-9]*"):
+        if process.name == str(os.getpid()):
+            continue
+        with suppress(OSError):
+            if any(link.readlink() == path.absolute() for link in (process / "fd").iterdir()):
+                names.append(f"process {process.name} ({(process / 'comm').read_text().strip()})")
+    return f"{' and '.join(sorted(names))} still read it" if names else "another connection still reads it"

@@ -1,0 +1,63 @@
+"""Connections to SQLite files for upkeep: they wait for others, trust no schema, and speak our words."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from sealpoint.errors import StoppedError
+from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, MAX_VALUE_BYTES, own_words
+
+CACHE_KIB: Final = 32 * 1024
+"""Room for a batch: its pages are read once for reading, comparing and changing."""
+
+# What stands in the way goes away again: the disk is full, or somebody else has the file.
+_PASSING: Final = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the file cannot be written or read",
+    sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
+    sqlite3.SQLITE_READONLY: "the file may not be written",
+}
+
+
+def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
+    """Open a file that exists: waiting for others, trusting no schema, with transactions by hand."""
+    mode = "rw" if writable else "ro"
+    with sqlite_words():
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            timeout=BUSY_TIMEOUT_MS / 1000,
+            check_same_thread=False,  # the commit has a thread of its own; never both at once
+        )
+        connection.execute("PRAGMA trusted_schema = OFF")
+        # A batch that a power cut takes back is found and done again by the next run.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    return connection
+
+
+@contextmanager
+def sqlite_words() -> Iterator[None]:
+    """Raise our own errors for what SQLite meets: also for what will pass, after which a run goes on."""
+    try:
+        with own_words():
+            yield
+    except sqlite3.OperationalError as error:
+        cause = _PASSING.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF)
+        if cause is None:
+            raise
+        raise StoppedError(cause) from None
+
+
+def copy_database(source: sqlite3.Connection, out: Path) -> None:
+    """Copy a database, as it stands at one moment, into an empty file; in one piece, without a WAL."""
+    with sqlite_words(), closing(sqlite3.connect(out, isolation_level=None)) as target:
+        source.backup(target)
+        target.execute("PRAGMA journal_mode = DELETE")

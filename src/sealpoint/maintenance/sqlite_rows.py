@@ -1,0 +1,311 @@
+"""SqliteRows: the values of a SQLite file, in the order of its row ids."""
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+from sealpoint.crypto.tag import LEGACY
+from sealpoint.errors import DatabaseMissingError, SchemaError
+from sealpoint.maintenance.hold import holding
+from sealpoint.maintenance.rows import (
+    BATCH,
+    EVERYTHING,
+    Batch,
+    Change,
+    InlineValue,
+    Page,
+    Rewritten,
+    Selection,
+    StoredValue,
+    Table,
+    TagCount,
+)
+from sealpoint.maintenance.sqlite_connection import connect, sqlite_words
+from sealpoint.sqlite import schema
+from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, Budget
+
+CHECKPOINTS: Final = Table(
+    name="checkpoints",
+    value="checkpoint",
+    key=("thread_id", "checkpoint_ns", "checkpoint_id"),
+    logical=(("table", "checkpoints"), ("column", "checkpoint")),
+    coordinates=("thread_id", "checkpoint_ns", "checkpoint_id"),
+)
+WRITES: Final = Table(
+    name="writes",
+    value="value",
+    key=("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel"),
+    logical=(("table", "writes"),),
+    coordinates=("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel"),
+)
+
+READERS_TIMEOUT_MS: Final = 5_000
+"""How long to wait for readers who need the log that is to be emptied."""
+
+_NAMES: Final = {
+    CHECKPOINTS: ("thread_id", "checkpoint_ns"),
+    WRITES: ("thread_id", "checkpoint_ns", "channel", "task_path"),
+}
+
+
+class SqliteRows:
+    """A `RowStore` over one SQLite file. For one thread.
+
+    Values are found again by row id, and changed only if their key, tag and bytes are still
+    those that were read.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, writable: bool = False) -> None:
+        """Open a file that exists, and check its tables as the saver does. Nothing is made or altered.
+
+        Args:
+            path: The file.
+            writable: Whether `rewrite` will be called.
+
+        Raises:
+            DatabaseMissingError: If there is no such file.
+            SchemaError: If it has none of the two tables, or has them altered.
+            DamagedFileError: If it is damaged, or no database.
+        """
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise DatabaseMissingError(f"no file at {self.path}")
+        self.connection = connect(self.path, writable=writable)
+        self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
+        self._commit: Future[None] | None = None
+        self._lock_seconds = 0.0
+        self._ahead: tuple[Table, Any, Selection, Page] | None = None
+        try:
+            self.tables = self._require_tables()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        """The path as it was given."""
+        return str(self.path)
+
+    def close(self) -> None:
+        """Close the connection, once the last batch is committed."""
+        try:
+            self.settle()
+        finally:
+            self._behind.shutdown()
+            self.connection.close()
+
+    def hold(self) -> Any:
+        """Keep other runs away: a lock on a file beside the database, gone with this process."""
+        return holding(self.path)
+
+    def _require_tables(self) -> tuple[Table, ...]:
+        with sqlite_words():
+            schema.require_tables(self.connection)
+            existing = schema.existing_tables(self.connection)
+            tables = tuple(table for table in _NAMES if table.name in existing)
+            if not tables:
+                raise SchemaError(f"{self.path} has neither of the tables 'checkpoints' and 'writes'")
+            for table in tables:
+                self._require_row_ids(table)
+        return tables
+
+    def _require_row_ids(self, table: Table) -> None:
+        try:
+            self.connection.execute(f"SELECT rowid FROM main.{table.name} LIMIT 0")
+        except sqlite3.OperationalError:
+            raise SchemaError(f"table {table.name!r} is made WITHOUT ROWID") from None
+
+    def count(self) -> list[TagCount]:
+        """Return how many values carry which tag, by table and tag. Reads no value."""
+        self.settle()
+        counts = []
+        for table in self.tables:
+            # Lengths first: a sort by tag would carry the values along.
+            statement = f"""
+                WITH sizes(tag, size) AS MATERIALIZED (
+                    SELECT type, length({table.value}) FROM main.{table.name})
+                SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag"""
+            counts += [
+                TagCount(table.name, tag, rows, int(size)) for tag, rows, size in self._rows(statement, ())
+            ]
+        return counts
+
+    def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
+        """Return the selected values after a row id. See `RowStore.read`."""
+        condition, parameters = _condition(selection)
+        statement = f"""
+            SELECT {", ".join(table.key)}, type, {table.value}, rowid FROM main.{table.name}
+            WHERE rowid > ? {condition} ORDER BY rowid"""
+        budget = Budget(batch.rows, batch.size_bytes)
+        found = self._rows(statement, (_LOWEST if after is None else after, *parameters), budget)
+        values = [StoredValue(table, row[:-3], *row[-3:]) for row in found]
+        return Page(values, values[-1].locator if budget.spent else None)
+
+    def _rows(
+        self, statement: str, parameters: tuple[Any, ...], budget: Budget | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Run a query; text that is not UTF-8, which only a forger writes, comes as bytes."""
+        budget = Budget(2**62, 2**62) if budget is None else budget
+        try:
+            return self._take(statement, parameters, budget)
+        except sqlite3.OperationalError as error:
+            if not str(error).startswith("Could not decode to UTF-8"):
+                raise
+        self.connection.text_factory = _text_or_bytes
+        try:
+            return self._take(statement, parameters, budget)
+        finally:
+            self.connection.text_factory = str
+
+    def _take(self, statement: str, parameters: tuple[Any, ...], budget: Budget) -> list[tuple[Any, ...]]:
+        with sqlite_words(), closing(self.connection.cursor()) as cursor:
+            return budget.take(cursor.execute(statement, parameters))
+
+    def rewrite(
+        self,
+        table: Table,
+        after: Any,
+        change: Change,
+        selection: Selection = EVERYTHING,
+        batch: Batch = BATCH,
+    ) -> Rewritten:
+        """Change a batch of values. See `RowStore.rewrite`.
+
+        Reading and ``change`` hold no lock. The commit goes on behind the caller's back, while the
+        next batch is changed; what it meets is raised by the next call, `settle` or `close`.
+        """
+        page = self._page(table, after, selection, batch)
+        updates = []
+        for value in page.values:
+            changed = change(value)
+            if changed is not None:
+                updates.append((*changed, value.locator, value.tag, value.blob, *value.key))
+        self.settle()
+        if page.last is not None:  # before the write lock is taken, so that the commit is all that holds it
+            self._ahead = table, page.last, selection, self.read(table, page.last, selection, batch)
+        moved = self._update(table, updates) if updates else 0
+        size = sum(len(value.blob) for value in page.values if isinstance(value.blob, bytes))
+        return Rewritten(len(page.values), moved, len(updates) - moved, size, self._lock_seconds, page.last)
+
+    def _page(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Page:
+        """Return the page that was read ahead, if it is the one."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[:3] == (table, after, selection):
+            return ahead[3]
+        self.settle()
+        return self.read(table, after, selection, batch)
+
+    def _update(self, table: Table, updates: list[tuple[Any, ...]]) -> int:
+        same = " ".join(f"AND {column} IS ?" for column in table.key)
+        statement = f"""
+            UPDATE main.{table.name} SET type = ?, {table.value} = ?
+            WHERE rowid = ? AND type IS ? AND {table.value} IS ? {same}"""
+        with sqlite_words():
+            self.connection.execute("BEGIN IMMEDIATE")
+            start = perf_counter()
+            try:
+                moved = self.connection.executemany(statement, updates).rowcount
+            except BaseException:
+                self._roll_back()
+                raise
+        self._commit = self._behind.submit(self._end, start)
+        return moved
+
+    def _end(self, start: float) -> None:
+        with sqlite_words():
+            try:
+                self.connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+            self._lock_seconds = perf_counter() - start
+            self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
+
+    def _roll_back(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def settle(self) -> None:
+        """Wait until the last batch is committed, and raise what that met."""
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.result()
+
+    def vacuum(self) -> bool:
+        """Write the file anew without what was deleted from it, and empty its log.
+
+        Returns:
+            Whether the log is empty: a reader may need what is in it.
+
+        Raises:
+            StoppedError: If there is no room for a second copy, or the file stays locked.
+        """
+        self.settle()
+        with sqlite_words():
+            self.connection.execute("PRAGMA secure_delete = ON")
+            self.connection.execute("VACUUM")
+            self.connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
+            busy, _, _ = self.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()
+            self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        return not busy
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns: each column with each distinct text of it."""
+        for table in self.tables:
+            for column in _NAMES[table]:
+                if column == "task_path" and not schema.has_task_path(self.connection):
+                    continue
+                statement = f"SELECT DISTINCT {column} FROM main.{table.name}"
+                for (text,) in self._rows(statement, ()):
+                    if isinstance(text, str):
+                        yield column, text
+
+    def metadata(self) -> Iterator[Any]:
+        """Yield the metadata of each checkpoint, as it stands in the column."""
+        after = _LOWEST
+        while CHECKPOINTS in self.tables:
+            budget = Budget(BATCH.rows, BATCH.size_bytes)
+            statement = "SELECT metadata, rowid FROM main.checkpoints WHERE rowid > ? ORDER BY rowid"
+            for metadata, after in self._rows(statement, (after,), budget):  # noqa: B007, B020
+                yield metadata
+            if not budget.spent:
+                return
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield nothing: in SQLite each channel's value stands in the checkpoint."""
+        yield from ()
+
+
+_LOWEST: Final = -(2**63)
+
+
+def _text_or_bytes(text: bytes) -> str | bytes:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
+
+
+def _condition(selection: Selection) -> tuple[str, tuple[str, ...]]:
+    """Return what follows WHERE: what `Selection.takes` says, in SQL. A key id has no wildcard in it."""
+    tag, parts, parameters = "coalesce(type, '')", [], []
+    if not selection.plaintext:
+        parts.append(f"AND {tag} GLOB '*+*'")
+    if not selection.legacy:
+        parts.append(f"AND {tag} NOT GLOB '*+{LEGACY}'")
+    if selection.without_key is not None:
+        parts.append(f"AND {tag} NOT GLOB '*+*:' || ?")
+        parameters.append(selection.without_key)
+    if selection.thread_id is not None:
+        parts.append("AND thread_id = ?")
+        parameters.append(selection.thread_id)
+    return " ".join(parts), tuple(parameters)
