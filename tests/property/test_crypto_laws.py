@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,15 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row, Tag, context
-from sealpoint.errors import IntegrityError, SealedValueError, SealpointError, TagError
+from sealpoint.crypto.follow import require_later
+from sealpoint.errors import (
+    IntegrityError,
+    KeyMoveError,
+    KeyReversalError,
+    SealedValueError,
+    SealpointError,
+    TagError,
+)
 from tests.property.strategies_crypto import (
     inners,
     key_ids,
@@ -154,18 +164,84 @@ def test_contexts_differ_where_tags_or_rows_do(
     assert (context(tag, row) == context(other_tag, other_row)) == same
 
 
-@given(suites, suites, values, rows, secrets)
+@given(suites, suites, inners, values, rows, rows)
 def test_resealing_keeps_the_value_and_leaves_the_old_key_behind(
-    before: str, after: str, value: bytes, row: Row | None, secret: bytes | None
+    before: str, after: str, inner: str, value: bytes, row: Row | None, coordinates: Row | None
 ) -> None:
-    """What rotation does: open with the old key, seal with the new one, and the old one is not needed."""
+    """What rotation does: the new key alone opens it, at the same row, and doing it again changes no tag."""
     old = Key("old", MATERIAL[::-1], KeyState.DECRYPT_ONLY)
-    tag, blob = cipher_of(old.material, before, "old").seal("msgpack", value, row=row, secret=secret)
+    tag, blob = cipher_of(old.material, before, "old").seal(inner, value, row=row)
     both = RingCipher(KeyRing([Key("k1", MATERIAL, KeyState.ACTIVE), old]), after)
-    inner, data = both.open(tag, blob, row=row, secret=secret)
-    tag, blob = both.seal(inner, data, row=row, secret=secret)
-    assert cipher_of(MATERIAL, before).open(tag, blob, row=row, secret=secret) == ("msgpack", value)
-    assert both.seal(inner, data, row=row, secret=secret)[0] == tag
+    known = coordinates if row is None else row
+    tag, blob = both.reseal(tag, blob, row=known)
+    assert cipher_of(MATERIAL, before).open(tag, blob, row=row) == (inner, value)
+    assert both.reseal(tag, blob, row=known)[0] == tag
+
+
+@given(rings(), inners, values)
+def test_resealing_plaintext_seals_it_as_it_is(ring: KeyRing, inner: str, value: bytes) -> None:
+    assume(inner != "pickle")
+    cipher = RingCipher(ring)
+    assert cipher.open(*cipher.reseal(inner, value, allow_plaintext=True)) == (inner, value)
+
+
+@given(st.text(max_size=80) | inners, st.binary(max_size=100), rows, st.booleans())
+def test_resealing_raises_only_our_errors(tag: str, blob: bytes, row: Row | None, allow: bool) -> None:
+    with suppress(SealpointError):
+        assert cipher_of(MATERIAL, "aes256gcm").reseal(tag, blob, row=row, allow_plaintext=allow)[0] == (
+            f"{tag}+aes256gcm:k1"
+        )
+
+
+def not_in(held: dict[str, Key], key_id: str) -> bool:
+    return key_id not in held
+
+
+def moved(key: Key, state: KeyState) -> Key:
+    """A key in another state, which may take its material."""
+    return Key(key.id, b"" if state is KeyState.DESTROYED else key.material, state)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[KeyRing]:
+    """Rings as a ring file has them one after the other: keys are added and moved, one at a time."""
+    history = [draw(rings())]
+    for _ in range(draw(st.integers(0, 8))):
+        states = {key.id: key for key in history[-1].keys}
+        key = draw(st.sampled_from(list(states.values())))
+        to = draw(st.sampled_from(KeyState))
+        try:
+            key.state.require_move(to)
+        except KeyMoveError:
+            added = draw(key_ids.filter(partial(not_in, states)))
+            states[added] = Key(added, draw(materials), KeyState.STAGED)
+        else:
+            active = history[-1].get_key(history[-1].active_id or "")
+            if to is KeyState.ACTIVE and active:
+                states[active.id] = moved(active, KeyState.DECRYPT_ONLY)
+            states[key.id] = moved(key, to)
+        history.append(KeyRing(states.values()))
+    return history
+
+
+@given(histories(), st.data())
+def test_any_later_ring_of_a_history_is_taken_over(history: list[KeyRing], data: st.DataObject) -> None:
+    """Whatever lies between two looks."""
+    at = data.draw(st.integers(0, len(history) - 1))
+    assert require_later(history[at], history[-1]) is history[-1]
+
+
+@given(histories())
+def test_no_ring_from_before_a_key_was_added_or_left_its_first_state(history: list[KeyRing]) -> None:
+    first, last = history[0], history[-1]
+    pairs = [(key.state, now.state) for key in first.keys if (now := last.get_key(key.id))]
+    ends = (KeyState.STAGED, KeyState.DESTROYED)
+    left = [(was, now) for was, now in pairs if was is not now and (was is ends[0] or now is ends[1])]
+    if left or len(last.keys) > len(first.keys):
+        with pytest.raises(KeyReversalError):
+            require_later(last, first)
+    else:
+        require_later(last, first)
 
 
 @st.composite

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from math import inf
+from time import monotonic
 from typing import Final
 
-from sealpoint.crypto.context import Row, context
-from sealpoint.crypto.keys import Key, KeyRing, NeverPickled
-from sealpoint.crypto.suites import Suite, make_suite
-from sealpoint.crypto.tag import LEGACY, SUITES, Tag
+from sealpoint.crypto.context import Row
+from sealpoint.crypto.follow import LOOK_SECONDS, Follower
+from sealpoint.crypto.keyed import KeyedRing, parse_tag
+from sealpoint.crypto.keys import KeyRing, NeverPickled
+from sealpoint.crypto.tag import SUITES
+from sealpoint.crypto.tally import Tally
 from sealpoint.errors import (
     BlobError,
-    KeyMaterialError,
-    LegacyTypeError,
-    RowMissingError,
-    SecretMissingError,
+    KeyDestroyedError,
+    KeyDisabledError,
+    NoActiveKeyError,
+    PlaintextError,
     TagError,
-    UnboundValueError,
+    UnknownKeyError,
     UnknownSuiteError,
-    UnmixedValueError,
+    UnknownTypeError,
     excerpt,
 )
 
-LEGACY_INNER: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json"})
-_CACHED_TAGS: Final = 256
-_CACHED_SECRETS: Final = 1024
+# What a newer ring may settle: the key is not known, not usable, or not there to seal with.
+_NEWS: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
 
 
 class RingCipher(NeverPickled):
@@ -32,29 +34,48 @@ class RingCipher(NeverPickled):
 
     Never falls back: an unknown key, suite or flag, a missing row or secret, and every
     failed authentication each raise an error of their own. Safe to share between threads.
+
+    With a ring from a file it follows that file: see `sealpoint.crypto.follow`. The file is looked at
+    every few seconds, by a call that seals or opens, and at once when a key is met that the
+    ring does not know or may not use. The one call that finds it changed reads it.
     """
 
-    def __init__(self, ring: KeyRing, suite: str = "cobblestone256") -> None:
+    def __init__(self, ring: KeyRing, suite: str = "cobblestone256", *, follow: bool = True) -> None:
         """Make a cipher.
 
         Args:
             ring: Keys to open with; sealing needs an active one.
             suite: What to seal in: ``cobblestone256`` or ``aes256gcm``.
+            follow: Whether to take over what is changed in the ring's file, if it has one.
 
         Raises:
             UnknownSuiteError: If values cannot be sealed in ``suite``.
         """
         if suite not in SUITES:
             raise UnknownSuiteError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}")
-        self.ring = ring
         self.suite = suite
-        # One entry a tag that values without row and secret carry; caches live and die with the ring.
-        self._sealing = lru_cache(_CACHED_TAGS)(self._prepare_seal)
-        self._opening = lru_cache(_CACHED_TAGS)(self._prepare_open)
-        self._keyed = lru_cache(_CACHED_SECRETS)(self._make_suite)
+        self._tally = Tally()
+        self._keyed = KeyedRing(ring, suite, self._tally)  # swapped as a whole, so nobody needs a lock
+        self._follower = Follower(ring, ring.origin, self._put) if follow and ring.origin else None
+        self._look_at = monotonic() + LOOK_SECONDS if self._follower else inf
 
     def __repr__(self) -> str:
         return f"RingCipher({self.ring!r}, suite={self.suite!r})"
+
+    @property
+    def ring(self) -> KeyRing:
+        """The ring in force."""
+        return self._keyed.ring
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return how many values this cipher has sealed and opened, by key id, for metrics.
+
+        Returns:
+            ``sealed``, ``opened``, and ``opened_retired``: those of the opened whose key was not active
+            any more. Failures are not counted. Each number is exact, over threads and changes of
+            the ring; numbers that change meanwhile are not all of one moment.
+        """
+        return self._tally.read()
 
     def seal(
         self, inner: str, data: bytes, *, row: Row | None = None, secret: bytes | None = None
@@ -77,10 +98,16 @@ class RingCipher(NeverPickled):
         """
         if not inner:
             raise TagError("a value without a type name cannot be sealed")
-        if row is None and secret is None:
-            tag, suite, bound = self._sealing(inner)
-            return tag, suite.seal(data, bound)
-        return self._seal_flagged(inner, data, row, secret)
+        if monotonic() >= self._look_at:
+            self._look()
+        keyed = self._keyed
+        try:
+            return keyed.seal(inner, data, row, secret)
+        except _NEWS:
+            newer = self._newer_than(keyed)
+            if newer is keyed:
+                raise
+        return newer.seal(inner, data, row, secret)
 
     def open(
         self, tag: str, blob: bytes, *, row: Row | None = None, secret: bytes | None = None
@@ -109,10 +136,55 @@ class RingCipher(NeverPickled):
             raise BlobError(f"sealed value is {type(blob).__name__}, not bytes")
         if type(tag) is not str:
             raise TagError(f"{excerpt(tag)} is not a type tag")
-        if row is None and secret is None:
-            inner, suite, bound = self._opening(tag)
-            return inner, suite.open(blob, bound)
-        return self._open_flagged(tag, blob, row, secret)
+        if monotonic() >= self._look_at:
+            self._look()
+        keyed = self._keyed
+        try:
+            return keyed.open(tag, blob, row, secret)
+        except _NEWS:
+            newer = self._newer_than(keyed)
+            if newer is keyed:
+                raise
+        return newer.open(tag, blob, row, secret)
+
+    def reseal(
+        self, tag: str, blob: bytes, *, row: Row | None = None, allow_plaintext: bool = False
+    ) -> tuple[str, bytes]:
+        """Open one value and seal it anew: same type and bytes, active key, this cipher's suite.
+
+        The bytes are not looked at. What LANGGRAPH_AES_KEY did not authenticate (the type), or
+        nobody did (plaintext), is taken as it is and counts as authentic from then on.
+
+        Args:
+            tag: The whole text of the `type` column.
+            blob: The bytes beside it.
+            row: Coordinates of the row; used exactly if ``tag`` says that the value is bound to them.
+            allow_plaintext: Whether a value that is not sealed is sealed for the first time.
+
+        Returns:
+            The new tag and the new bytes.
+
+        Raises:
+            PlaintextError: If the value is not sealed, and that is not allowed.
+            UnknownTypeError: If it is a pickle that is not sealed.
+            SealedValueError, KeyRingError: What `open` and `seal` raise.
+        """
+        if type(tag) is not str:
+            raise TagError(f"{excerpt(tag)} is not a type tag")
+        if "+" not in tag:
+            return self._seal_plaintext(tag, blob, allow_plaintext)
+        bound = row if "row" in parse_tag(tag).flags else None
+        inner, data = self.open(tag, blob, row=bound)
+        return self.seal(inner, data, row=bound)
+
+    def _seal_plaintext(self, tag: str, blob: bytes, allowed: bool) -> tuple[str, bytes]:
+        if not allowed:
+            raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
+        if tag == "pickle":
+            raise UnknownTypeError("a pickle that is not sealed is not read")
+        if type(blob) is not bytes:
+            raise BlobError(f"value is {type(blob).__name__}, not bytes")
+        return self.seal(tag, blob)
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Seal bytes of no type, for code that knows LangGraph's ``CipherProtocol`` only.
@@ -121,60 +193,25 @@ class RingCipher(NeverPickled):
             ``<suite>:<key id>`` and the sealed bytes. The type that such code writes before
             the name is not bound; `EncryptedSerializer` binds it.
         """
-        tag, suite, bound = self._sealing("")
-        return tag[1:], suite.seal(plaintext, bound)
+        if monotonic() >= self._look_at:
+            self._look()
+        tag, blob = self._keyed.seal("", plaintext, None, None)
+        return tag[1:], blob
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
         """Open what `encrypt` sealed. Raises as `open` does."""
         return self.open(f"+{ciphername}", ciphertext)[1]
 
-    def _make_suite(self, key: Key, name: str, secret: bytes | None) -> Suite:
-        return make_suite(name, key.subkey(name, secret))
+    def _look(self) -> None:
+        self._look_at = monotonic() + LOOK_SECONDS  # first, so that other threads go on meanwhile
+        if self._follower is not None:
+            self._follower.look(wait=False)
 
-    def _prepare_seal(self, inner: str) -> tuple[str, Suite, bytes]:
-        key = self.ring.require_active()
-        tag = Tag(inner, self.suite, key_id=key.id).format()
-        return tag, self._keyed(key, self.suite, None), context(tag)
+    def _newer_than(self, keyed: KeyedRing) -> KeyedRing:
+        """Return what is in force once the file was looked at; ``keyed`` again if that changed nothing."""
+        if self._follower is not None and self._keyed is keyed:
+            self._follower.look(wait=True)
+        return self._keyed
 
-    def _prepare_open(self, text: str) -> tuple[str, Suite, bytes]:
-        tag = Tag.parse(text)
-        key = self._require_matching(tag, None, None)
-        return tag.inner, self._keyed(key, tag.suite, None), context(text)
-
-    def _seal_flagged(
-        self, inner: str, data: bytes, row: Row | None, secret: bytes | None
-    ) -> tuple[str, bytes]:
-        key = self.ring.require_active()
-        _require_secret(secret)
-        flags = (() if secret is None else ("dek",)) + (() if row is None else ("row",))
-        tag = Tag(inner, self.suite, flags, key.id).format()
-        return tag, self._keyed(key, self.suite, secret).seal(data, context(tag, row))
-
-    def _open_flagged(
-        self, text: str, blob: bytes, row: Row | None, secret: bytes | None
-    ) -> tuple[str, bytes]:
-        tag = Tag.parse(text)
-        _require_secret(secret)
-        key = self._require_matching(tag, row, secret)
-        return tag.inner, self._keyed(key, tag.suite, secret).open(blob, context(text, row))
-
-    def _require_matching(self, tag: Tag, row: Row | None, secret: bytes | None) -> Key:
-        """Refuse what can be refused before any cryptography, and return the key."""
-        if tag.key_id is None and tag.inner not in LEGACY_INNER:
-            raise LegacyTypeError(f"row under LANGGRAPH_AES_KEY with type {excerpt(tag.inner)}")
-        if "row" in tag.flags and row is None:
-            raise RowMissingError(f"{tag.format()} is bound to its row, and no row was given")
-        if "row" not in tag.flags and row is not None:
-            raise UnboundValueError(f"{tag.format()} is not bound to a row")
-        if "dek" in tag.flags and secret is None:
-            raise SecretMissingError(f"{tag.format()} needs the secret of its thread")
-        if "dek" not in tag.flags and secret is not None:
-            raise UnmixedValueError(f"{tag.format()} has no secret in its key")
-        return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))
-
-
-def _require_secret(secret: bytes | None) -> None:
-    if secret is not None and (type(secret) is not bytes or not secret):
-        raise KeyMaterialError(
-            "a thread's secret is bytes, and not empty", hint="make it with os.urandom(32)"
-        )
+    def _put(self, ring: KeyRing) -> None:
+        self._keyed = KeyedRing(ring, self.suite, self._tally)

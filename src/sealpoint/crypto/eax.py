@@ -1,4 +1,4 @@
-"""AES-EAX, the suite ``aes``: LangGraph's own rows under LANGGRAPH_AES_KEY, read only.
+"""AES-EAX, the mode of most of LangGraph's own rows under LANGGRAPH_AES_KEY, read only.
 
 nonce 16 | tag 16 | ciphertext
 """

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import os
 import tomllib
+from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.crypto.keys import Key, KeyRing, KeyState, check_value
-from sealpoint.crypto.sources import parse_material, read_private, read_source
+from sealpoint.crypto.keys import (
+    Key,
+    KeyRing,
+    Origin,
+    check_value,
+    require_one_legacy,
+)
+from sealpoint.crypto.sources import parse_material, read_private, read_source, require_source
+from sealpoint.crypto.states import KeyState, require_suite_state
 from sealpoint.crypto.tag import LEGACY, require_key_id
 from sealpoint.errors import (
     ActiveKeyError,
@@ -62,20 +70,66 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class RingEntry:
+    """What a ring file says about one key. No key material, and nothing that leads to it.
+
+    Attributes:
+        id: Public name of the key.
+        state: What may be done with it.
+        created: When it was made, if the file says so.
+        destroyed: When it was destroyed, if the file says so.
+        suite: ``"aes"`` for LANGGRAPH_AES_KEY, else ``None``.
+        check: Its check value, if the file has one; not compared with the material.
+        source: Kind of its source, e.g. ``file``; ``None`` for a destroyed key.
+    """
+
+    id: str
+    state: KeyState
+    created: datetime | None
+    destroyed: datetime | None
+    suite: str | None
+    check: str | None
+    source: str | None
+
+
+def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntry, ...]:
+    """Read what the ring file says about its keys, and ask no source for any material.
+
+    Args:
+        path: As for `KeyRing.load`.
+
+    Raises:
+        KeyRingError: For everything that `KeyRing.load` refuses, save what only the material shows.
+    """
+    return tuple(entry for entry, _ in _read_tables(find_ring_file(path))[0])
+
+
 def load_ring(path: str | PathLike[str] | None = None) -> KeyRing:
     """Read the ring file and the material of every key in it. See `KeyRing.load`."""
     file = find_ring_file(path)
+    origin = Origin.of(file)  # before it is read: a change in between is noticed by the next look
+    entries, indexes = _read_tables(file)
+    keys = [_load_key(entry, table, file) for entry, table in entries]
+    index = next((_read_material(table, file, f"{file}: [[index]]") for table in indexes), None)
+    return KeyRing(keys, index=index, origin=origin)
+
+
+def _read_tables(file: Path) -> tuple[list[tuple[RingEntry, dict[str, Any]]], list[dict[str, Any]]]:
+    """Read a ring file, and refuse what is wrong with it before any source is asked."""
     table = _parse(read_private(file, forbidden=0o022), file)
     _require_fields(table, _RING_FIELDS, {"version"}, str(file))
     if type(table["version"]) is not int or table["version"] != VERSION:
         raise KeyFileVersionError(f"{file} does not have version = {VERSION}")
-    entries, indexes = (_tables(table, name, file) for name in ("key", "index"))
-    _require_ids(entries, table.get("active"), file)
+    tables, indexes = (_tables(table, name, file) for name in ("key", "index"))
+    _require_ids(tables, table.get("active"), file)
     if len(indexes) > 1:
         raise KeyFileFieldError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
-    keys = [_read_key(entry, file) for entry in entries]
-    index = next((_read_index(entry, file) for entry in indexes), None)
-    return KeyRing(keys, index=index)
+    entries = [_read_entry(entry, f"{file}: key {entry['id']!r}") for entry in tables]
+    require_one_legacy(entry.suite for entry in entries)
+    for index in indexes:
+        _require_index(index, f"{file}: [[index]]")
+    return list(zip(entries, tables, strict=True)), indexes
 
 
 def _parse(data: bytes, file: Path) -> dict[str, Any]:
@@ -128,31 +182,40 @@ def _require_ids(entries: list[dict[str, Any]], active: object, file: Path) -> N
         raise ActiveKeyError(f"{file}: 'active' {named}, and the key with that state is {actives or 'none'}")
 
 
-def _read_key(entry: Mapping[str, Any], file: Path) -> Key:
-    where = f"{file}: key {entry['id']!r}"
+def _read_entry(table: Mapping[str, Any], where: str) -> RingEntry:
     try:
-        state = KeyState(entry["state"])
+        state = KeyState(table["state"])
     except ValueError:
         known = ", ".join(state.value for state in KeyState)
-        raise KeyFileFieldError(f"{where}: state {excerpt(entry['state'])} is none of {known}") from None
-    _require_types(entry, where)
-    dates = {"created": entry.get("created"), "destroyed": entry.get("destroyed")}
-    suite = entry.get("suite")
-    if suite not in (None, LEGACY):
-        raise KeyFileFieldError(f"{where}: suite {excerpt(suite)} is not 'aes', the only one to be named")
+        raise KeyFileFieldError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
+    _require_types(table, where)
+    if table.get("suite") not in (None, LEGACY):
+        raise KeyFileFieldError(
+            f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only one to be named"
+        )
+    require_suite_state(table["id"], table.get("suite"), state)
+    source = None
     if state is KeyState.DESTROYED:
-        _require_fields(entry, _KEY_FIELDS - {"source"}, set(), where)
-        return Key(entry["id"], b"", state, suite=suite, **dates)
-    _require_fields(entry, _KEY_FIELDS - {"destroyed"}, {"source"}, where)
-    return Key(entry["id"], _read_material(entry, file, where), state, suite=suite, **dates)
+        _require_fields(table, _KEY_FIELDS - {"source"}, set(), where)
+    else:
+        _require_fields(table, _KEY_FIELDS - {"destroyed"}, {"source"}, where)
+        source, _ = require_source(table["source"])
+    dates = table.get("created"), table.get("destroyed")
+    return RingEntry(table["id"], state, *dates, table.get("suite"), table.get("check"), source)
 
 
-def _read_index(entry: Mapping[str, Any], file: Path) -> bytes:
-    where = f"{file}: [[index]]"
-    _require_fields(entry, _INDEX_FIELDS, {"source"}, where)
-    require_key_id(entry.get("id", "index"))
-    _require_types(entry, where)
-    return _read_material(entry, file, where)
+def _load_key(entry: RingEntry, table: Mapping[str, Any], file: Path) -> Key:
+    dates = {"created": entry.created, "destroyed": entry.destroyed}
+    gone = entry.state is KeyState.DESTROYED
+    material = b"" if gone else _read_material(table, file, f"{file}: key {entry.id!r}")
+    return Key(entry.id, material, entry.state, suite=entry.suite, **dates)
+
+
+def _require_index(table: Mapping[str, Any], where: str) -> None:
+    _require_fields(table, _INDEX_FIELDS, {"source"}, where)
+    require_key_id(table.get("id", "index"))
+    _require_types(table, where)
+    require_source(table["source"])
 
 
 def _require_types(entry: Mapping[str, Any], where: str) -> None:

@@ -1,10 +1,5 @@
 """Keys and the ring that holds them: who may seal, who may open, and what is derived from a key.
 
-States follow NIST SP 800-57 part 1, section 7:
-
-    staged -> active <-> decrypt-only <-> disabled -> destroyed
-    staged ----------------------------------------> destroyed
-
 Every suite has a subkey of its own, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32)
 (RFC 5869, section 2.3); a secret S is mixed in by using HMAC-SHA512(key, S) in the key's place.
 """
@@ -12,13 +7,14 @@ Every suite has a subkey of its own, HKDF-Expand-SHA512(key, "sealpoint v1 " + s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from hmac import compare_digest
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from sealpoint.crypto.states import KeyState, require_suite_state
 from sealpoint.crypto.suites import KEY_BYTES
 from sealpoint.crypto.tag import LEGACY, require_key_id
 from sealpoint.errors import (
@@ -27,7 +23,6 @@ from sealpoint.errors import (
     KeyDestroyedError,
     KeyDisabledError,
     KeyMaterialError,
-    KeyMoveError,
     KeyPickleError,
     KeyRingError,
     NoActiveKeyError,
@@ -40,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
     from os import PathLike
+    from pathlib import Path
 
 LEGACY_KEY_BYTES: Final = (16, 24, 32)
 
@@ -61,39 +57,13 @@ def check_value(key: bytes) -> str:
     return expand(key, "check")[:4].hex()
 
 
-class KeyState(Enum):
-    """What may be done with a key."""
-
-    STAGED = "staged"
-    ACTIVE = "active"
-    DECRYPT_ONLY = "decrypt-only"
-    DISABLED = "disabled"
-    DESTROYED = "destroyed"
-
-    @property
-    def opens(self) -> bool:
-        """Whether values under such a key may be opened."""
-        return self in _OPENING
-
-    def require_move(self, to: KeyState) -> KeyState:
-        """Return ``to``.
-
-        Raises:
-            KeyMoveError: If a key in this state may not go there.
-        """
-        if to not in _MOVES[self]:
-            raise KeyMoveError(f"a key that is {self.value} cannot become {to.value}")
-        return to
-
-
-_OPENING: Final = frozenset({KeyState.STAGED, KeyState.ACTIVE, KeyState.DECRYPT_ONLY})
-_MOVES: Final = {
-    KeyState.STAGED: (KeyState.ACTIVE, KeyState.DESTROYED),
-    KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
-    KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED),
-    KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.DESTROYED),
-    KeyState.DESTROYED: (),
-}
+def require_one_legacy(suites: Iterable[str | None]) -> None:
+    """Raise `KeyRingError` if two keys of a ring are for the suite ``aes``."""
+    if sum(suite == LEGACY for suite in suites) > 1:
+        raise KeyRingError(
+            "two keys are for suite 'aes', whose rows do not say which of them sealed them",
+            hint="give each of them a ring of its own, and open its rows with that ring",
+        )
 
 
 class NeverPickled:
@@ -138,10 +108,7 @@ class Key(NeverPickled):
             raise UnknownSuiteError(f"key {self.id!r}: suite is {excerpt(self.suite)}", hint=hint)
         if not isinstance(self.state, KeyState):
             raise KeyRingError(f"key {self.id!r}: state is {type(self.state).__name__}, not KeyState")
-        if self.suite == LEGACY and self.state in (KeyState.ACTIVE, KeyState.STAGED):
-            raise KeyMoveError(
-                f"key {self.id!r}: a key for suite 'aes' cannot be {self.state.value}; it only opens"
-            )
+        require_suite_state(self.id, self.suite, self.state)
         if not isinstance(self.material, bytes):
             raise KeyMaterialError(f"key {self.id!r}: material is {type(self.material).__name__}, not bytes")
         if len(self.material) not in self._lengths():
@@ -182,19 +149,46 @@ class Key(NeverPickled):
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The ring file that a ring was read from.
+
+    Attributes:
+        path: The file, from the root.
+        stamp: What tells whether it has changed since; ``None`` for a file that is not there.
+    """
+
+    path: Path
+    stamp: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, path: Path) -> Origin:
+        """Look at a file. The change time is part of the stamp: a mode that is put right is a change."""
+        path = path.absolute()
+        try:
+            found = path.lstat()
+        except OSError:
+            return cls(path, None)
+        return cls(path, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+
+
 class KeyRing(NeverPickled):
     """The keys a process may use: at most one seals, the others only open. Never changes once made."""
 
-    __slots__ = ("_by_id", "_index", "keys")
+    __slots__ = ("_by_id", "_index", "keys", "origin")
 
     keys: tuple[Key, ...]
+    origin: Origin | None
 
-    def __init__(self, keys: Iterable[Key], *, index: bytes | None = None) -> None:
+    def __init__(
+        self, keys: Iterable[Key], *, index: bytes | None = None, origin: Origin | None = None
+    ) -> None:
         """Make a ring.
 
         Args:
             keys: At most one of them active, and at most one for the suite ``aes``.
             index: 32 bytes for blind indexes, if there are any.
+            origin: The file it was read from, if it was.
 
         Raises:
             DuplicateKeyError: If two keys have one id.
@@ -204,6 +198,7 @@ class KeyRing(NeverPickled):
         """
         self.keys = tuple(keys)
         self._index = index
+        self.origin = origin
         self._by_id = {key.id: key for key in self.keys}
         if len(self._by_id) != len(self.keys):
             ids = self.ids
@@ -211,11 +206,7 @@ class KeyRing(NeverPickled):
         active = [key.id for key in self.keys if key.state is KeyState.ACTIVE]
         if len(active) > 1:
             raise ActiveKeyError(f"{len(active)} keys are active: {', '.join(active)}")
-        if sum(key.suite == LEGACY for key in self.keys) > 1:
-            raise KeyRingError(
-                "two keys are for suite 'aes', whose rows do not say which of them sealed them",
-                hint="give each of them a ring of its own, and open its rows with that ring",
-            )
+        require_one_legacy(key.suite for key in self.keys)
         if index is not None and (type(index) is not bytes or len(index) != KEY_BYTES):
             raise KeyMaterialError(f"index key is not {KEY_BYTES} bytes")
 
@@ -236,6 +227,16 @@ class KeyRing(NeverPickled):
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(f'{key.id} {key.state.value}' for key in self.keys)})"
+
+    @property
+    def path(self) -> Path | None:
+        """The ring file it was read from; ``None`` for a ring made by hand."""
+        return None if self.origin is None else self.origin.path
+
+    @property
+    def active_id(self) -> str | None:
+        """Id of the key that seals, if there is one."""
+        return next((key.id for key in self.keys if key.state is KeyState.ACTIVE), None)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -282,6 +283,10 @@ class KeyRing(NeverPickled):
             if key.suite == LEGACY:
                 return key.require_open()
         raise UnknownKeyError(LEGACY, self.ids)
+
+    def keeps_index(self, older: KeyRing) -> bool:
+        """Whether blind indexes made with ``older`` are those that this ring makes."""
+        return older._index is None or compare_digest(older._index, self._index or b"")
 
     def index_key(self, purpose: str) -> bytes:
         """Derive 32 bytes for a blind index, from an entry of its own that never rotates.

@@ -15,7 +15,7 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.crypto.suites import KEY_BYTES
 from sealpoint.errors import (
@@ -100,49 +100,38 @@ def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None
         raise FilePermissionsError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}")
 
 
-def _from_file(name: object, folder: Path) -> bytes:
-    return read_private(folder / _text("file", name))
+def _from_file(name: str, folder: Path) -> bytes:
+    return read_private(folder / name)
 
 
-def _from_env(name: object, folder: Path) -> bytes:
+def _from_env(name: str, folder: Path) -> bytes:
     del folder
-    value = os.environ.get(_text("env", name))
+    value = os.environ.get(name)
     if value is None:
         raise SourceError(f"environment variable {name} is not set", hint="set it for this process")
     return os.fsencode(value)
 
 
-def _from_credential(name: object, folder: Path) -> bytes:
+def _from_credential(name: str, folder: Path) -> bytes:
     del folder
-    text = _text("credential", name)
     place = os.environ.get("CREDENTIALS_DIRECTORY")
     if place is None:
         raise SourceError("$CREDENTIALS_DIRECTORY is not set", hint="add LoadCredential= to the systemd unit")
-    if text in {".", ".."} or "/" in text:
-        raise KeyFileFieldError(f"credential {excerpt(text)} is not a plain name")
     # systemd lets the service in by an access list, which shows as "group may read" (mode 0440, owner root).
-    return read_private(Path(place) / text, forbidden=0o037)
+    return read_private(Path(place) / name, forbidden=0o037)
 
 
-def _from_inline(text: object, folder: Path) -> bytes:
+def _from_inline(text: str, folder: Path) -> bytes:
     del folder
-    return _text("inline", text).encode()
+    return text.encode()
 
 
-def _from_command(argv: object, folder: Path) -> bytes:
+def _from_command(argv: list[str], folder: Path) -> bytes:
     del folder
-    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
-        raise KeyFileFieldError("source 'command' is a list of words: program and arguments, no shell")
     return run_command(argv)
 
 
-def _text(kind: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise KeyFileFieldError(f"source {kind!r} is a string that is not empty")
-    return value
-
-
-_READERS: Final[Mapping[str, Callable[[object, Path], bytes]]] = {
+_READERS: Final[Mapping[str, Callable[[Any, Path], bytes]]] = {
     "file": _from_file,
     "env": _from_env,
     "command": _from_command,
@@ -151,18 +140,36 @@ _READERS: Final[Mapping[str, Callable[[object, Path], bytes]]] = {
 }
 
 
-def read_source(source: object, folder: Path) -> bytes:
-    """Return the bytes of a key's source; a relative file stands in ``folder``.
+def require_source(source: object) -> tuple[str, Any]:
+    """Return the kind of a key's source and what it takes, and ask it for nothing.
 
     Raises:
-        KeyFileFieldError: If ``source`` is not a table with exactly one known kind.
-        KeyRingError: Another of its subclasses, if the source gives nothing.
+        KeyFileFieldError: If ``source`` is not a table with exactly one known kind, and after
+            it what that kind takes.
     """
     if not isinstance(source, dict) or len(source) != 1:
         raise KeyFileFieldError(f"source names exactly one of {', '.join(_READERS)}")
     ((kind, value),) = source.items()
     if kind not in _READERS:
         raise KeyFileFieldError(f"source {excerpt(kind)} is none of {', '.join(_READERS)}")
+    if kind == "command":
+        if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+            raise KeyFileFieldError("source 'command' is a list of words: program and arguments, no shell")
+    elif not isinstance(value, str) or not value:
+        raise KeyFileFieldError(f"source {kind!r} is a string that is not empty")
+    elif kind == "credential" and (value in {".", ".."} or "/" in value):
+        raise KeyFileFieldError(f"credential {excerpt(value)} is not a plain name")
+    return kind, value
+
+
+def read_source(source: object, folder: Path) -> bytes:
+    """Return the bytes of a key's source; a relative file stands in ``folder``.
+
+    Raises:
+        KeyFileFieldError: If ``source`` is none.
+        KeyRingError: Another of its subclasses, if the source gives nothing.
+    """
+    kind, value = require_source(source)
     return _READERS[kind](value, folder)
 
 

@@ -2,7 +2,7 @@
 
     cobblestone256   salt 24 | commitment 32 | chunks of 16 KiB, each followed by a tag of 16
     aes256gcm        nonce 12 | ciphertext | tag 16
-    aes              nonce 16 | tag 16 | ciphertext            (read only, LangGraph's AES-EAX)
+    aes              nonce 16 | tag 16 | ciphertext            (read only, LangGraph's AES-EAX or AES-GCM)
 
 cobblestone256 draws a fresh key for every message, so there is no count of messages to
 keep (C2SP chunked-encryption, Cobblestone-256). aes256gcm draws its nonce at random, so
@@ -12,6 +12,7 @@ one key may seal 2^32 messages at most (NIST SP 800-38D, section 8.3).
 from __future__ import annotations
 
 import os
+from io import BytesIO
 from typing import Final, Protocol
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
@@ -21,6 +22,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError, excerpt
 
 KEY_BYTES: Final = 32
+
+# From here on a value is sealed within one buffer: to join parts would copy it once more. Below that,
+# the buffer takes longer than the copy.
+IN_PLACE_BYTES: Final = 128 * 1024
 
 
 class Suite(Protocol):
@@ -42,6 +47,7 @@ class Cobblestone256:
     """One C2SP chunked-encryption message a value, under a key of 32 bytes."""
 
     OVERHEAD_BYTES: Final = 24 + 32 + 16
+    CHUNK_BYTES: Final = 16 * 1024
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -49,6 +55,10 @@ class Cobblestone256:
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Return salt, commitment and chunks: 72 bytes more, and 16 for every full 16 KiB."""
         message = Cobblestone256Encryptor(self._key, context)
+        if len(data) >= IN_PLACE_BYTES:
+            return _in_place(
+                message, data, len(data) + 16 * (len(data) // self.CHUNK_BYTES) + self.OVERHEAD_BYTES
+            )
         return message.update(data) + message.finalize()
 
     def open(self, blob: bytes, context: bytes) -> bytes:
@@ -61,9 +71,32 @@ class Cobblestone256:
         _require_length(blob, self.OVERHEAD_BYTES)
         message = Cobblestone256Decryptor(self._key, context)
         try:
+            if len(blob) >= IN_PLACE_BYTES:
+                return _in_place(message, blob, len(blob))
             return message.update(blob) + message.finalize()
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
+
+
+def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: bytes, room: int) -> bytes:
+    """Return what ``message`` makes of ``data``, written into one buffer of ``room`` bytes or more.
+
+    `BytesIO` gives its buffer away without a copy.
+
+    Raises:
+        InvalidTag: If the message does not authenticate; the buffer is empty then.
+    """
+    made = BytesIO(bytes(room))
+    with made.getbuffer() as buffer:
+        try:
+            end = message.update_into(data, buffer)
+            last = message.finalize()
+        except InvalidTag:
+            buffer[:] = bytes(room)  # a traceback shows the locals of its frames
+            raise
+        buffer[end : end + len(last)] = last
+    made.truncate(end + len(last))
+    return made.getvalue()
 
 
 class Aes256Gcm:
@@ -78,7 +111,13 @@ class Aes256Gcm:
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Return nonce, ciphertext and tag: 28 bytes more."""
         nonce = os.urandom(self.NONCE_BYTES)
-        return nonce + self._aead.encrypt(nonce, data, context)
+        if len(data) < IN_PLACE_BYTES:
+            return nonce + self._aead.encrypt(nonce, data, context)
+        made = BytesIO(bytes(len(data) + self.OVERHEAD_BYTES))
+        with made.getbuffer() as buffer:
+            buffer[: self.NONCE_BYTES] = nonce
+            self._aead.encrypt_into(nonce, data, context, buffer[self.NONCE_BYTES :])
+        return made.getvalue()
 
     def open(self, blob: bytes, context: bytes) -> bytes:
         """Return the data.
@@ -106,9 +145,7 @@ def make_suite(name: str, key: bytes) -> Suite:
     if name == "aes256gcm":
         return Aes256Gcm(key)
     if name == "aes":
-        from sealpoint.crypto.eax import (
-            AesEax,
-        )  # few rings have such a key, and its imports take a third of the floor's
+        from sealpoint.crypto.legacy import LegacyAes  # few need it; its imports are a third of the floor's
 
-        return AesEax(key)
+        return LegacyAes(key)
     raise UnknownSuiteError(f"{excerpt(name)} is not a suite; known: aes, aes256gcm, cobblestone256")

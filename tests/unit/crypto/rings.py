@@ -46,3 +46,24 @@ def write_ring(folder: Path, text: str, *, material: bytes = NEW) -> Path:
     """Write a ring file, and beside it the key file that `ring_text` names by default."""
     write(folder / "k1.key", material)
     return write(folder / "keys.toml", text)
+
+
+def material_of(key_id: str) -> bytes:
+    """Material that differs from id to id."""
+    return key_id.encode().ljust(32, b".")
+
+
+def states_text(**states: str) -> str:
+    """A ring file with keys of these states, in order; their material is inline, by `material_of`."""
+    lines = ["version = 1"]
+    lines += [f"active = '{key_id}'" for key_id, state in states.items() if state == "active"]
+    for key_id, state in states.items():
+        lines += ["[[key]]", f"id = '{key_id}'", f"state = '{state}'"]
+        source = f"source = {{ inline = '{material_of(key_id).hex()}' }}"
+        lines += [] if state == "destroyed" else [source]
+    return "\n".join([*lines, ""])
+
+
+def replace(path: Path, text: str, mode: int = 0o600) -> Path:
+    """Put a new file in the place of another, as tools that edit ring files do."""
+    return write(path.with_suffix(".new"), text, mode).replace(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from Crypto.Cipher import AES
 from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -24,11 +25,12 @@ from tests.unit.crypto.rings import NEW, SUITES, make_cipher, make_ring
 
 VALUES: list[Any] = [None, b"", b"bytes", bytearray(b"bytearray"), {"a": [1, 2.5, "ü", None]}, "x" * 50_000]
 KEYS = [bytes(range(size)) for size in (16, 24, 32)]
+MODES = {"EAX": AES.MODE_EAX, "GCM": AES.MODE_GCM}
 
 
-def langgraph_rows(key: bytes) -> EncryptedSerializer:
-    """LangGraph's serializer under its own AES."""
-    return EncryptedSerializer.from_pycryptodome_aes(key=key)
+def langgraph_rows(key: bytes, **options: Any) -> EncryptedSerializer:
+    """LangGraph's serializer under its own AES, in its default mode or a named one."""
+    return EncryptedSerializer.from_pycryptodome_aes(key=key, **options)
 
 
 def legacy_cipher(key: bytes, state: KeyState = KeyState.DECRYPT_ONLY) -> RingCipher:
@@ -59,11 +61,12 @@ def test_refusals_reach_langgraphs_caller() -> None:
         serializer.loads_typed((tag.replace(":new", ":none"), blob))
 
 
+@pytest.mark.parametrize("options", [{}, *({"mode": mode} for mode in MODES.values())], ids=["", *MODES])
 @pytest.mark.parametrize("key", KEYS, ids=len)
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_langgraphs_rows_open(key: bytes, value: object) -> None:
-    """Written by LangGraph with each key size, opened by a ring, read by LangGraph's plain serializer."""
-    tag, blob = langgraph_rows(key).dumps_typed(value)
+def test_langgraphs_rows_open(key: bytes, value: object, options: dict[str, int]) -> None:
+    """Written by LangGraph with each key size and mode, opened by a ring, read by its plain serializer."""
+    tag, blob = langgraph_rows(key, **options).dumps_typed(value)
     assert tag.endswith("+aes")
     assert JsonPlusSerializer().loads_typed(legacy_cipher(key).open(tag, blob)) == value
 
@@ -89,9 +92,10 @@ def test_langgraphs_rows_are_not_opened_without_their_type() -> None:
         legacy_cipher(NEW).decrypt("aes", blob)
 
 
-def test_damaged_langgraph_row_is_refused() -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_damaged_langgraph_row_is_refused(mode: str) -> None:
     """Nonce, tag and ciphertext; every byte."""
-    tag, blob = langgraph_rows(NEW).dumps_typed(b"data")
+    tag, blob = langgraph_rows(NEW, mode=MODES[mode]).dumps_typed(b"data")
     cipher = legacy_cipher(NEW)
     for at in range(len(blob)):
         with pytest.raises(IntegrityError):
@@ -100,10 +104,41 @@ def test_damaged_langgraph_row_is_refused() -> None:
         cipher.open(tag, blob[:31])
 
 
-def test_langgraphs_rows_under_another_key_are_refused() -> None:
-    tag, blob = langgraph_rows(NEW).dumps_typed(b"data")
+@pytest.mark.parametrize("mode", MODES)
+def test_langgraphs_rows_under_another_key_are_refused(mode: str) -> None:
+    tag, blob = langgraph_rows(NEW, mode=MODES[mode]).dumps_typed(b"data")
     with pytest.raises(IntegrityError):
         legacy_cipher(NEW[::-1]).open(tag, blob)
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": AES.MODE_OCB}, {"mode": AES.MODE_CCM, "nonce": bytes(11)}], ids=["OCB", "CCM"]
+)
+def test_langgraphs_rows_of_other_modes_are_refused(options: dict[str, Any]) -> None:
+    """LangGraph writes them, and cannot read them itself."""
+    tag, blob = langgraph_rows(NEW, **options).dumps_typed(b"data" * 10)
+    with pytest.raises(IntegrityError):
+        legacy_cipher(NEW).open(tag, blob)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("key", KEYS, ids=len)
+def test_rows_made_by_hand_open(mode: str, key: bytes) -> None:
+    """The layout itself, from pycryptodome alone: nonce, tag, ciphertext."""
+    make: Any = AES.new
+    cipher = make(key, MODES[mode], nonce=bytes(range(16)))
+    sealed, mac = cipher.encrypt_and_digest(b"data")
+    assert legacy_cipher(key).open("bytes+aes", bytes(range(16)) + mac + sealed) == ("bytes", b"data")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_langgraphs_rows_are_resealed(mode: str) -> None:
+    tag, blob = langgraph_rows(NEW, mode=MODES[mode]).dumps_typed({"a": 1})
+    cipher = legacy_cipher(NEW)
+    tag, blob = cipher.reseal(tag, blob, row={"thread_id": "1"})
+    assert tag == "msgpack+cobblestone256:new"
+    assert JsonPlusSerializer().loads_typed(cipher.open(tag, blob)) == {"a": 1}
+    assert cipher.counts()["opened_retired"] == {"langgraph": 1}
 
 
 def test_langgraphs_rows_need_a_key_for_them() -> None:

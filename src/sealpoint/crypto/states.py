@@ -1,0 +1,63 @@
+"""KeyState: what may be done with a key, and where it may go from there.
+
+States follow NIST SP 800-57 part 1, section 7:
+
+    staged -> active <-> decrypt-only <-> disabled -> destroyed
+    staged ----------------------------------------> destroyed
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from sealpoint.crypto.tag import LEGACY
+from sealpoint.errors import KeyMoveError
+
+
+class KeyState(Enum):
+    """What may be done with a key."""
+
+    STAGED = "staged"
+    ACTIVE = "active"
+    DECRYPT_ONLY = "decrypt-only"
+    DISABLED = "disabled"
+    DESTROYED = "destroyed"
+
+    @property
+    def opens(self) -> bool:
+        """Whether values under such a key may be opened."""
+        return self in _OPENING
+
+    def reaches(self, to: KeyState) -> bool:
+        """Whether a key in this state is, or can come to be by any number of moves, in state ``to``."""
+        found = {self}
+        while more := {after for state in found for after in _MOVES[state]} - found:
+            found |= more
+        return to in found
+
+    def require_move(self, to: KeyState) -> KeyState:
+        """Return ``to``.
+
+        Raises:
+            KeyMoveError: If a key in this state may not go there.
+        """
+        if to not in _MOVES[self]:
+            raise KeyMoveError(f"a key that is {self.value} cannot become {to.value}")
+        return to
+
+
+_OPENING: Final = frozenset({KeyState.STAGED, KeyState.ACTIVE, KeyState.DECRYPT_ONLY})
+_MOVES: Final = {
+    KeyState.STAGED: (KeyState.ACTIVE, KeyState.DESTROYED),
+    KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
+    KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED),
+    KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.DESTROYED),
+    KeyState.DESTROYED: (),
+}
+
+
+def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
+    """Raise `KeyMoveError` if a key for ``suite`` cannot be in ``state``."""
+    if suite == LEGACY and state in (KeyState.ACTIVE, KeyState.STAGED):
+        raise KeyMoveError(f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens")
