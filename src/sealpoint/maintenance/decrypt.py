@@ -12,7 +12,7 @@ from sealpoint.crypto import RingCipher
 from sealpoint.errors import OutputExistsError, StoppedError
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rotate import rewrite_all
-from sealpoint.maintenance.rows import BATCH, Batch, Event, Failure, Selection, StoredValue
+from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Selection, StoredValue
 from sealpoint.maintenance.sqlite_connection import copy_database
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.verify import open_stored
@@ -22,7 +22,7 @@ _SEALED = Selection(plaintext=False)
 
 def decrypt(
     source: str | PathLike[str], out: str | PathLike[str], cipher: RingCipher, *, batch: Batch = BATCH
-) -> Iterator[Event]:
+) -> Events:
     """Write what ``source`` holds, opened, to the new file ``out``, readable by its owner alone.
 
     The source is read as it stands at one moment, and not changed. ``out`` appears when it is whole:

@@ -17,6 +17,7 @@ from sealpoint.maintenance.rows import (
     BATCH,
     Batch,
     Event,
+    Events,
     Failure,
     Progress,
     Rewritten,
@@ -43,7 +44,7 @@ def rotate(
     batch: Batch = BATCH,
     max_lock_seconds: float = MAX_LOCK_SECONDS,
     moved: Moved | None = None,
-) -> Iterator[Event]:
+) -> Events:
     """Seal every value under the ring's active key, in place. Nothing is deserialized.
 
     Values that do not open are reported and left as they are. Whoever runs this holds the store
@@ -65,6 +66,7 @@ def rotate(
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
         StoppedError: If the disk is full or the database was not to be had. The run can be repeated.
     """
+    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one aim
     key_id = cipher.ring.require_active().id
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
     change = _Reseal(cipher, allow_plaintext=allow_plaintext, moved=moved)
@@ -99,7 +101,7 @@ def rewrite_all(
     selection: Selection,
     batch: Batch = BATCH,
     max_lock_seconds: float = MAX_LOCK_SECONDS,
-) -> Iterator[Event]:
+) -> Events:
     """Hand every selected value to ``change``, pass after pass, until a pass finds nothing to do.
 
     A `SealpointError` of ``change`` is a failure of that value alone. See `rotate` for the rest.
@@ -187,6 +189,6 @@ class _Run:
                 yield failure
 
 
-def lacks_keys(failures: list[Failure]) -> bool:
-    """Whether every failure is for want of a key, so that a ring with that key would mend them all."""
-    return bool(failures) and all(isinstance(failure.error, KeyRingError) for failure in failures)
+def lacks_keys(failure: Failure) -> bool:
+    """Whether a value failed for want of a key: with another ring it would open."""
+    return isinstance(failure.error, KeyRingError)

@@ -7,7 +7,7 @@ was read (compare-and-swap), so a live writer never loses an update.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -256,3 +256,5 @@ class Failure(NamedTuple):
 
 
 Event = Progress | Failure
+Events = Generator[Event, None, None]
+"""A run: it goes on while somebody asks for its events, and ends when it is closed."""

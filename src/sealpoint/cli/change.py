@@ -1,0 +1,174 @@
+"""Commands that write databases: `rotate` and `decrypt`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sealpoint.cli import findings
+from sealpoint.cli.exits import Exit
+from sealpoint.cli.rotation import Action, Check, Outcome, Wishes, carry_out, make_plan, plan_rows, stopping
+from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
+from sealpoint.cli.stores import DatabaseArgument, KeysOption, is_url, open_ring, open_store
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import SUITES
+from sealpoint.maintenance.decrypt import decrypt as decrypt_file
+from sealpoint.maintenance.pace import Pace
+from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
+from sealpoint.maintenance.rows import BATCH, Batch, Progress
+
+
+def rotate(
+    database: DatabaseArgument,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; else only the plan is shown.")] = False,
+    plaintext: Annotated[
+        bool, typer.Option("--plaintext", help="Also seal values that are not sealed yet.")
+    ] = False,
+    legacy: Annotated[
+        bool, typer.Option("--legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
+    ] = False,
+    verify: Annotated[
+        Check, typer.Option("--verify", help="Which values to open once more at the end.")
+    ] = Check.ALL,
+    scrub: Annotated[
+        bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
+    ] = False,
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, metavar="ROWS", help="Rows in one transaction, at most.")
+    ] = BATCH.rows,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", min=0.001, metavar="ROWS", show_default=False, help="Rows a second, at most."),
+    ] = None,
+    max_lock_ms: Annotated[
+        float,
+        typer.Option("--max-lock-ms", min=1, metavar="MS", help="Smaller batches if writers wait longer."),
+    ] = MAX_LOCK_SECONDS * 1000,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", min=0, metavar="S", show_default=False, help="Stop after this time."),
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes, for Postgres.")] = 1,
+    suite: Annotated[
+        str, typer.Option("--suite", help="What to seal in: cobblestone256 or aes256gcm.")
+    ] = "cobblestone256",
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Bring every value under the active key, while agents run. Shows the plan; --apply does it.
+
+    Can be stopped at any point (Ctrl-C finishes the batch) and started again: it goes on where it was.
+    """
+    _require_fitting(database, workers=workers, scrub=scrub, suite=suite)
+    wishes = Wishes(
+        database=database,
+        ring=keys,
+        allow_plaintext=plaintext,
+        allow_legacy=legacy,
+        batch=Batch(rows=batch),
+        max_lock_seconds=max_lock_ms / 1000,
+        rows_per_second=rate,
+        max_seconds=max_seconds,
+        workers=workers,
+        check=verify,
+        scrub=scrub,
+    )
+    cipher = RingCipher(open_ring(keys), suite, follow=False)
+    return (_apply if apply else _show)(wishes, cipher, as_json=as_json)
+
+
+def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) -> None:
+    if suite not in SUITES:
+        raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
+    if workers > 1 and not is_url(database):
+        raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
+    if scrub and is_url(database):
+        cause = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"
+        raise typer.BadParameter(cause, param_hint="--scrub")
+
+
+def _show(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
+    key_id = cipher.ring.require_active().id
+    with closing(open_store(wishes.database)) as store:
+        plan, name = make_plan(store, cipher.ring, wishes), store.name
+    rows = plan_rows(plan)
+    if as_json:
+        show_json({"database": name, "key": key_id, "applied": False, "plan": rows})
+    else:
+        show_table(
+            ("table", "kind", "key", "rows", "bytes", f"under {key_id}"), [list(row.values()) for row in rows]
+        )
+        say("nothing was changed: --apply does it")
+    return Exit.KEYS if any(action is Action.NEEDS_KEY for _, action in plan) else Exit.DONE
+
+
+def _apply(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
+    key_id = cipher.ring.require_active().id
+    outcome = Outcome(aloud=not as_json)
+    with closing(open_store(wishes.database, writable=True)) as store:
+        plan, name = plan_rows(make_plan(store, cipher.ring, wishes)), store.name
+        carry_out(store, cipher, wishes, outcome)
+    if as_json:
+        show_json({"database": name, "key": key_id, "applied": True, "plan": plan, **outcome.document()})
+    else:
+        _tell(outcome, key_id)
+    return outcome.code
+
+
+def _tell(outcome: Outcome, key_id: str) -> None:
+    columns = ("moved", "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
+    document = outcome.document()
+    names = ("moved", "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
+    show_table(columns, [[document[name] for name in names]])
+    if outcome.stopped:
+        say("stopped early: run the same command again, it goes on where it stopped")
+    elif outcome.left:
+        say(f"{outcome.left} values are not under {key_id!r}: `sealpoint rotate` without --apply says why")
+    if outcome.scrubbed:
+        places = [f"{file} at byte {place}" for file, place in outcome.scrubbed.found[:10]]
+        found = f"found: {', '.join(places)}" if places else "found nothing"
+        say(
+            f"searched {outcome.scrubbed.searched_bytes} bytes for {outcome.scrubbed.fragments}"
+            f" fragments of old values and for old tags: {found}"
+        )
+
+
+def decrypt(
+    database: DatabaseArgument,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", show_default=False, help="The new file; made private.")
+    ],
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Write a copy of a SQLite database with nothing sealed in it, for LangGraph's plain saver.
+
+    If a value does not open there will be no copy, and the exit code is 4.
+    """
+    if is_url(database):
+        raise typer.BadParameter("the copy is a SQLite file, made from a SQLite file", param_hint="DB")
+    failures, rows = findings.Failures(aloud=not as_json), 0
+    cipher = RingCipher(open_ring(keys), follow=False)
+    with stopping() as stop, progress_bar("decrypt") as move:
+        pace = Pace(stop)
+        for event in pace.keep(decrypt_file(database, out, cipher)):
+            if isinstance(event, Progress):
+                rows = event.moved
+                move(event.rows, event.total)
+            else:
+                failures.add(event)
+    written = not (failures.count or pace.stopped)
+    if as_json:
+        parts = [findings.failure_object(failure) for failure in failures.kept]
+        counts = {"rows": rows, "failed": failures.count, "failures": parts}
+        show_json({"database": database, "out": str(out) if written else None, **counts})
+    elif written:
+        say(f"{rows} values were opened; {out} holds them readable for whoever can read the file")
+    else:
+        say(f"no copy was made; {database} is as it was")
+    if failures.count:
+        return Exit.UNOPENED
+    return Exit.STOPPED if pace.stopped else Exit.DONE

@@ -1,0 +1,238 @@
+"""What `rotate` is asked to do, its plan, and what came of it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from sealpoint.cli import findings
+from sealpoint.cli.exits import Exit
+from sealpoint.cli.screen import progress_bar, say
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto.tag import LEGACY
+from sealpoint.maintenance.pace import Pace
+from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
+from sealpoint.maintenance.rows import Batch, Event, Events, Failure, Progress, RowStore
+from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
+from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.maintenance.status import Kind, Share, status
+from sealpoint.maintenance.verify import verify
+from sealpoint.maintenance.workers import Order, rotate_in_processes
+
+SAMPLE_EVERY: Final = 100
+
+
+class Check(StrEnum):
+    """How much is opened once more at the end."""
+
+    ALL = "all"
+    SAMPLE = "sample"
+    NONE = "none"
+
+
+class Action(StrEnum):
+    """What becomes of values that are protected alike."""
+
+    DONE = "is done"
+    MOVE = "will move"
+    SEAL = "will be sealed"
+    NEEDS_PLAINTEXT = "stays: not sealed, add --plaintext"
+    NEEDS_LEGACY = "stays: under LANGGRAPH_AES_KEY, add --legacy"
+    NEEDS_KEY = "stays: the ring has no usable key for it"
+    UNREADABLE = "stays: the tag is none"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The options of one run."""
+
+    database: str
+    ring: Path | None
+    allow_plaintext: bool
+    allow_legacy: bool
+    batch: Batch
+    max_lock_seconds: float
+    rows_per_second: float | None
+    max_seconds: float | None
+    workers: int
+    check: Check
+    scrub: bool
+
+
+def make_plan(store: RowStore, ring: KeyRing, wishes: Wishes) -> list[tuple[Share, Action]]:
+    """Return what a run would do with what the database holds."""
+    return [(share, _action(share, ring, wishes)) for share in status(store)]
+
+
+def _action(share: Share, ring: KeyRing, wishes: Wishes) -> Action:
+    if share.kind is Kind.PLAINTEXT:
+        return Action.SEAL if wishes.allow_plaintext else Action.NEEDS_PLAINTEXT
+    if share.kind is Kind.UNKNOWN:
+        return Action.UNREADABLE
+    if share.key_id == ring.require_active().id:
+        return Action.DONE
+    if share.kind is Kind.LEGACY and not wishes.allow_legacy:
+        return Action.NEEDS_LEGACY
+    usable = {LEGACY if key.suite else key.id for key in ring.keys if key.state.opens}
+    needed = LEGACY if share.kind is Kind.LEGACY else share.key_id
+    return Action.MOVE if needed in usable else Action.NEEDS_KEY
+
+
+class Outcome:
+    """What a run has done so far."""
+
+    def __init__(self, *, aloud: bool) -> None:
+        self.failures = findings.Failures(aloud=aloud)
+        self.moved = self.raced = self.left = 0
+        self.seconds = self.longest_lock_seconds = 0.0
+        self.stopped = False
+        self.verified: int | None = None
+        self.scrubbed: Scrubbed | None = None
+        self._lacks_keys_alone = True
+
+    def add(self, event: Event) -> None:
+        """Take in what a run tells."""
+        if isinstance(event, Progress):
+            self.moved, self.raced = event.moved, event.raced
+            self.longest_lock_seconds = max(self.longest_lock_seconds, event.lock_seconds)
+        else:
+            self.fail(event)
+
+    def fail(self, failure: Failure) -> None:
+        """Take in a value that does not open."""
+        self._lacks_keys_alone = self._lacks_keys_alone and lacks_keys(failure)
+        self.failures.add(failure)
+
+    @property
+    def code(self) -> Exit:
+        """How the program ends."""
+        if self.failures.count:
+            return Exit.KEYS if self._lacks_keys_alone else Exit.UNOPENED
+        if self.stopped:
+            return Exit.STOPPED
+        return Exit.FOUND if self.left or (self.scrubbed and self.scrubbed.found) else Exit.DONE
+
+    def document(self) -> dict[str, Any]:
+        """The run as JSON."""
+        scrubbed = self.scrubbed
+        return {
+            "moved": self.moved,
+            "raced": self.raced,
+            "left": self.left,
+            "failed": self.failures.count,
+            "failures": [findings.failure_object(failure) for failure in self.failures.kept],
+            "stopped": self.stopped,
+            "verified": self.verified,
+            "scrubbed": scrubbed
+            and {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]},
+            "seconds": round(self.seconds, 3),
+            "longest_lock_ms": round(self.longest_lock_seconds * 1000, 1),
+        }
+
+
+def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome) -> None:
+    """Rotate, open what is there once more, and scrub: what was asked for, as far as it comes."""
+    start, traces = monotonic(), Traces()
+    with store.hold(), stopping() as stop:
+        paced = Pace(stop, rows_per_second=wishes.rows_per_second, max_seconds=wishes.max_seconds)
+        with progress_bar("rotate") as move:
+            for event in paced.keep(_events(store, cipher, wishes, traces, stop)):
+                outcome.add(event)
+                if isinstance(event, Progress):
+                    move(event.rows, event.total)
+        outcome.seconds = monotonic() - start
+        outcome.left = sum(count.rows for count in outstanding(store, cipher.ring.require_active().id))
+        outcome.stopped = paced.stopped and outcome.left > 0
+        if not outcome.stopped and wishes.check is not Check.NONE:
+            _verify(store, cipher, wishes, outcome)
+        if wishes.scrub and not outcome.stopped and isinstance(store, SqliteRows):
+            store.close()
+            outcome.scrubbed = scrub(store.path, cipher.ring, traces.fragments)
+
+
+def _events(
+    store: RowStore, cipher: RingCipher, wishes: Wishes, traces: Traces, stop: threading.Event
+) -> Events:
+    if wishes.workers > 1:
+        return rotate_in_processes(_order(wishes, cipher), wishes.workers, stop)
+    return rotate(
+        store,
+        cipher,
+        allow_plaintext=wishes.allow_plaintext,
+        allow_legacy=wishes.allow_legacy,
+        batch=wishes.batch,
+        max_lock_seconds=wishes.max_lock_seconds,
+        moved=traces.add if wishes.scrub else None,
+    )
+
+
+def _order(wishes: Wishes, cipher: RingCipher) -> Order:
+    rate = wishes.rows_per_second
+    return Order(
+        url=wishes.database,
+        ring=wishes.ring,
+        suite=cipher.suite,
+        allow_plaintext=wishes.allow_plaintext,
+        allow_legacy=wishes.allow_legacy,
+        batch=wishes.batch,
+        max_lock_seconds=wishes.max_lock_seconds,
+        rows_per_second=None if rate is None else rate / wishes.workers,
+        max_seconds=wishes.max_seconds,
+    )
+
+
+def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome) -> None:
+    """Open values once more. What the run left as it found it has been told already."""
+    every = SAMPLE_EVERY if wishes.check is Check.SAMPLE else 1
+    told = outcome.failures.count > 0
+    rows = 0
+    with progress_bar("verify") as move:
+        for event in verify(store, cipher, allow_plaintext=True, every=every):
+            if isinstance(event, Progress):
+                rows = event.rows
+                move(rows, event.total)
+            elif not told:
+                outcome.fail(event)
+    outcome.verified = -(-rows // every)
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Let Ctrl-C and SIGTERM end a run between two batches; a second one ends it where it is."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: object) -> None:
+        del frame
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def plan_rows(plan: Iterable[tuple[Share, Action]]) -> list[dict[str, Any]]:
+    """The plan as JSON, or as rows of a table."""
+    return [
+        {
+            "table": share.table,
+            "kind": share.kind,
+            "key": share.key_id,
+            "rows": share.rows,
+            "bytes": share.size_bytes,
+            "action": action,
+        }
+        for share, action in plan
+    ]
