@@ -425,12 +425,12 @@ class ServerError(MaintenanceError, OSError):
 
     Attributes:
         kind: Name of the refusal.
-        sqlstate: Its number, if the server gave one.
+        sqlstate: Its number, empty if the server gave none.
     """
 
     hint = "let the account SELECT and UPDATE the tables; the server's log says more"
 
-    def __init__(self, kind: str, sqlstate: str | None) -> None:
+    def __init__(self, kind: str, sqlstate: str) -> None:
         super().__init__(kind, sqlstate)
         self.kind = kind
         self.sqlstate = sqlstate

@@ -68,7 +68,9 @@ def rotate(
         ring=keys,
         allow_plaintext=plaintext,
         allow_legacy=legacy,
-        batch=Batch(rows=batch),
+        batch=Batch(
+            rows=batch if rate is None else min(batch, max(1, int(rate)))
+        ),  # a second's worth at once
         max_lock_seconds=max_lock_ms / 1000,
         rows_per_second=rate,
         max_seconds=max_seconds,

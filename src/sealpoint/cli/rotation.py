@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +13,13 @@ from typing import Any, Final
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import progress_bar, say
+from sealpoint.cli.screen import complain, progress_bar, say
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.maintenance.pace import Pace
+from sealpoint.errors import ScrubError, StoppedError
+from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Events, Failure, Progress, RowStore
+from sealpoint.maintenance.rows import Batch, Event, Failure, Progress, RowStore
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
@@ -143,26 +143,26 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
     with store.hold(), stopping() as stop:
         paced = Pace(stop, rows_per_second=wishes.rows_per_second, max_seconds=wishes.max_seconds)
         with progress_bar("rotate") as move:
-            for event in paced.keep(_events(store, cipher, wishes, traces, stop)):
+            for event in _events(store, cipher, wishes, traces, paced, stop):
                 outcome.add(event)
                 if isinstance(event, Progress):
                     move(event.rows, event.total)
         outcome.seconds = monotonic() - start
         outcome.left = sum(count.rows for count in outstanding(store, cipher.ring.require_active().id))
-        outcome.stopped = paced.stopped and outcome.left > 0
+        outcome.stopped = paced.is_over and outcome.left > 0
         if not outcome.stopped and wishes.check is not Check.NONE:
-            _verify(store, cipher, wishes, outcome)
+            _verify(store, cipher, wishes, outcome, paced)
         if wishes.scrub and not outcome.stopped and isinstance(store, SqliteRows):
             store.close()
-            outcome.scrubbed = scrub(store.path, cipher.ring, traces.fragments)
+            _scrub(store.path, cipher, traces, outcome)
 
 
 def _events(
-    store: RowStore, cipher: RingCipher, wishes: Wishes, traces: Traces, stop: threading.Event
-) -> Events:
-    if wishes.workers > 1:
+    store: RowStore, cipher: RingCipher, wishes: Wishes, traces: Traces, pace: Pace, stop: Stop
+) -> Iterator[Event]:
+    if wishes.workers > 1:  # each of them has a pace of its own
         return rotate_in_processes(_order(wishes, cipher), wishes.workers, stop)
-    return rotate(
+    run = rotate(
         store,
         cipher,
         allow_plaintext=wishes.allow_plaintext,
@@ -171,6 +171,7 @@ def _events(
         max_lock_seconds=wishes.max_lock_seconds,
         moved=traces.add if wishes.scrub else None,
     )
+    return pace.keep(run)
 
 
 def _order(wishes: Wishes, cipher: RingCipher) -> Order:
@@ -188,7 +189,7 @@ def _order(wishes: Wishes, cipher: RingCipher) -> Order:
     )
 
 
-def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome) -> None:
+def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome, pace: Pace) -> None:
     """Open values once more. What the run left as it found it has been told already."""
     every = SAMPLE_EVERY if wishes.check is Check.SAMPLE else 1
     told = outcome.failures.count > 0
@@ -198,15 +199,27 @@ def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcom
             if isinstance(event, Progress):
                 rows = event.rows
                 move(rows, event.total)
+                outcome.stopped = pace.is_over and rows < event.total
+                if outcome.stopped:
+                    break
             elif not told:
                 outcome.fail(event)
     outcome.verified = -(-rows // every)
 
 
+def _scrub(path: Path, cipher: RingCipher, traces: Traces, outcome: Outcome) -> None:
+    """Scrub, or say what is in the way: the rest of the run is done, and told, all the same."""
+    try:
+        outcome.scrubbed = scrub(path, cipher.ring, traces.fragments)
+    except (ScrubError, StoppedError) as error:
+        complain(str(error), error.hint)
+        outcome.stopped = True
+
+
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
+def stopping() -> Iterator[Stop]:
     """Let Ctrl-C and SIGTERM end a run between two batches; a second one ends it where it is."""
-    stop = threading.Event()
+    stop = Stop()
 
     def ask(number: int, frame: object) -> None:
         del frame

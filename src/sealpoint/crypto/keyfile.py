@@ -102,20 +102,20 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
     Raises:
         KeyRingError: For everything that `KeyRing.load` refuses, save what only the material shows.
     """
-    return tuple(entry for entry, _ in _read_tables(find_ring_file(path))[0])
+    return tuple(entry for entry, _ in read_tables(find_ring_file(path))[0])
 
 
 def load_ring(path: str | PathLike[str] | None = None) -> KeyRing:
     """Read the ring file and the material of every key in it. See `KeyRing.load`."""
     file = find_ring_file(path)
     origin = Origin.of(file)  # before it is read: a change in between is noticed by the next look
-    entries, indexes = _read_tables(file)
-    keys = [_load_key(entry, table, file) for entry, table in entries]
+    entries, indexes = read_tables(file)
+    keys = [load_key(entry, table, file) for entry, table in entries]
     index = next((_read_material(table, file, f"{file}: [[index]]") for table in indexes), None)
     return KeyRing(keys, index=index, origin=origin)
 
 
-def _read_tables(file: Path) -> tuple[list[tuple[RingEntry, dict[str, Any]]], list[dict[str, Any]]]:
+def read_tables(file: Path) -> tuple[list[tuple[RingEntry, dict[str, Any]]], list[dict[str, Any]]]:
     """Read a ring file, and refuse what is wrong with it before any source is asked."""
     table = _parse(read_private(file, forbidden=0o022), file)
     _require_fields(table, _RING_FIELDS, {"version"}, str(file))
@@ -204,7 +204,8 @@ def _read_entry(table: Mapping[str, Any], where: str) -> RingEntry:
     return RingEntry(table["id"], state, *dates, table.get("suite"), table.get("check"), source)
 
 
-def _load_key(entry: RingEntry, table: Mapping[str, Any], file: Path) -> Key:
+def load_key(entry: RingEntry, table: Mapping[str, Any], file: Path) -> Key:
+    """Ask a key's source for its material, and hold that against the entry's check value."""
     dates = {"created": entry.created, "destroyed": entry.destroyed}
     gone = entry.state is KeyState.DESTROYED
     material = b"" if gone else _read_material(table, file, f"{file}: key {entry.id!r}")

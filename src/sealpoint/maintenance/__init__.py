@@ -1,1 +1,16 @@
-"""Upkeep of whole databases: rotate, verify, audit. Library functions that know no terminal."""
+"""Upkeep of whole databases: rotate, verify, audit. Library functions that know no terminal.
+
+    from sealpoint.maintenance.rotate import rotate
+
+    with closing(SqliteRows("app.db", writable=True)) as store, store.hold():
+        for event in rotate(store, RingCipher(KeyRing.load())):
+            print(event)
+
+What a module does is called like the module, so each function is imported from its own.
+"""
+
+from sealpoint.maintenance.postgres_rows import PostgresRows
+from sealpoint.maintenance.rows import Failure, Progress, RowStore
+from sealpoint.maintenance.sqlite_rows import SqliteRows
+
+__all__ = ["Failure", "PostgresRows", "Progress", "RowStore", "SqliteRows"]

@@ -18,6 +18,8 @@ from sealpoint.errors import HeldError, StoppedError
 
 SUFFIX: Final = ".sealpoint-lock"
 
+_HINT: Final = "let the account that runs this write to the folder, and see that there is room in it"
+
 
 @contextmanager
 def holding(path: Path) -> Iterator[None]:
@@ -42,7 +44,8 @@ def _take(lock: Path) -> int:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoppedError(f"{lock} cannot be made: {os.strerror(error.errno or 0)}") from None
+            cause = os.strerror(error.errno or 0)
+            raise StoppedError(f"{lock} cannot be made: {cause}", hint=_HINT) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

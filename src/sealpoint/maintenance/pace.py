@@ -4,20 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from time import monotonic
-from typing import Protocol
+from time import monotonic, sleep
+from typing import Final, Protocol
 
 from sealpoint.maintenance.rows import Event, Events, Progress
 
+_LOOK_SECONDS: Final = 0.05
+
 
 class Signal(Protocol):
-    """What asks a run to stop: a `threading.Event`, or one of `multiprocessing`."""
+    """What asks a run to stop: a `Stop`, or an event of `threading` or `multiprocessing`."""
 
     def is_set(self) -> bool:
         """Whether to stop."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait so many seconds, or until it is set."""
+
+
+class Stop:
+    """A `Signal` for handlers of signals.
+
+    They interrupt whoever looks at it, so it takes no lock as an event would: that might wait for ever.
+    """
+
+    def __init__(self) -> None:
+        """Nobody has asked yet."""
+        self._is_set = False
+
+    def set(self) -> None:
+        """Ask to stop."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait so many seconds, or until it is set."""
+        end = float("inf") if timeout is None else monotonic() + timeout
+        while not self._is_set and (left := end - monotonic()) > 0:
+            sleep(min(left, _LOOK_SECONDS))
+        return self._is_set
 
 
 class Pace:
@@ -36,7 +64,11 @@ class Pace:
         self._rate = rows_per_second
         self._start = monotonic()
         self._deadline = None if max_seconds is None else self._start + max_seconds
-        self._rows = self._pass_rows = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was asked to stop, or its time is up."""
+        return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
     def keep(self, events: Events) -> Iterator[Event]:
         """Pass events on; after each batch wait as long as the rate demands, or end the run."""
@@ -44,15 +76,14 @@ class Pace:
             for event in events:
                 yield event
                 if isinstance(event, Progress):
-                    self._wait(event.rows)
-                    if self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline):
+                    self._wait(event.moved + event.raced)
+                    if self.is_over:
                         self.stopped = True
                         return
 
-    def _wait(self, pass_rows: int) -> None:
-        new = pass_rows - self._pass_rows if pass_rows >= self._pass_rows else pass_rows
-        self._rows, self._pass_rows = self._rows + new, pass_rows
+    def _wait(self, rows: int) -> None:
+        """Wait until so many rows in all are not too many."""
         if self._rate is not None:
-            due = self._start + self._rows / self._rate
+            due = self._start + rows / self._rate
             end = due if self._deadline is None else min(due, self._deadline)
             self._stop.wait(max(0.0, end - monotonic()))

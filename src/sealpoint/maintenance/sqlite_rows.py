@@ -262,12 +262,21 @@ class SqliteRows:
         """Yield what is readable in key columns: each column with each distinct text of it."""
         for table in self.tables:
             for column in _NAMES[table]:
-                if column == "task_path" and not schema.has_task_path(self.connection):
-                    continue
-                statement = f"SELECT DISTINCT {column} FROM main.{table.name}"
-                for (text,) in self._rows(statement, ()):
-                    if isinstance(text, str):
-                        yield column, text
+                if column != "task_path" or schema.has_task_path(self.connection):
+                    yield from ((column, text) for text in self._texts(table, column))
+
+    def _texts(self, table: Table, column: str) -> Iterator[str]:
+        statement = f"""
+            SELECT DISTINCT {column} FROM main.{table.name}
+            WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
+        last, operator = b"", ">="
+        while True:
+            budget = Budget(BATCH.rows, BATCH.size_bytes)
+            found = [text for (text,) in self._rows(statement.format(operator), (last,), budget)]
+            yield from (text for text in found if isinstance(text, str))
+            if not budget.spent:
+                return
+            last, operator = found[-1] if isinstance(found[-1], bytes) else found[-1].encode(), ">"
 
     def metadata(self) -> Iterator[Any]:
         """Yield the metadata of each checkpoint, as it stands in the column."""

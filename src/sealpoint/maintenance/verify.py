@@ -9,12 +9,14 @@ from sealpoint.crypto import RingCipher
 from sealpoint.errors import PlaintextError, SealpointError, excerpt
 from sealpoint.maintenance.rows import (
     BATCH,
+    EVERYTHING,
     Batch,
     Event,
     Failure,
     Page,
     Progress,
     RowStore,
+    Selection,
     StoredValue,
     Table,
 )
@@ -44,7 +46,7 @@ def verify(
     seen = size = 0
     numbers = count()
     for table in store.tables:
-        for page in pages(store, table, batch):
+        for page in pages(store, table, batch=batch):
             for value in page.values:
                 size += len(value.blob) if isinstance(value.blob, bytes) else 0
                 if next(numbers) % every == 0:
@@ -53,12 +55,14 @@ def verify(
             yield Progress(table.name, seen, total, 0, 0, size, 0.0)
 
 
-def pages(store: RowStore, table: Table, batch: Batch = BATCH) -> Iterator[Page]:
-    """Yield a table's values page by page."""
-    page = store.read(table, None, batch=batch)
+def pages(
+    store: RowStore, table: Table, selection: Selection = EVERYTHING, batch: Batch = BATCH
+) -> Iterator[Page]:
+    """Yield a table's selected values page by page."""
+    page = store.read(table, None, selection, batch)
     yield page
     while page.last is not None:
-        page = store.read(table, page.last, batch=batch)
+        page = store.read(table, page.last, selection, batch)
         yield page
 
 

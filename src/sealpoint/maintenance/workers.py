@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
 from pathlib import Path
-from queue import Empty
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import SealpointError, StoppedError
@@ -18,9 +19,11 @@ from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS, rotate
 from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Progress
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
+    from multiprocessing.connection import Connection
 
-_LOOK_SECONDS: Final = 1.0
+    Line: TypeAlias = Connection[Any, Any]
+
+_LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,59 +56,91 @@ class Order:
 def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
     """Run `rotate` in several processes at once, and add up what they tell.
 
-    Whoever runs this holds the store.
+    Whoever runs this holds the store. The processes end with this one, however it ends.
 
     Raises:
         StoppedError: If a worker was killed. What all of them did stands; the run can be repeated.
         SealpointError: What ended a worker, when the others have ended too.
     """
     context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
-    told: Any = context.Queue()
-    halt = context.Event()
-    processes = [
-        context.Process(target=_work, args=(order, number, told, halt), daemon=True)
-        for number in range(workers)
-    ]
-    for process in processes:
-        process.start()
+    lines, processes = [], []
+    # Ctrl-C in a terminal goes to every process: whoever started us is told, and passes it on.
+    resource_tracker.ensure_running()  # it comes with the first process, and would end the block
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield from _sum(_told(told, processes, lambda: halt.set() if stop.is_set() else None))
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(order, theirs), daemon=True)
+            process.start()
+            theirs.close()  # theirs alone from now on, so that it ends with them
+            lines.append(ours)
+            processes.append(process)
     finally:
-        halt.set()
-        _join(processes, told)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield from _sum(_told(lines, stop))
+    finally:
+        _end(lines)
+        for process in processes:
+            process.join()
 
 
-def _join(processes: Sequence[BaseProcess], told: Any) -> None:
-    """Wait for all to end; one ends only when somebody has taken what it still had to tell."""
-    for process in processes:
-        while process.is_alive():
-            with suppress(Empty):
-                told.get(timeout=_LOOK_SECONDS / 10)
-    told.close()
-
-
-def _told(
-    told: Any, processes: Sequence[BaseProcess], look: Callable[[], None]
-) -> Iterator[tuple[int, Event]]:
+def _told(lines: Sequence[Line], stop: Signal) -> Iterator[tuple[int, Event]]:
     """Yield what workers tell until each has told its end; raise what ended one of them, at the end."""
-    at_work, problem = set(range(len(processes))), None
+    at_work: dict[Any, int] = {line: number for number, line in enumerate(lines)}
+    killed, asked = 0, False
+    problem: SealpointError | None = None
     while at_work:
-        look()
-        try:
-            number, what = told.get(timeout=_LOOK_SECONDS)
-        except Empty:
-            dead = {number for number in at_work if not processes[number].is_alive()}
-            if dead and told.empty():
-                at_work -= dead
-                problem = problem or StoppedError(f"{len(dead)} of {len(processes)} workers were killed")
-            continue
-        if isinstance(what, Progress | Failure):
-            yield number, what
-        else:
-            at_work.discard(number)
-            problem = problem or what
+        if stop.is_set() and not asked:
+            asked = True
+            _halt(lines)
+        ready: list[Any] = wait(at_work, _LOOK_SECONDS)
+        for line in ready:
+            try:
+                what = line.recv()
+            except (EOFError, ConnectionError):
+                killed += 1
+                what = None
+            if isinstance(what, Progress | Failure):
+                yield at_work[line], what
+            else:
+                del at_work[line]
+                problem = problem or what
+    if problem is None and killed:
+        problem = StoppedError(f"{killed} of {len(lines)} workers were killed")
     if problem is not None:
         raise problem
+
+
+def _halt(lines: Sequence[Line]) -> None:
+    for line in lines:
+        with suppress(ConnectionError):  # of one that is gone
+            line.send(None)
+
+
+def _end(lines: Sequence[Line]) -> None:
+    """Let all of them end; one can only when somebody has taken what it still had to tell."""
+    _halt(lines)
+    for line in lines:
+        with suppress(EOFError, ConnectionError):
+            while True:
+                line.recv()
+        line.close()
+
+
+class _Halt:
+    """A `Signal` for a worker: whatever it hears from who started it, also that this one is gone."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._line.poll()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait so many seconds, or until it is set."""
+        return self._line.poll(timeout)
 
 
 def _sum(told: Iterator[tuple[int, Event]]) -> Iterator[Event]:
@@ -126,26 +161,26 @@ def _sum(told: Iterator[tuple[int, Event]]) -> Iterator[Event]:
         yield Progress(event.table, min(rows, total), total, moved, raced, size, event.lock_seconds)
 
 
-def _work(order: Order, number: int, told: Any, halt: Signal) -> None:
+def _work(order: Order, line: Line) -> None:
     """Do the work of one process, and tell how it ends: ``None``, or the error."""
     from sealpoint.maintenance.postgres_rows import PostgresRows
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us is told, and tells us
     problem: SealpointError | None = None
-    try:
-        cipher = RingCipher(KeyRing.load(order.ring), order.suite, follow=False)
-        pace = Pace(halt, rows_per_second=order.rows_per_second, max_seconds=order.max_seconds)
-        with closing(PostgresRows(order.url, writable=True)) as store:
-            run = rotate(
-                store,
-                cipher,
-                allow_plaintext=order.allow_plaintext,
-                allow_legacy=order.allow_legacy,
-                batch=order.batch,
-                max_lock_seconds=order.max_lock_seconds,
-            )
-            for event in pace.keep(run):
-                told.put((number, event))
-    except SealpointError as error:
-        problem = error
-    told.put((number, problem))
+    with suppress(ConnectionError):  # nobody is there to be told: the run has ended
+        try:
+            cipher = RingCipher(KeyRing.load(order.ring), order.suite, follow=False)
+            pace = Pace(_Halt(line), rows_per_second=order.rows_per_second, max_seconds=order.max_seconds)
+            with closing(PostgresRows(order.url, writable=True)) as store:
+                run = rotate(
+                    store,
+                    cipher,
+                    allow_plaintext=order.allow_plaintext,
+                    allow_legacy=order.allow_legacy,
+                    batch=order.batch,
+                    max_lock_seconds=order.max_lock_seconds,
+                )
+                for event in pace.keep(run):
+                    line.send(event)
+        except SealpointError as error:
+            problem = error
+        line.send(problem)

@@ -1,0 +1,24 @@
+"""The command line, for the extra ``cli``: thin over maintenance and crypto."""
+
+from __future__ import annotations
+
+import sys
+
+from sealpoint.cli.exits import Exit
+from sealpoint.errors import MissingExtraError
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the program on its arguments and return its exit code."""
+    try:
+        from sealpoint.cli.app import run
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in {"rich", "typer"}:
+            raise
+        missing = MissingExtraError(package, "cli")
+        print(f"error: {missing}\nhint: {missing.hint}", file=sys.stderr)
+        return Exit.USAGE
+    return run()

@@ -1,0 +1,116 @@
+"""The program: its commands, and what becomes of everything that ends one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from sealpoint.cli import change, keys, read
+from sealpoint.cli.exits import Exit, exit_code, message
+from sealpoint.cli.screen import complain, require_command
+
+_USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
+
+EPILOG: Final = (
+    "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
+    " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug."
+)
+
+
+class Commands(TyperGroup):
+    """Ends on Ctrl-C in the way of the other early ends; typer would have a code of its own for it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(Exit.STOPPED) from None
+        except BrokenPipeError:
+            _let_go_of_stdout()
+            raise typer.Exit(Exit.STOPPED) from None
+
+
+app = typer.Typer(
+    name="sealpoint",
+    cls=Commands,
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog=EPILOG,
+)
+
+
+@app.callback()
+def sealpoint(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Keys, rotation and proof for sealed LangGraph checkpoints."""
+    if show_version:
+        print(f"sealpoint {version('sealpoint')}")
+        raise typer.Exit
+    require_command(context)
+
+
+for command in (
+    read.status,
+    change.rotate,
+    change.decrypt,
+    read.verify,
+    read.audit,
+    read.types,
+    read.inspect,
+):
+    app.command()(command)
+app.add_typer(keys.app, name="keys")
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command, tell people how it ended, and return the exit code.
+
+    Args:
+        arguments: Without the program's name; those of the process by default.
+    """
+    try:
+        code = app(args=arguments, prog_name="sealpoint", standalone_mode=False)
+        sys.stdout.flush()
+    except Exception as error:  # noqa: BLE001 -- the end of the program, which says what it was
+        return _report(error)
+    return Exit.DONE if code is None else code
+
+
+def _report(error: Exception) -> Exit:
+    if isinstance(error, typer.Abort):  # the answer to a question did not come
+        return Exit.STOPPED
+    if isinstance(error, BrokenPipeError):
+        _let_go_of_stdout()
+        return Exit.STOPPED
+    if isinstance(error, _USAGE_ERROR):
+        return _explain_usage(error)
+    code = exit_code(error)
+    if code is Exit.BUG:
+        traceback.print_exception(error)  # without the values of variables
+        complain("this is a bug in sealpoint", "report it with the lines above")
+    else:
+        complain(message(error), getattr(error, "hint", ""))
+    return code
+
+
+def _explain_usage(error: Any) -> Exit:
+    path = "sealpoint" if error.ctx is None else error.ctx.command_path
+    complain(error.format_message(), f"see `{path} --help`")
+    return Exit.USAGE
+
+
+def _let_go_of_stdout() -> None:
+    """Nobody reads on: what is still to be flushed at the end goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,104 @@
+"""Exit codes, the same for every command, and which error ends in which of them."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from enum import IntEnum
+from typing import Final
+
+from sealpoint.errors import (
+    ActiveKeyError,
+    ConfigError,
+    DuplicateKeyError,
+    HeldError,
+    KeyFileError,
+    KeyFileMissingError,
+    KeyIdError,
+    KeyInUseError,
+    KeyMoveError,
+    KeyRingError,
+    MaintenanceError,
+    SchemaError,
+    ScrubError,
+    SealpointError,
+    StoppedError,
+    excerpt,
+)
+
+
+class Exit(IntEnum):
+    """What the program says to whoever started it."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    FOUND = 3
+    UNOPENED = 4
+    KEYS = 5
+    HELD = 6
+    STOPPED = 7
+
+
+# The first line that fits counts, so a class stands above the one it comes from.
+_CLASSES: Final[tuple[tuple[type[SealpointError], Exit], ...]] = (
+    (StoppedError, Exit.STOPPED),
+    (ScrubError, Exit.STOPPED),
+    (HeldError, Exit.HELD),
+    (KeyInUseError, Exit.FOUND),
+    (KeyFileMissingError, Exit.KEYS),
+    (KeyFileError, Exit.USAGE),
+    (KeyIdError, Exit.USAGE),
+    (DuplicateKeyError, Exit.USAGE),
+    (ActiveKeyError, Exit.USAGE),
+    (KeyMoveError, Exit.USAGE),
+    (KeyRingError, Exit.KEYS),
+    (ConfigError, Exit.USAGE),
+    (SchemaError, Exit.USAGE),
+    (MaintenanceError, Exit.USAGE),
+    (SealpointError, Exit.UNOPENED),  # what is left is about a value or a row
+)
+_ERRNOS: Final = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE), Exit.STOPPED),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST), Exit.USAGE),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG), Exit.USAGE),
+}
+_SQLITE: Final = {
+    **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM), Exit.STOPPED),
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT), Exit.STOPPED),
+    **dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), Exit.USAGE),
+    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), Exit.UNOPENED),
+}
+_POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not reached, or went away
+    **dict.fromkeys(("", "08", "40", "53", "55", "57", "58"), Exit.STOPPED),
+    **dict.fromkeys(("28", "3D", "3F", "42"), Exit.USAGE),
+    "XX": Exit.UNOPENED,
+}
+
+
+def exit_code(error: BaseException) -> Exit:
+    """Return the code that an error ends in; ``BUG`` for one that nobody foresaw."""
+    if isinstance(error, SealpointError):
+        return next(code for kind, code in _CLASSES if isinstance(error, kind))
+    if isinstance(error, KeyboardInterrupt):
+        return Exit.STOPPED
+    if isinstance(error, sqlite3.Error):
+        return _SQLITE.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, Exit.BUG)
+    if _is_postgres(error):
+        return _POSTGRES.get((getattr(error, "sqlstate", None) or "")[:2], Exit.BUG)
+    if isinstance(error, OSError):
+        return _ERRNOS.get(error.errno or 0, Exit.BUG)
+    return Exit.BUG
+
+
+def message(error: BaseException) -> str:
+    """Return what to tell people about an error that was foreseen."""
+    if _is_postgres(error):  # the rest of its text may quote a row
+        return excerpt(str(error).strip().partition("\n")[0])[1:-1]
+    return str(error)
+
+
+def _is_postgres(error: BaseException) -> bool:
+    """Whether psycopg raised it, without importing psycopg for the question."""
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
+    return bool(kinds & {"psycopg.errors.OperationalError", "psycopg.errors.DatabaseError", "psycopg.Error"})

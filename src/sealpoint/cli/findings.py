@@ -1,0 +1,208 @@
+"""How findings look: rows of tables, lines and JSON objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sealpoint.cli.screen import complain, printable, say, show_table
+from sealpoint.errors import excerpt
+from sealpoint.maintenance.audit import Audit
+from sealpoint.maintenance.inspect import Readable, plain
+from sealpoint.maintenance.inventory import Constructor, Inventory
+from sealpoint.maintenance.rows import Failure
+from sealpoint.maintenance.status import MAX_TYPES, Share
+from sealpoint.serde.allowlist import Allowlist
+
+MAX_FAILURES: Final = 1000
+SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
+
+
+def share_row(share: Share) -> tuple[object, ...]:
+    """A row under `SHARES`."""
+    suite = None if share.suite is None else ".".join((share.suite, *share.flags))
+    key = f"{share.tags} others" if share.kind == "sealed" and share.key_id is None else share.key_id
+    more = ("...",) if share.tags > MAX_TYPES else ()
+    shown = ", ".join(dict.fromkeys((*share.types, *more)))
+    return share.table, share.kind, suite, key, share.state, share.rows, share.size_bytes, shown
+
+
+def show_audit(found: Audit) -> None:
+    """Print a table for each kind of finding."""
+    show_table(SHARES, map(share_row, found.shares))
+    metadata = found.metadata
+    fields = [
+        (
+            field.key,
+            field.rows,
+            ", ".join(field.types),
+            "LangGraph's" if field.own else "|".join(field.examples),
+        )
+        for field in metadata.fields
+    ]
+    _show_more(("metadata key", "rows", "types", "shapes"), fields)
+    _count(metadata.unreadable, f"of {metadata.rows} checkpoints have metadata that is not strict JSON")
+    _count(metadata.other_rows, "more members of metadata have other keys")
+    addresses = [(part.column, part.texts, "|".join(part.examples)) for part in found.addresses]
+    _show_more(("column with e-mail addresses", "texts", "shapes"), addresses)
+    _show_more(
+        ("inline channel", "type", "rows"), [(part.channel, part.kind, part.rows) for part in found.inline]
+    )
+    _count(found.other_inline, "more inline values are of other channels")
+
+
+def _show_more(columns: tuple[str, ...], rows: Sequence[Sequence[object]]) -> None:
+    if rows:
+        print()
+        show_table(columns, rows)
+
+
+def _count(number: int, what: str) -> None:
+    if number:
+        say(f"{number} {what}")
+
+
+# --- types ------------------------------------------------------------------------------------
+
+
+def verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
+    """Whether a type is allowed; ``None`` if nobody said what is."""
+    if found.is_safe:
+        return "by itself"
+    if allowlist is None:
+        return None
+    return "yes" if found.pair in allowlist.types else "no"
+
+
+def show_types(found: Inventory, allowlist: Allowlist | None) -> None:
+    """Print the types, those named most often first."""
+    parts = sorted(found.constructors.values(), key=lambda part: -part.records)
+    rows = [
+        (f"{part.module}.{part.name}", part.records, part.thread, verdict(part, allowlist)) for part in parts
+    ]
+    show_table(("type", "records", "first thread", "allowed"), rows)
+
+
+def emit_types(found: Inventory) -> None:
+    """Print the types that need an allowlist as one, in Python."""
+    needed = sorted((part.pair, part) for part in found.constructors.values() if not part.is_safe)
+    print("[")
+    for pair, part in needed:
+        if part.is_nameable:
+            module, name = map(ascii, pair)
+            print(f"    ({module}, {name}),  # {part.records}, first in thread {excerpt(part.thread)}")
+    print("]")
+    _count(sum(not part.is_nameable for _, part in needed), "of the names are no type's and were left out")
+    if needed:
+        say("the values name these types: allow those that are yours, and no other")
+
+
+def types_object(
+    name: str, found: Inventory, failures: Iterable[Failure], allowlist: Allowlist | None
+) -> dict[str, Any]:
+    """What `types --json` prints."""
+    return {
+        "database": name,
+        "types": [
+            {
+                "module": part.module,
+                "name": part.name,
+                "records": part.records,
+                "thread": part.thread,
+                "allowed": verdict(part, allowlist),
+            }
+            for part in found.constructors.values()
+        ],
+        "other_records": found.other_records,
+        "values": found.values,
+        "not_opened": found.not_opened,
+        "failed": found.failures,
+        "failures": [failure_object(failure) for failure in failures],
+    }
+
+
+# --- values and failures ----------------------------------------------------------------------
+
+
+def show_value(found: Readable) -> None:
+    """Print where a value stands, and the value below."""
+    print(printable(f"{found.table} {place_line(found.place)} {found.tag}"))
+    for line in json.dumps(found.value, indent=2, ensure_ascii=False).splitlines():
+        print(f"  {printable(line)}")
+
+
+def value_object(found: Readable | Failure) -> dict[str, Any]:
+    """One of the values of `inspect --json`."""
+    if isinstance(found, Failure):
+        return failure_object(found)
+    return {"table": found.table, "place": plain(found.place), "tag": found.tag, "value": found.value}
+
+
+def place_line(place: Mapping[str, Any]) -> str:
+    """The columns of a row on one line, each escaped and not too long."""
+    return " ".join(f"{name}={text if type(text) is int else excerpt(text)}" for name, text in place.items())
+
+
+def failure_line(failure: Failure) -> str:
+    """A failure on one line."""
+    error = f"{type(failure.error).__name__}: {failure.error}"
+    return f"{failure.table} {place_line(failure.place)}: {error}"
+
+
+def failure_object(failure: Failure) -> dict[str, Any]:
+    """A failure as JSON."""
+    return {
+        "table": failure.table,
+        "place": plain(failure.place),
+        "tag": plain(failure.tag),
+        "error": type(failure.error).__name__,
+        "message": str(failure.error),
+        "hint": getattr(failure.error, "hint", ""),
+    }
+
+
+class Failures:
+    """Failures that are told as they come, or kept for the end, the first `MAX_FAILURES` of them."""
+
+    def __init__(self, *, aloud: bool) -> None:
+        self.kept: list[Failure] = []
+        self.count = 0
+        self._aloud = aloud
+
+    def add(self, failure: Failure) -> None:
+        """Take in another one."""
+        self.count += 1
+        if self._aloud:
+            complain(failure_line(failure))
+        elif len(self.kept) < MAX_FAILURES:
+            self.kept.append(failure)
+
+
+class LineReport:
+    """A line a failure."""
+
+    def add(self, failure: Failure) -> None:
+        """Print a failure."""
+        print(printable(failure_line(failure)))
+
+    def end(self, rows: int, failed: int) -> None:
+        """Say how many there were."""
+        say(f"{rows - failed} of {rows} values open")
+
+
+class JsonReport:
+    """One JSON object over all of them."""
+
+    def __init__(self, name: str) -> None:
+        print(f'{{"database": {json.dumps(name)}, "failures": [')
+        self._separator = ""
+
+    def add(self, failure: Failure) -> None:
+        """Print a failure."""
+        print(self._separator + json.dumps(failure_object(failure)), end="")
+        self._separator = ",\n"
+
+    def end(self, rows: int, failed: int) -> None:
+        """Print how many there were."""
+        print(f'\n], "rows": {rows}, "failed": {failed}}}')

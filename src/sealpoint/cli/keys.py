@@ -1,0 +1,236 @@
+"""`sealpoint keys`: see the keys of a ring, and take them from state to state."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from sealpoint.cli.exits import Exit, message
+from sealpoint.cli.screen import JsonOption, complain, require_command, say, show_json, show_table
+from sealpoint.cli.stores import KeysOption, opened
+from sealpoint.crypto import KeyRing, KeyState
+from sealpoint.crypto.keyfile import SYSTEM_PATH, RingEntry, find_ring_file, read_ring_entries
+from sealpoint.maintenance import ringfile
+from sealpoint.maintenance.moves import moves, require_move
+
+EPILOG: Final = (
+    'With --json: {"ring": FILE, "keys": [{"id", "state", "suite", "created", "destroyed", "source",'
+    ' "check", "moves"}]} with the keys that the command is about; of check also "problem".'
+    " Key material is never shown, and never an argument."
+)
+
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
+
+KeyArgument = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The key's id.")]
+NewKeyArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ID", show_default=False, help="Its id; by default the next of the year: k26a, k26b."
+    ),
+]
+DatabaseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--db",
+        metavar="DB",
+        show_default=False,
+        help="A database that is looked through first. Give it once for each.",
+    ),
+]
+
+
+@app.callback()
+def keys(context: typer.Context) -> None:
+    """See the keys of a ring, and take them from state to state.
+
+    staged -> active <-> decrypt-only <-> disabled -> destroyed
+    """
+    require_command(context)
+
+
+@app.command()
+def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOption = False) -> None:
+    """Make a ring file with a new key that is active."""
+    file = path or Path(os.environ.get("SEALPOINT_KEYS") or SYSTEM_PATH)
+    made = ringfile.create_ring(file, key_id)
+    _show(file, [made], as_json)
+    say(f"{file} is the ring, {file.parent / 'keys.d'} holds the key itself.")
+    say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
+
+
+@app.command()
+def generate(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOption = False) -> None:
+    """Add a new key, staged: it opens, and does not seal yet."""
+    file = find_ring_file(path)
+    made = ringfile.stage_key(file, key_id)
+    _show(file, [made], as_json)
+    say(f"Give it to every host, with the ring; then: sealpoint keys promote {made}")
+
+
+@app.command("list")
+def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
+    """Show all keys, tombstones too. No key material is needed."""
+    _show(find_ring_file(path), None, as_json)
+
+
+@app.command()
+def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
+    """Load every key and compare it with its check value.
+
+    Says what is wrong with each, and exits 5 if there is one that is not to be had.
+    """
+    file = find_ring_file(path)
+    found = ringfile.check_ring(file)
+    entries = [entry for entry in read_ring_entries(file) if entry.id in found]
+    problems = {key_id: message(error) if error else None for key_id, error in found.items()}
+    if as_json:
+        rows = [{**_as_object(entry), "problem": problems[entry.id]} for entry in entries]
+        show_json({"ring": str(file), "keys": rows})
+    else:
+        cells = [(entry.id, entry.state.value, entry.source, problems[entry.id] or "ok") for entry in entries]
+        show_table(("key", "state", "source", "material"), cells)
+    for error in found.values():
+        if error is not None:
+            complain(message(error), error.hint)
+    if any(found.values()):
+        return Exit.KEYS
+    KeyRing.load(file)  # what is wrong with the ring as a whole, or with its index key
+    return Exit.DONE
+
+
+@app.command()
+def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
+    """Show all that the ring says of a key, and its moves."""
+    file = find_ring_file(path)
+    if as_json:
+        return _show(file, [key_id], as_json)
+    entry = ringfile.require_entry(read_ring_entries(file), key_id)
+    fields = {**_as_object(entry), "moves": ", ".join(moves(entry)) or None}
+    return show_table(("field", "value"), list(fields.items()))
+
+
+@app.command()
+def promote(
+    key_id: KeyArgument,
+    path: KeysOption = None,
+    databases: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key the one that seals. The one before it goes on to open.
+
+    Refused while a database that is named with --db has rows under a key older than that one.
+    """
+    file = find_ring_file(path)
+    with opened(databases or []) as stores:
+        before = ringfile.promote_key(file, key_id, stores)
+    _show(file, [key_id] if before in (None, key_id) else [key_id, str(before)], as_json)
+    if before == key_id:
+        say(f"{key_id} was active already.")
+    else:
+        say("Rows stay under the key that sealed them until: sealpoint rotate DB --apply")
+
+
+@app.command()
+def disable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
+    """Refuse values under a key that only opened. `enable` undoes it."""
+    file = find_ring_file(path)
+    ringfile.disable_key(file, key_id)
+    _show(file, [key_id], as_json)
+    say(f"Should values under it be missed, undo it: sealpoint keys enable {key_id}")
+
+
+@app.command()
+def enable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
+    """Let a disabled key open again."""
+    file = find_ring_file(path)
+    ringfile.enable_key(file, key_id)
+    _show(file, [key_id], as_json)
+
+
+@app.command()
+def destroy(
+    key_id: KeyArgument,
+    path: KeysOption = None,
+    databases: DatabaseOption = None,
+    no_database_check: Annotated[
+        bool, typer.Option("--no-database-check", help="Look through no database.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Remove a key's material for good, and keep its id taken. Nothing undoes this.
+
+    Refused while the key is neither staged nor disabled, or a database has rows under it. The key file
+    is removed, not overwritten: snapshots, backups and flash memory may keep a copy that no program reaches.
+    """
+    file = find_ring_file(path)
+    entry = ringfile.require_entry(read_ring_entries(file), key_id)
+    if entry.state is not KeyState.DESTROYED:
+        require_move(entry, "destroy")
+        refusal = _refusal(databases, no_database_check, yes)
+        if refusal:
+            complain(*refusal)
+            return Exit.USAGE
+        if not yes and not _agreed(key_id):
+            say("Nothing was done.")
+            return Exit.STOPPED
+    with opened(databases or []) as stores:
+        removed = ringfile.destroy_key(file, key_id, stores)
+    _show(file, [key_id], as_json)
+    if removed:
+        say(f"{removed} is removed. Copies of it, on other hosts and in backups, are yours to remove.")
+    elif entry.source not in (None, "inline"):
+        say(f"Its material came from {entry.source}, and is still there: remove it there too.")
+    return Exit.DONE
+
+
+def _refusal(databases: list[str] | None, unchecked: bool, yes: bool) -> tuple[str, str] | None:
+    if not databases and not unchecked:
+        hint = "name each that has ever used it with --db, or say --no-database-check"
+        return "no database was named that may still have rows under the key", hint
+    if not yes and not sys.stdin.isatty():
+        return "there is no terminal to ask on", "say --yes if the key is to be destroyed without a question"
+    return None
+
+
+def _agreed(key_id: str) -> bool:
+    say(f"Values under {key_id!r} can never be opened again, backups among them. To go on, type its id:")
+    return sys.stdin.readline().strip() == key_id
+
+
+def _show(file: Path, ids: list[str] | None, as_json: bool) -> None:
+    entries = [entry for entry in read_ring_entries(file) if ids is None or entry.id in ids]
+    if as_json:
+        show_json({"ring": str(file), "keys": [_as_object(entry) for entry in entries]})
+        return
+    columns = ("key", "state", "suite", "created", "destroyed", "source")
+    days = "%Y-%m-%d"
+    cells = [
+        (
+            entry.id,
+            entry.state.value,
+            entry.suite,
+            entry.created and entry.created.strftime(days),
+            entry.destroyed and entry.destroyed.strftime(days),
+            entry.source,
+        )
+        for entry in entries
+    ]
+    show_table(columns, cells)
+
+
+def _as_object(entry: RingEntry) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "state": entry.state.value,
+        "suite": entry.suite,
+        "created": entry.created.isoformat() if entry.created else None,
+        "destroyed": entry.destroyed.isoformat() if entry.destroyed else None,
+        "source": entry.source,
+        "check": entry.check,
+        "moves": list(moves(entry)),
+    }

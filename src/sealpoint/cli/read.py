@@ -1,0 +1,245 @@
+"""Commands that only read: `status`, `audit`, `types`, `inspect` and `verify`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sealpoint.cli import findings
+from sealpoint.cli.exits import Exit
+from sealpoint.cli.screen import JsonOption, complain, progress_bar, say, show_json, show_table
+from sealpoint.cli.stores import DatabaseArgument, DatabasesArgument, KeysOption, open_ring, opened
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.keyfile import RingEntry, read_ring_entries
+from sealpoint.errors import KeyFileMissingError, excerpt
+from sealpoint.maintenance.audit import audit as look_at
+from sealpoint.maintenance.inspect import inspect as read_thread
+from sealpoint.maintenance.inventory import Inventory
+from sealpoint.maintenance.inventory import inventory as take_inventory
+from sealpoint.maintenance.rows import Event, Failure, Progress
+from sealpoint.maintenance.status import status as take_shares
+from sealpoint.maintenance.verify import verify as open_all
+from sealpoint.serde.allowlist import Allowlist
+
+if TYPE_CHECKING:
+    from sealpoint.maintenance.rows import RowStore
+
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="FILE|MODULE:NAME",
+        show_default=False,
+        help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one type;"
+        " can be given several times. What a strict serializer builds by itself is always allowed.",
+    ),
+]
+
+
+def status(databases: DatabasesArgument, keys: KeysOption = None, as_json: JsonOption = False) -> Exit:
+    """Show what is sealed under which key, and what is not. Needs no key, and reads no value."""
+    entries = _read_entries(keys)
+    with opened(databases) as stores:
+        found = [(store.name, take_shares(store, entries)) for store in stores]
+    if entries is None and any(share.suite for _, shares in found for share in shares):
+        say("no ring file was found: the states of keys are not known")
+    if as_json:
+        parts = [{"database": name, "shares": [asdict(share) for share in shares]} for name, shares in found]
+        show_json({"databases": parts})
+    else:
+        rows = ((name, *findings.share_row(share)) for name, shares in found for share in shares)
+        show_table(("database", *findings.SHARES), rows)
+    return Exit.DONE
+
+
+def audit(
+    database: DatabaseArgument,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Also exit with 3 for what is readable beside the values.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Show what anybody can read who holds the database. Needs no key, and shows shapes alone.
+
+    Exits with 3 if there are values that are not sealed.
+    """
+    with opened([database]) as (store,):
+        name, found = store.name, look_at(store)
+    if as_json:
+        counts = {"rows": found.rows, "open_rows": found.open_rows, "is_silent": found.is_silent}
+        show_json({"database": name, **counts, **asdict(found)})
+    else:
+        findings.show_audit(found)
+    say(f"{found.rows - found.open_rows} of {found.rows} values are sealed")
+    if not found.is_silent:
+        say("more is readable beside the values, where a serializer cannot seal it")
+    return Exit.DONE if found.is_sealed and (found.is_silent or not strict) else Exit.FOUND
+
+
+def types(
+    database: DatabaseArgument,
+    emit: Annotated[
+        bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
+    ] = False,
+    allow: AllowOption = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Count the types that the values name. Nothing is imported, and no value is shown.
+
+    Without a ring, sealed values are not opened, and that is said.
+    """
+    if emit and as_json:
+        raise typer.BadParameter("--emit prints Python, and --json prints JSON")
+    allowlist = (
+        None if allow is None else Allowlist.of([pair for text in allow for pair in _read_allowed(text)])
+    )
+    failures = findings.Failures(aloud=not as_json)
+    with opened([database]) as (store,):
+        name, cipher = store.name, _get_cipher(store, keys)
+        with _watching("types", failures.add) as report:
+            found = take_inventory(store, cipher, report=report)
+    if as_json:
+        show_json(findings.types_object(name, found, failures.kept, allowlist))
+    elif emit:
+        findings.emit_types(found)
+    else:
+        findings.show_types(found, allowlist)
+    return _judge(found, allowlist)
+
+
+def inspect(
+    database: DatabaseArgument,
+    thread: Annotated[str, typer.Option("--thread", metavar="ID", show_default=False, help="The thread.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Show so many values at most.")] = 100,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Show the values of one thread as plain data. Nothing is imported, and what is long is cut.
+
+    This is the one command that shows what was sealed.
+    """
+    with opened([database]) as (store,):
+        name, cipher = store.name, _get_cipher(store, keys)
+        found = list(islice(read_thread(store, cipher, thread), limit + 1))
+    shown, more = found[:limit], len(found) > limit
+    if as_json:
+        values = [findings.value_object(part) for part in shown]
+        show_json({"database": name, "thread": thread, "values": values, "more": more})
+    else:
+        for part in shown:
+            if isinstance(part, Failure):
+                complain(findings.failure_line(part))
+            else:
+                findings.show_value(part)
+    if more or not shown:
+        say(f"shown are the first {limit} values; there are more" if more else f"no thread {excerpt(thread)}")
+    if any(isinstance(part, Failure) for part in shown):
+        return Exit.KEYS if cipher is None else Exit.UNOPENED
+    return Exit.DONE
+
+
+def verify(
+    database: DatabaseArgument,
+    allow_plaintext: Annotated[
+        bool, typer.Option("--allow-plaintext", help="Let values pass that are not sealed.")
+    ] = False,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Open every value, and name each one that does not open. Nothing is shown of what is in them.
+
+    Exits with 4 if there is one. A value that is not sealed is one.
+    """
+    rows = failed = 0
+    with opened([database]) as (store,), progress_bar("verify") as move:
+        cipher = RingCipher(open_ring(keys))
+        report = findings.JsonReport(store.name) if as_json else findings.LineReport()
+        for event in open_all(store, cipher, allow_plaintext=allow_plaintext):
+            if isinstance(event, Progress):
+                rows = event.rows
+                move(rows, event.total)
+            else:
+                failed += 1
+                report.add(event)
+    report.end(rows, failed)
+    return Exit.UNOPENED if failed else Exit.DONE
+
+
+def _read_entries(keys: Path | None) -> Sequence[RingEntry] | None:
+    """Return what the ring says about its keys, or ``None`` if none is named and none is there."""
+    try:
+        return read_ring_entries(keys)
+    except KeyFileMissingError:
+        if keys is not None:
+            raise
+        return None
+
+
+def _get_cipher(store: RowStore, keys: Path | None) -> RingCipher | None:
+    """Return what opens the store's values, or ``None`` if none is sealed, or no ring is there."""
+    sealed = any(isinstance(count.tag, str) and "+" in count.tag for count in store.count())
+    if keys is None and not sealed:
+        return None
+    try:
+        return RingCipher(open_ring(keys))
+    except KeyFileMissingError as error:
+        if keys is not None:
+            raise
+        say(f"{error}: sealed values are not opened")
+        return None
+
+
+def _read_allowed(text: str) -> list[tuple[str, str]]:
+    """Return the pairs of one ``--allow``."""
+    file = Path(text)
+    if not file.is_file():
+        module, colon, name = text.rpartition(":")
+        if not (colon and module and name):
+            raise typer.BadParameter(
+                f"{excerpt(text)} is neither a file nor MODULE:NAME", param_hint="--allow"
+            )
+        return [(module, name)]
+    try:
+        pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
+        return [(str(module), str(name)) for module, name in pairs]
+    except (SyntaxError, TypeError, ValueError):
+        raise typer.BadParameter(f"{excerpt(text)} is not what --emit prints", param_hint="--allow") from None
+
+
+def _judge(found: Inventory, allowlist: Allowlist | None) -> Exit:
+    if found.not_opened:
+        say(f"{found.not_opened} of {found.values} values are sealed and were not opened")
+    if found.failures:
+        say(f"{found.failures} of {found.values} values could not be read")
+        return Exit.UNOPENED
+    if allowlist is None:
+        return Exit.DONE
+    if found.not_opened:  # what they name is not known
+        return Exit.KEYS
+    foreign = [pair for pair in found.constructors if pair not in allowlist.types]
+    if foreign or found.other_records:
+        say(f"types that are not on the allowlist: {len(foreign) or found.other_records}")
+        return Exit.FOUND
+    return Exit.DONE
+
+
+@contextmanager
+def _watching(title: str, failed: Callable[[Failure], None]) -> Iterator[Callable[[Event], None]]:
+    """Show progress, and hand on failures."""
+    with progress_bar(title) as move:
+
+        def report(event: Event) -> None:
+            if isinstance(event, Progress):
+                move(event.rows, event.total)
+            else:
+                failed(event)
+
+        yield report

@@ -1,0 +1,92 @@
+"""What people and programs see: data on stdout, everything that is said about it on stderr.
+
+Foreign text is shown with its control characters escaped: a database from a stranger
+does not get to move the cursor.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from sealpoint.cli.exits import Exit
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+_PIPE_COLUMNS: Final = 10_000  # nothing is cut off in a file; lines are only as long as they must be
+
+
+def printable(text: object) -> str:
+    """Return ``text`` with everything escaped that is not a printable character."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
+
+
+def show_json(document: Mapping[str, Any]) -> None:
+    """Print the one object of a command that was given ``--json``."""
+    print(json.dumps(document, indent=2))
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. Numbers are set to the right, ``None`` shows as a dash."""
+    cells = [tuple(row) for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, name in enumerate(columns):
+        kinds = {type(row[number]) for row in cells} - {type(None)}
+        table.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*("-" if cell is None else Text(printable(cell)) for cell in row))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    with console.capture() as lines:
+        console.print(table)
+    for line in lines.get().splitlines():
+        print(line.rstrip())
+
+
+def say(text: str) -> None:
+    """Tell people something, on stderr."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def complain(text: str, hint: str = "") -> None:
+    """Tell people what went wrong, and what to do about it."""
+    say(f"error: {text}")
+    if hint:
+        say(f"hint: {hint}")
+
+
+def require_command(context: typer.Context) -> None:
+    """Show the help to who named no command of a group, and end."""
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(Exit.USAGE)
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on stderr, if that is a terminal.
+
+    Yields:
+        What moves it: called with how many are done, and of how many.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    # Data keeps its own stream while the bar is on the other.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(title, total=None)
+
+        def move(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield move

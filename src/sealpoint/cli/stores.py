@@ -1,0 +1,87 @@
+"""What commands are pointed at: a database by path or URL, and the ring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import unquote
+
+import typer
+
+from sealpoint.crypto import KeyRing
+from sealpoint.errors import DatabaseMissingError, PasswordError, excerpt
+
+if TYPE_CHECKING:
+    from sealpoint.maintenance.rows import RowStore
+
+DatabaseArgument = Annotated[
+    str, typer.Argument(metavar="DB", show_default=False, help="A SQLite file or a postgresql:// URL.")
+]
+DatabasesArgument = Annotated[
+    list[str], typer.Argument(metavar="DB...", show_default=False, help="SQLite files or postgresql:// URLs.")
+]
+KeysOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys",
+        metavar="FILE",
+        show_default=False,
+        help="The ring file; else $SEALPOINT_KEYS, $CREDENTIALS_DIRECTORY/sealpoint.keys"
+        " or /etc/sealpoint/keys.toml.",
+    ),
+]
+
+_SCHEMES: Final = ("postgresql://", "postgres://")
+_PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
+
+
+def is_url(database: str) -> bool:
+    """Whether a database is named by a URL of Postgres."""
+    return database.startswith(_SCHEMES)
+
+
+def open_store(database: str, *, writable: bool = False) -> RowStore:
+    """Open a database.
+
+    Raises:
+        PasswordError: If a password stands in it.
+        DatabaseMissingError: If it is neither a path nor a URL of Postgres, or nothing is there.
+    """
+    _require_no_password(database)
+    if is_url(database):
+        from sealpoint.maintenance.postgres_rows import PostgresRows
+
+        return PostgresRows(database)
+    if "://" in database:
+        raise DatabaseMissingError(f"{excerpt(database)} is neither a path nor a URL of Postgres")
+    from sealpoint.maintenance.sqlite_rows import SqliteRows
+
+    return SqliteRows(database, writable=writable)
+
+
+@contextmanager
+def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list[RowStore]]:
+    """Open several databases, and close them at the end."""
+    with ExitStack() as stack:
+        stores = []
+        for database in databases:
+            stores.append(open_store(database, writable=writable))
+            stack.callback(stores[-1].close)
+        yield stores
+
+
+def open_ring(path: Path | None) -> KeyRing:
+    """Load the ring with all its material; ``None`` looks in the usual places."""
+    return KeyRing.load(path)
+
+
+def _require_no_password(database: str) -> None:
+    """Refuse a password in the three places where libpq takes one; the message shows nothing of it."""
+    front, found, rest = database.partition("://")
+    user, at, _ = (rest if found else front).partition("/")[0].partition("@")
+    named = {unquote(name) for name in _PARAMETERS.findall(database)}
+    if (found and at and ":" in user) or named & {"password", "sslpassword"}:
+        raise PasswordError("a password stands in the name of the database")

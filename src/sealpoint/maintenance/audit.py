@@ -1,0 +1,252 @@
+"""Audit: what anybody can read who holds a database. Needs no keys, and no sealpoint before it.
+
+Reads tags, metadata and names; no value. What is readable is never quoted, only its shape:
+letters become ``a``, digits ``9``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sealpoint.base.metadata import decode_metadata
+from sealpoint.errors import MetadataError
+from sealpoint.maintenance.rows import RowStore
+from sealpoint.maintenance.status import Kind, Share, status
+
+MAX_LABELS: Final = 200
+MAX_EXAMPLES: Final = 3
+MAX_ADDRESSES: Final = 10_000
+LANGGRAPH_KEYS: Final = frozenset({"parents", "run_id", "source", "step"})
+
+_SHAPE_CHARS: Final = 40
+_LABEL_CHARS: Final = 48
+_SEARCHED_CHARS: Final = 2000
+# A name that somebody gave in a program, and not what a program was given: no address, no long number.
+_LABEL: Final = re.compile(r"(?!(?:.*\d){6})[A-Za-z_][\w.:/-]*", re.ASCII)
+_ADDRESS: Final = re.compile(r"[\w.+-]{1,64}(?:@|%40)[\w-]{1,63}\.[\w.-]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key of metadata, and what stands under it.
+
+    Attributes:
+        key: The key; only its shape, if it looks like something a user typed.
+        rows: How often it is met.
+        own: Whether LangGraph puts it there in every checkpoint, and nothing of a user's.
+        types: JSON types of what stands under it.
+        examples: A few shapes of it, each with its length.
+    """
+
+    key: str
+    rows: int
+    own: bool
+    types: tuple[str, ...]
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What stands readable in the metadata of checkpoints.
+
+    Attributes:
+        rows: How many checkpoints there are.
+        unreadable: How many of them have metadata that is not strict JSON.
+        fields: The keys, the commonest first, at most `MAX_LABELS`.
+        other_rows: How often keys are met beyond those.
+    """
+
+    rows: int
+    unreadable: int
+    fields: tuple[Field, ...]
+    other_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Texts of one key column in which an e-mail address seems to stand.
+
+    Attributes:
+        column: Of which column, e.g. ``thread_id``.
+        texts: How many different ones; counted up to `MAX_ADDRESSES`.
+        examples: A few shapes.
+    """
+
+    column: str
+    texts: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """Values that Postgres keeps readable in JSON beside the sealed ones.
+
+    Attributes:
+        channel: Of which channel; only the shape, if it looks like something a user typed.
+        kind: Their type.
+        rows: How many there are.
+    """
+
+    channel: str
+    kind: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found.
+
+    Attributes:
+        shares: What protects the values, see `status`.
+        metadata: What stands in metadata.
+        addresses: Columns in which e-mail addresses seem to stand.
+        inline: Values that stand readable beside the others, at most `MAX_LABELS`.
+        other_inline: How many there are beyond those.
+    """
+
+    shares: tuple[Share, ...]
+    metadata: Metadata
+    addresses: tuple[Addresses, ...]
+    inline: tuple[Inline, ...]
+    other_inline: int
+
+    @property
+    def rows(self) -> int:
+        """How many values there are."""
+        return sum(share.rows for share in self.shares)
+
+    @property
+    def open_rows(self) -> int:
+        """How many values are not sealed by sealpoint: plaintext, legacy, or nobody knows."""
+        return sum(share.rows for share in self.shares if share.kind is not Kind.SEALED)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all is sealed that a serializer can seal."""
+        return self.open_rows == 0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing stands readable beside the values either, save what LangGraph puts everywhere."""
+        fields = any(not field.own for field in self.metadata.fields)
+        beside = fields or self.metadata.unreadable or self.metadata.other_rows
+        return not (beside or self.addresses or any(part.kind != "null" for part in self.inline))
+
+
+def audit(store: RowStore) -> Audit:
+    """Look at a whole database. Its metadata and names stream past; what is kept of them is bounded."""
+    inline, other_inline = _inline(store)
+    return Audit(
+        shares=tuple(status(store)),
+        metadata=_metadata(store.metadata()),
+        addresses=_addresses(store.names()),
+        inline=inline,
+        other_inline=other_inline,
+    )
+
+
+def shape(value: Any) -> str:
+    """Return what a readable value looks like, and not what it is.
+
+    Text shows its length and the kinds of its first characters: ``9: aaaa-9999``. Of all else only
+    the size is told.
+    """
+    if isinstance(value, str):
+        more = "..." if len(value) > _SHAPE_CHARS else ""
+        return f"{len(value)}: {''.join(map(_kind, value[:_SHAPE_CHARS]))}{more}"
+    if isinstance(value, list | dict):
+        return f"{len(value)} inside"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "".join(map(_kind, f"{value:.3g}" if isinstance(value, float) else _digits(value)))
+    return ""
+
+
+def _kind(sign: str) -> str:
+    if sign.isalpha():
+        return "A" if sign.isupper() else "a"
+    if sign.isnumeric():
+        return "9"
+    return sign if " " <= sign <= "~" else "?"
+
+
+def _digits(number: int) -> str:
+    return str(number) if abs(number) < 10**18 else "9" * 18 + "..."
+
+
+def label(text: str) -> str:
+    """Return a key or a channel as it is if a programmer named it so, else its shape."""
+    return text if len(text) <= _LABEL_CHARS and _LABEL.fullmatch(text) else shape(text)
+
+
+class _Tally:
+    """What was met under one label."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.types: set[str] = set()
+        self.examples: dict[str, None] = {}
+
+    def add(self, value: Any) -> None:
+        self.rows += 1
+        self.types.add(_json_type(value))
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples[shape(value)] = None
+
+    def field(self, key: str) -> Field:
+        examples = tuple(example for example in self.examples if example)
+        return Field(key, self.rows, key in LANGGRAPH_KEYS, tuple(sorted(self.types)), examples)
+
+
+def _json_type(value: Any) -> str:
+    if value is None:
+        return "null"
+    names = {str: "text", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
+    return names[type(value)]
+
+
+def _metadata(columns: Iterable[Any]) -> Metadata:
+    rows = unreadable = other_rows = 0
+    tallies: dict[str, _Tally] = {}
+    for column in columns:
+        rows += 1
+        try:
+            fields = decode_metadata(column)
+        except MetadataError:
+            unreadable += 1
+            continue
+        for key, value in fields.items():
+            name = label(key)
+            if name not in tallies and len(tallies) == MAX_LABELS:
+                other_rows += 1
+            else:
+                tallies.setdefault(name, _Tally()).add(value)
+    found = [tally.field(key) for key, tally in tallies.items()]
+    found.sort(key=lambda field: (field.own, -field.rows))
+    return Metadata(rows, unreadable, tuple(found), other_rows)
+
+
+def _addresses(names: Iterable[tuple[str, str]]) -> tuple[Addresses, ...]:
+    met: dict[str, tuple[set[int], dict[str, None]]] = {}
+    for column, text in names:
+        if _ADDRESS.search(text[:_SEARCHED_CHARS]):
+            texts, examples = met.setdefault(column, (set(), {}))
+            if len(texts) < MAX_ADDRESSES:
+                texts.add(hash(text))
+            if len(examples) < MAX_EXAMPLES:
+                examples[shape(text)] = None
+    return tuple(Addresses(column, len(texts), tuple(examples)) for column, (texts, examples) in met.items())
+
+
+def _inline(store: RowStore) -> tuple[tuple[Inline, ...], int]:
+    rows: dict[tuple[str, str], int] = {}
+    others = 0
+    for value in store.inline():
+        place = (label(value.channel), value.kind)
+        if place not in rows and len(rows) == MAX_LABELS:
+            others += value.rows
+        else:
+            rows[place] = rows.get(place, 0) + value.rows
+    return tuple(Inline(*place, count) for place, count in rows.items()), others

@@ -1,0 +1,137 @@
+"""Inspection: the values of one thread as plain data that JSON has a form for. Nothing is imported or built.
+
+What JSON lacks stands as an object whose first key begins with ``$``. A dict that could be taken for
+such an object, or has other keys than text, stands as a ``$map``.
+
+    {"$bytes": 3, "hex": "010203"}             bytes: how many, and the first of them
+    {"$text": 9000, "start": "..."}            text that is too long to be shown: its length and beginning
+    {"$record": "module.Name", "kind": "...",
+     "arguments": ...}                         what would be an object of that type
+    {"$map": [[key, value], ...]}              a dict
+    {"$float": "nan"}                          a number that JSON does not have
+    {"$cut": 7}                                the last of a list or a map: so many members are not shown
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.errors import SealpointError
+from sealpoint.maintenance.rows import BATCH, Batch, Failure, RowStore, Selection, StoredValue
+from sealpoint.maintenance.verify import open_stored, pages
+from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
+
+MAX_MEMBERS: Final = 2_000
+MAX_CHARS: Final = 2_000
+MAX_BYTES: Final = 64
+
+
+class Readable(NamedTuple):
+    """A value that was opened.
+
+    Attributes:
+        table: Where it stands.
+        place: The row's columns by name.
+        tag: Its `type` column.
+        value: What it holds, as plain data.
+    """
+
+    table: str
+    place: dict[str, Any]
+    tag: str
+    value: Any
+
+
+def inspect(
+    store: RowStore,
+    cipher: RingCipher | None,
+    thread_id: str,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    batch: Batch = BATCH,
+) -> Iterator[Readable | Failure]:
+    """Yield the values of a thread, table by table in the order of the store.
+
+    Args:
+        store: A database.
+        cipher: Opens what is sealed; without one, each sealed value is a failure.
+        thread_id: The thread.
+        limits: What a value may be; one beyond them is a failure.
+        batch: How much to read at a time.
+    """
+    opener = RingCipher(KeyRing([])) if cipher is None else cipher
+    for table in store.tables:
+        for page in pages(store, table, Selection(thread_id=thread_id), batch):
+            for value in page.values:
+                yield _read(opener, value, limits)
+
+
+def _read(cipher: RingCipher, value: StoredValue, limits: Limits) -> Readable | Failure:
+    try:
+        kind, data = open_stored(cipher, value, allow_plaintext=True)
+        shown = plain(decode_inert(kind, data, limits))
+    except SealpointError as error:
+        return Failure(value.table.name, value.place, value.tag, error)
+    return Readable(value.table.name, value.place, value.tag, shown)
+
+
+def plain(value: Any) -> Any:
+    """Return a value of `decode_inert` as data that JSON has a form for, cut where it is very long."""
+    return _Plain().show(value)
+
+
+class _Plain:
+    """Shows one value; the members left to be shown are counted over all of it."""
+
+    def __init__(self) -> None:
+        self._left = MAX_MEMBERS
+
+    def show(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, bytes | bytearray):
+            return {"$bytes": len(value), "hex": value[:MAX_BYTES].hex()}
+        if isinstance(value, Inert):
+            named = self._text(f"{value.module}.{value.name}" if value.module else value.name)
+            return {"$record": named, "kind": value.kind, "arguments": self.show(value.payload)}
+        if isinstance(value, dict):
+            return self._dict(value)
+        if isinstance(value, list | tuple):
+            return self._list(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"$float": str(value)}
+        return value
+
+    def _text(self, text: str) -> Any:
+        if len(text) <= MAX_CHARS:
+            return text
+        return {"$text": len(text), "start": text[:MAX_CHARS]}
+
+    def _take(self, members: int) -> int:
+        """Return how many of so many members may be shown."""
+        taken = min(members, self._left)
+        self._left -= taken
+        return taken
+
+    def _list(self, items: list[Any] | tuple[Any, ...]) -> list[Any]:
+        taken = self._take(len(items))
+        shown = [self.show(item) for item in islice(items, taken)]
+        return shown if taken == len(items) else [*shown, {"$cut": len(items) - taken}]
+
+    def _dict(self, table: dict[Any, Any]) -> Any:
+        taken = self._take(len(table))
+        members = islice(table.items(), taken)
+        ordinary = taken == len(table) and all(map(_is_ordinary, table))
+        if ordinary:
+            return {key: self.show(value) for key, value in members}
+        pairs: list[Any] = [[self.show(key), self.show(value)] for key, value in members]
+        return {"$map": pairs if taken == len(table) else [*pairs, {"$cut": len(table) - taken}]}
+
+
+def _is_ordinary(key: object) -> bool:
+    return isinstance(key, str) and len(key) <= MAX_CHARS and not key.startswith("$")

@@ -1,0 +1,146 @@
+"""Inventory: the types that a database's values name, counted and never imported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
+from sealpoint.maintenance.rows import BATCH, Batch, Event, Failure, Progress, RowStore, StoredValue
+from sealpoint.maintenance.verify import open_stored, pages
+from sealpoint.serde.allowlist import SAFE_TYPES
+from sealpoint.serde.inert import inventory as named_types
+from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
+
+MAX_TYPES: Final = 10_000
+MAX_NAME_CHARS: Final = 200
+
+_KINDS: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json", "pickle"})
+
+
+@dataclass(slots=True)
+class Constructor:
+    """A type that values name.
+
+    Attributes:
+        module: Its module, as the bytes name it; cut off, with ``...``, after `MAX_NAME_CHARS`.
+        name: Its name, cut off in the same way.
+        thread: The first thread with a value that names it; cut off too.
+        records: How often it is named.
+    """
+
+    module: str
+    name: str
+    thread: str
+    records: int = 0
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """What an allowlist calls it."""
+        return self.module, self.name
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether a strict serializer builds it without being told."""
+        return self.pair in SAFE_TYPES
+
+    @property
+    def is_nameable(self) -> bool:
+        """Whether there can be such a type in Python, so that an allowlist may hold it."""
+        return all(part.isidentifier() for part in f"{self.module}.{self.name}".split("."))
+
+
+@dataclass(slots=True)
+class Inventory:
+    """What was found.
+
+    Attributes:
+        constructors: By (module, name), in the order in which they were met; at most `MAX_TYPES`.
+        other_records: How often types are named beyond those.
+        values: Values that were read.
+        not_opened: Sealed values that were passed over, because there was nothing to open them with.
+        failures: Values that did not open, or are not what their tag says.
+    """
+
+    constructors: dict[tuple[str, str], Constructor] = field(default_factory=dict)
+    other_records: int = 0
+    values: int = 0
+    not_opened: int = 0
+    failures: int = 0
+
+    def add(self, value: StoredValue, module: str, name: str, records: int) -> None:
+        """Count a type that a value names."""
+        pair = (_cut(module), _cut(name))
+        if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
+            self.other_records += records
+            return
+        found = self.constructors.setdefault(pair, Constructor(*pair, _thread(value)))
+        found.records += records
+
+
+def inventory(
+    store: RowStore,
+    cipher: RingCipher | None = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    batch: Batch = BATCH,
+    report: Callable[[Event], None] | None = None,
+) -> Inventory:
+    """Count the types that are named in the values of a database. Nothing is imported or built.
+
+    Args:
+        store: A database.
+        cipher: Opens what is sealed; without one, sealed values are passed over and counted.
+        limits: What a value may be; one beyond them is a failure.
+        batch: How much to read at a time.
+        report: Is told of progress after each batch, and of each failure.
+    """
+    found = Inventory()
+    opener = RingCipher(KeyRing([])) if cipher is None else cipher
+    total = sum(count.rows for count in store.count())
+    size = 0
+    for table in store.tables:
+        for page in pages(store, table, batch=batch):
+            for value in page.values:
+                size += len(value.blob) if isinstance(value.blob, bytes) else 0
+                failure = _take(found, value, opener, limits, pass_over=cipher is None)
+                if failure and report:
+                    report(failure)
+            if report:
+                report(Progress(table.name, found.values, total, 0, 0, size, 0.0))
+    return found
+
+
+def _take(
+    found: Inventory, value: StoredValue, cipher: RingCipher, limits: Limits, *, pass_over: bool
+) -> Failure | None:
+    found.values += 1
+    if pass_over and isinstance(value.tag, str) and "+" in value.tag:
+        found.not_opened += 1
+        return None
+    try:
+        names = _names(*open_stored(cipher, value, allow_plaintext=True), limits)
+    except SealpointError as error:
+        found.failures += 1
+        return Failure(value.table.name, value.place, value.tag, error)
+    for (module, name), records in names.items():
+        found.add(value, module, name, records)
+    return None
+
+
+def _names(kind: str, data: bytes, limits: Limits) -> Counter[tuple[str, str]]:
+    if kind not in _KINDS:
+        raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}")
+    return named_types(data, kind, limits)
+
+
+def _thread(value: StoredValue) -> str:
+    thread: Any = value.place.get("thread_id")
+    return _cut(thread) if isinstance(thread, str) else excerpt(thread)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MAX_NAME_CHARS else f"{name[:MAX_NAME_CHARS]}..."

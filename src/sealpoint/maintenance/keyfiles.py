@@ -1,0 +1,185 @@
+"""Files that moves on a ring leave and take: written whole and private, or not at all.
+
+What a move that was stopped may leave beside a ring is known by its name:
+
+    .<ring>.new               a new ring that did not come to be; written anew by the next move
+    keys.d/.<ring>.<id>.new   the key file of a new key, until an entry names it; taken up again
+    .<ring>.<id>.destroyed    a link to the key file of a tombstone, which is still to be removed
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from itertools import count
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Final
+
+from sealpoint.crypto.sources import parse_material, read_private
+from sealpoint.crypto.suites import KEY_BYTES
+from sealpoint.errors import FilePermissionsError, OutputExistsError, StoppedError
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+KEY_FOLDER: Final = "keys.d"
+
+
+def beside(file: Path, ending: str) -> Path:
+    """Return the name of a file that belongs to ``file`` and that nobody else looks at."""
+    return file.with_name(f".{file.name}.{ending}")
+
+
+def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -> Path:
+    """Write a file that is not there, down to the disk, and return its path.
+
+    Args:
+        path: The file; what a stopped move left under this name is removed first.
+        data: All of it.
+        like: Whose owner and mode it gets; by default our own and 0600.
+
+    Raises:
+        StoppedError: If it cannot be written.
+        FilePermissionsError: If it cannot be given to that owner.
+    """
+    try:
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if like is not None:
+                _give(path, descriptor, like)
+            os.fsync(descriptor)
+    except FilePermissionsError:
+        path.unlink(missing_ok=True)
+        raise
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise StoppedError(f"{path} cannot be written: {os.strerror(error.errno or 0)}") from None
+    return path
+
+
+def _give(path: Path, descriptor: int, like: os.stat_result) -> None:
+    own = os.fstat(descriptor)
+    if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid):
+        try:
+            os.fchown(descriptor, like.st_uid, like.st_gid)
+        except PermissionError:
+            raise FilePermissionsError(
+                f"{path.parent} has a file of user {like.st_uid}, group {like.st_gid}, to be written anew",
+                hint="run this as that account",
+            ) from None
+    os.fchmod(descriptor, like.st_mode & 0o777)
+
+
+def keep_names(folder: Path) -> None:
+    """Bring a folder down to the disk, with the names that were made and removed in it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def key_file(ring: Path, key_id: str) -> Path:
+    """Return where the material of a key is put that is made for ``ring``."""
+    return ring.parent / KEY_FOLDER / f"{key_id}.key"
+
+
+def _pending(ring: Path, key_id: str) -> Path:
+    return ring.parent / KEY_FOLDER / f".{ring.name}.{key_id}.new"
+
+
+def _is_left_over(ring: Path, key_id: str) -> bool:
+    """Whether a key file was made for ``ring`` by a move that was stopped before an entry named it."""
+    try:
+        return _pending(ring, key_id).samefile(key_file(ring, key_id))
+    except FileNotFoundError:
+        return False
+
+
+def free_id(ring: Path, taken: Container[str], year: int) -> str:
+    """Return the first of ``k26a`` ... ``k26z``, ``k26aa`` ... that no key and no key file has."""
+    for number in count(1):
+        key_id = f"k{year % 100:02}{_letters(number)}"
+        there = os.path.lexists(key_file(ring, key_id))
+        if key_id not in taken and (not there or _is_left_over(ring, key_id)):
+            break
+    return key_id
+
+
+def _letters(number: int) -> str:
+    """Count in letters: a ... z, aa, ab ..."""
+    front, place = divmod(number - 1, 26)
+    return (_letters(front) if front else "") + ascii_lowercase[place]
+
+
+def make_material(ring: Path, key_id: str) -> bytes:
+    """Return 32 new random bytes, once they lie in the key's file.
+
+    Until `settle` is called, the file has a second name that tells whose it is: should the move be
+    stopped, the next one with this id takes the material up.
+
+    Raises:
+        OutputExistsError: If somebody else's file has the name.
+        StoppedError: If it cannot be written.
+    """
+    file, pending = key_file(ring, key_id), _pending(ring, key_id)
+    if _is_left_over(ring, key_id):
+        return parse_material(read_private(file), str(file))
+    if os.path.lexists(file):
+        raise OutputExistsError(
+            f"{file} is there already", hint="name another id; no key file is overwritten"
+        )
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    material = os.urandom(KEY_BYTES)
+    write_private(pending, base64.b64encode(material) + b"\n")
+    os.link(pending, file)  # unlike a renaming it never replaces what came in between
+    keep_names(file.parent)
+    keep_names(ring.parent)
+    return material
+
+
+def settle(ring: Path, key_id: str) -> None:
+    """Take the second name off a key file that an entry names."""
+    _pending(ring, key_id).unlink(missing_ok=True)
+
+
+def note_doomed(ring: Path, key_id: str, name: str | None) -> None:
+    """Write down which file is to be removed once the key is a tombstone.
+
+    Args:
+        ring: The ring file.
+        key_id: The key.
+        name: The file, as the entry names it; ``None`` if its material is in none.
+    """
+    note = beside(ring, f"{key_id}.destroyed")
+    note.unlink(missing_ok=True)
+    if name is not None:
+        note.symlink_to(name)  # whole from its first moment; it is read, and never followed
+        keep_names(ring.parent)
+
+
+def remove_doomed(ring: Path, key_id: str) -> Path | None:
+    """Remove the file that was written down for a tombstone, and return it if there was one.
+
+    Raises:
+        StoppedError: If it cannot be removed.
+    """
+    settle(ring, key_id)
+    note = beside(ring, f"{key_id}.destroyed")
+    if not note.is_symlink():
+        return None
+    file = ring.parent / note.readlink()
+    try:
+        file.unlink(missing_ok=True)
+        keep_names(file.parent)
+    except OSError as error:
+        raise StoppedError(
+            f"{file} cannot be removed: {os.strerror(error.errno or 0)}",
+            hint="the key is a tombstone, its material is still there: run the same command again",
+        ) from None
+    note.unlink()
+    return file

@@ -1,0 +1,155 @@
+"""A connection to a Postgres server: what it trusts, how long it waits, and what its errors say.
+
+Settings of the account, the database or the environment do not reach it: names are looked up in
+``pg_catalog`` alone (tables are named with their schema), and no policy may hide rows from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from sealpoint.errors import (
+    DatabaseMissingError,
+    MissingExtraError,
+    RowError,
+    SchemaError,
+    SealpointError,
+    ServerError,
+    StoppedError,
+)
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+# A server that is gone is noticed within a minute.
+_DEFAULTS: Final = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+_SETTINGS: Final = {
+    "row_security": "off",  # an error where a policy would leave rows out
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    "lock_timeout": "10s",
+    "statement_timeout": "1h",  # counting a large table takes its time
+    "idle_in_transaction_session_timeout": "1min",  # a stopped process does not keep rows locked
+    "idle_session_timeout": "0",
+    "standard_conforming_strings": "on",
+}
+
+# What stands in the way goes away again, by class of SQLSTATE.
+_PASSING: Final = {
+    "08": "the connection to the server is lost",
+    "25": "the server does not let this transaction write, or go on",
+    "40": "the server took the transaction back",
+    "53": "the server lacks disk space, memory or connections",
+    "55": "a lock was not to be had in time",
+    "57": "the server ended the session or the statement",
+    "58": "the server cannot write or read its files",
+}
+_NO_TEXT: Final = {"22021", "22P05"}
+_GONE: Final = {"42P01", "42703", "3F000"}
+_SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust them"
+
+
+def refuse_schema(what: str) -> SchemaError:
+    """Return the error for a database whose tables are not what they should be."""
+    return SchemaError(what, hint=_SCHEMA_HINT)
+
+
+def name_of(url: str) -> str:
+    """Return the URL with its host, port and database: no user, no password, no options.
+
+    Raises:
+        DatabaseMissingError: If it cannot be read, or a password may have slipped into another part.
+    """
+    parts = _parts(url)
+    host, port, database = (str(parts.get(part) or "") for part in ("host", "port", "dbname"))
+    if "@" in host + database or not re.fullmatch(r"[\d,]*", port):
+        raise DatabaseMissingError(
+            "the URL of the database cannot be read", hint="write special characters in it as %XX"
+        )
+    place = f"[{host}]" if ":" in host and not host.startswith("/") else host
+    end = f":{port}" if port else ""
+    if host.startswith("/"):
+        return f"postgresql://{end}/{quote(database)}?host={quote(host)}"
+    return f"postgresql://{place}{end}/{quote(database)}"
+
+
+def connect(url: str, *, writable: bool) -> tuple[Connection[Any], list[str]]:
+    """Connect, and return the connection with the schemas in which a saver would look for its tables.
+
+    Raises:
+        DatabaseMissingError: If there is no connection to be had.
+        MissingExtraError: If psycopg is not installed.
+    """
+    parts = _DEFAULTS | _parts(url) | {"client_encoding": "utf8", "application_name": "sealpoint"}
+    psycopg = _psycopg()
+    try:
+        connection = psycopg.connect(**parts, autocommit=True)
+    except psycopg.Error:  # its words may hold the user's name, or a part of the password
+        raise DatabaseMissingError(
+            f"no connection to {name_of(url)}",
+            hint="see that the server runs, and that psql connects with the same URL",
+        ) from None
+    try:
+        with own_words():
+            (schemas,) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchone() or ([],)
+            _settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
+    except BaseException:
+        connection.close()
+        raise
+    return connection, schemas
+
+
+def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
+    """Set what this server knows of ``settings``: first of all where it looks for names."""
+    connection.execute("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)")
+    connection.execute(
+        "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS wanted(name, value)"
+        " WHERE name IN (SELECT name FROM pg_settings)",
+        ([*settings], [*settings.values()]),
+    )
+
+
+@contextmanager
+def own_words() -> Iterator[None]:
+    """Raise our own errors for what a server meets: without its text, in which values may stand."""
+    psycopg = _psycopg()
+    try:
+        yield
+    except psycopg.Error as error:
+        lost = error.sqlstate is None and isinstance(error, psycopg.OperationalError)
+        raise _translated("08" if lost else error.sqlstate or "", type(error).__name__) from None
+
+
+def _translated(code: str, kind: str) -> SealpointError:
+    if code[:2] in _PASSING:
+        return StoppedError(f"{_PASSING[code[:2]]} ({kind})")
+    if code in _NO_TEXT:
+        return RowError("a key column or a type holds text that is not in the server's encoding")
+    if code in _GONE:
+        return refuse_schema("the tables are not what they were when the database was opened")
+    return ServerError(kind, code)
+
+
+def _parts(url: str) -> dict[str, Any]:
+    psycopg = _psycopg()
+    try:
+        return dict(psycopg.conninfo.conninfo_to_dict(url))
+    except psycopg.Error:
+        raise DatabaseMissingError("the URL of the database cannot be read") from None
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        raise MissingExtraError("psycopg", "postgres") from None
+    return psycopg

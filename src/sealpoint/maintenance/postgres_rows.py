@@ -1,0 +1,277 @@
+"""PostgresRows: the values of LangGraph's Postgres savers, in the order of their primary keys.
+
+A batch is locked while it is changed, and what others have locked is left out of it: any number
+of workers share the rows, and nobody ever waits for a writer.
+"""
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sealpoint.crypto.tag import LEGACY
+from sealpoint.errors import HeldError, StoppedError
+from sealpoint.maintenance.postgres_connection import connect, name_of, own_words
+from sealpoint.maintenance.postgres_schema import find_tables
+from sealpoint.maintenance.rows import (
+    BATCH,
+    EVERYTHING,
+    Batch,
+    Change,
+    InlineValue,
+    Page,
+    Rewritten,
+    Selection,
+    StoredValue,
+    Table,
+    TagCount,
+)
+
+if TYPE_CHECKING:
+    from psycopg.sql import Composed
+
+_HOLD: Final = 0x5EA1  # the upper half of our advisory locks' numbers; the schema is the lower one
+_METADATA_ROWS: Final = 100
+_NAME_ROWS: Final = 10_000
+
+# A channel without a value is a row of this type: there is nothing in it to seal.
+_IS_VALUE: Final = "(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)"
+_NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
+_INLINE: Final = """
+    SELECT inlined.key, jsonb_typeof(inlined.value), count(*) FROM {}
+    CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
+        WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{}}' END) AS inlined
+    GROUP BY 1, 2 ORDER BY 1, 2"""
+
+
+class _Bound(NamedTuple):
+    """Where a batch ends.
+
+    Attributes:
+        key: The primary key of its last row.
+        is_last: Whether nothing comes after it.
+    """
+
+    key: tuple[Any, ...]
+    is_last: bool
+
+    @property
+    def next(self) -> tuple[Any, ...] | None:
+        return None if self.is_last else self.key
+
+
+class PostgresRows:
+    """A `RowStore` over one schema of a Postgres database. For one thread.
+
+    It needs a session of its own: a pooler that gives a session's transactions to several
+    clients loses the settings and the lock that it depends on.
+    """
+
+    def __init__(self, url: str, *, writable: bool = False) -> None:
+        """Connect, and check the tables. Nothing is made or altered.
+
+        Args:
+            url: What libpq takes, with the schema in ``options=-csearch_path=...`` if it is not
+                the account's own.
+            writable: Whether `rewrite` will be called.
+
+        Raises:
+            DatabaseMissingError: If no connection is to be had.
+            SchemaError: If the tables are missing, or are not LangGraph's.
+            MissingExtraError: If psycopg is not installed.
+        """
+        self._name = name_of(url)
+        self.connection, schemas = connect(url, writable=writable)
+        try:
+            self._found = find_tables(self.connection, schemas)
+        except BaseException:
+            self.connection.close()
+            raise
+        layouts = self._found.layouts.values()
+        self.tables = tuple(layout.table for layout in layouts if layout.table is not None)
+
+    @property
+    def name(self) -> str:
+        """The URL without user, password and options."""
+        return self._name
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep other runs off this schema: a lock of this session, gone with it.
+
+        Workers of one run open stores of their own, and only the one that starts them holds.
+        """
+        lock = (_HOLD << 32 | self._found.schema_oid,)
+        ((taken,),) = self._fetch("SELECT pg_try_advisory_lock(%s::bigint)", lock)
+        if not taken:
+            raise HeldError(f"another run holds {self.name}")
+        try:
+            yield
+        finally:
+            with suppress(StoppedError):  # with the session the lock is gone too
+                self._fetch("SELECT pg_advisory_unlock(%s::bigint)", lock)
+
+    def count(self) -> list[TagCount]:
+        """Return how many values carry which tag, by table and tag. Reads no value."""
+        statement = f"""
+            SELECT type, count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM {{}}
+            WHERE {_IS_VALUE} GROUP BY type ORDER BY type"""
+        return [
+            TagCount(table.name, *row)
+            for table in self.tables
+            for row in self._fetch(statement, (), table.name)
+        ]
+
+    def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
+        """Return the selected values after a primary key. See `RowStore.read`."""
+        bound = self._bound(table, after, selection, batch)
+        if bound is None:
+            return Page((), None)
+        return Page(self._values(table, after, bound, selection), bound.next)
+
+    def rewrite(
+        self,
+        table: Table,
+        after: Any,
+        change: Change,
+        selection: Selection = EVERYTHING,
+        batch: Batch = BATCH,
+    ) -> Rewritten:
+        """Change a batch of values, without those that others have locked. See `RowStore.rewrite`."""
+        bound = self._bound(table, after, selection, batch)
+        if bound is None:
+            return Rewritten(0, 0, 0, 0, 0.0, None)
+        start = perf_counter()
+        with own_words(), self.connection.transaction():
+            values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
+            updates = [
+                (*changed, *value.key, value.tag, value.blob)
+                for value in values
+                if (changed := change(value)) is not None
+            ]
+            moved = self._swap(table, updates) if updates else 0
+        lock_seconds = perf_counter() - start if values else 0.0
+        size = sum(len(value.blob) for value in values if value.blob is not None)
+        return Rewritten(len(values), moved, len(updates) - moved, size, lock_seconds, bound.next)
+
+    def _bound(self, table: Table, after: Any, selection: Selection, batch: Batch) -> _Bound | None:
+        """Find where the batch ends, by the sizes alone: no value leaves the server for it."""
+        primary = self._primary(table)
+        where, parameters = _where(primary, after, selection)
+        statement = f"""
+            SELECT octet_length(blob), {primary} FROM {{}}
+            WHERE {where} ORDER BY {primary} LIMIT {batch.rows:d}"""
+        found = self._fetch(statement, parameters, table.name)
+        room = batch.size_bytes
+        for place, (size, *key) in enumerate(found, 1):
+            room -= size or 0
+            if room <= 0 or place == batch.rows:
+                return _Bound(tuple(key), is_last=False)
+        return _Bound(tuple(key), is_last=True) if found else None
+
+    def _values(
+        self, table: Table, after: Any, bound: _Bound, selection: Selection, lock: str = ""
+    ) -> list[StoredValue]:
+        primary = self._primary(table)
+        where, parameters = _where(primary, after, selection)
+        statement = f"""
+            SELECT {", ".join(table.key)}, type, blob FROM {{}}
+            WHERE {where} AND ({primary}) <= ({_places(bound.key)}) ORDER BY {primary} {lock}"""
+        found = self._fetch(statement, (*parameters, *bound.key), table.name)
+        return [StoredValue(table, row[:-2], *row[-2:]) for row in found]
+
+    def _swap(self, table: Table, updates: Sequence[tuple[Any, ...]]) -> int:
+        """Store new tags and values where key, old tag and old value are still the same."""
+        types = self._found.layouts[table.name].types
+        kinds = ["text", "bytea", *(types.get(column, "text") for column in table.key), "text", "bytea"]
+        arrays = ", ".join(f"%b::{kind}[]" for kind in kinds)
+        columns = ", ".join(table.key)
+        same = " AND ".join(f"old.{column} = new.{column}" for column in table.key)
+        statement = f"""
+            UPDATE {{}} AS old SET type = new.new_type, blob = new.new_blob
+            FROM unnest({arrays}) AS new(new_type, new_blob, {columns}, type, blob)
+            WHERE {same} AND old.type IS NOT DISTINCT FROM new.type
+            AND old.blob IS NOT DISTINCT FROM new.blob"""
+        with self.connection.cursor() as cursor:
+            return cursor.execute(
+                self._named(statement, table.name), [*map(list, zip(*updates, strict=True))]
+            ).rowcount
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns: each column with each distinct text of it."""
+        for table, columns in self._found.columns.items():
+            for column in _NAMED:
+                if column in columns:
+                    for (text,) in self._scan(table, f"DISTINCT {column}", column, _NAME_ROWS):
+                        yield column, text
+
+    def metadata(self) -> Iterator[str]:
+        """Yield the metadata of each checkpoint, as the text of its JSON."""
+        layout = self._found.layouts.get("checkpoints")
+        if layout is not None:
+            key = ", ".join(layout.primary)
+            for *_, metadata in self._scan("checkpoints", f"{key}, metadata::text", key, _METADATA_ROWS):
+                yield metadata
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield the strings, numbers and the like that stand readable in the checkpoints."""
+        if "checkpoints" in self._found.layouts:
+            yield from (InlineValue(*row) for row in self._fetch(_INLINE, (), "checkpoints"))
+
+    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield ``columns`` in the order of ``key``, with which they begin, some rows at a time."""
+        after: tuple[Any, ...] = ()
+        while True:
+            where = f"WHERE ({key}) > ({_places(after)})" if after else ""
+            statement = f"SELECT {columns} FROM {{}} {where} ORDER BY {key} LIMIT {rows:d}"
+            found = self._fetch(statement, after, table)
+            yield from found
+            if len(found) < rows:
+                return
+            after = found[-1][: key.count(",") + 1]
+
+    def _primary(self, table: Table) -> str:
+        return ", ".join(self._found.layouts[table.name].primary)
+
+    def _named(self, statement: str, table: str) -> Composed:
+        from psycopg.sql import SQL, Identifier
+
+        return SQL(statement).format(Identifier(self._found.schema, table))
+
+    def _fetch(self, statement: str, parameters: Sequence[Any], table: str = "") -> list[tuple[Any, ...]]:
+        query = self._named(statement, table) if table else statement
+        with own_words(), self.connection.cursor(binary=True) as cursor:
+            return cursor.execute(query, parameters).fetchall()
+
+
+def _where(primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
+    """Return what follows WHERE: what `Selection.takes` says, in SQL. A key id has no wildcard in it."""
+    tag, parts, parameters = "coalesce(type, '')", [_IS_VALUE], []
+    if after is not None:
+        parts.append(f"({primary}) > ({_places(after)})")
+        parameters.extend(after)
+    if not selection.plaintext:
+        parts.append(f"{tag} LIKE %s")
+        parameters.append("%+%")
+    if not selection.legacy:
+        parts.append(f"{tag} NOT LIKE %s")
+        parameters.append(f"%+{LEGACY}")
+    if selection.without_key is not None:
+        parts.append(f"{tag} NOT LIKE %s")
+        parameters.append(f"%+%:{selection.without_key}")
+    if selection.thread_id is not None:
+        parts.append("thread_id = %s")
+        parameters.append(selection.thread_id)
+    return " AND ".join(parts), tuple(parameters)
+
+
+def _places(values: Sequence[Any]) -> str:
+    return ", ".join(["%s"] * len(values))

@@ -1,0 +1,297 @@
+"""Moves on a ring file: make one, add a key, take a key from state to state.
+
+A move puts a new file in the old one's place that was read back before, so whoever is stopped
+leaves the old ring or the new one, and runs the same move again. One move at a time: the file is
+held meanwhile, and not replaced if somebody changed it by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from sealpoint.crypto import KeyState, check_value, keyfile
+from sealpoint.crypto.keyfile import RingEntry, find_ring_file, read_ring_entries
+from sealpoint.crypto.sources import read_private
+from sealpoint.crypto.tag import require_key_id
+from sealpoint.errors import (
+    DuplicateKeyError,
+    FilePermissionsError,
+    HeldError,
+    KeyMoveError,
+    KeyRingError,
+    OutputExistsError,
+    UnknownKeyError,
+)
+from sealpoint.maintenance import keyfiles
+from sealpoint.maintenance.hold import holding
+from sealpoint.maintenance.moves import require_move, require_unused
+from sealpoint.maintenance.ringtext import NEW_RING, Change, changed, entry_text
+from sealpoint.maintenance.rows import RowStore
+
+_SHARED: Final = 0o022  # a ring may be read by all, and written by its owner alone
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A ring file that nobody else moves on, as it was found."""
+
+    file: Path
+    data: bytes
+    entries: tuple[RingEntry, ...]
+
+    def replace(self, change: Change) -> None:
+        """Put a changed file in its place."""
+        text = changed(self.data.decode(), change, str(self.file))
+        like = self.file.stat(follow_symlinks=False)
+        fresh = keyfiles.write_private(keyfiles.beside(self.file, "new"), text.encode(), like)
+        try:
+            read_ring_entries(fresh)
+            if read_private(self.file, forbidden=_SHARED) != self.data:
+                raise HeldError(
+                    f"{self.file} was changed by somebody else meanwhile",
+                    hint="look at what was changed, then run the same command again",
+                )
+            fresh.replace(self.file)
+        finally:
+            fresh.unlink(missing_ok=True)
+        keyfiles.keep_names(self.file.parent)
+
+
+def require_entry(entries: Sequence[RingEntry], key_id: str) -> RingEntry:
+    """Return the entry called ``key_id``.
+
+    Raises:
+        UnknownKeyError: If there is none.
+    """
+    for entry in entries:
+        if entry.id == key_id:
+            return entry
+    raise UnknownKeyError(key_id, tuple(entry.id for entry in entries))
+
+
+@contextmanager
+def _held(path: str | PathLike[str] | None) -> Iterator[_Held]:
+    file = find_ring_file(path)
+    with _holding(file):
+        yield _Held(file, read_private(file, forbidden=_SHARED), read_ring_entries(file))
+
+
+@contextmanager
+def _holding(file: Path) -> Iterator[None]:
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise FilePermissionsError(
+            f"this account may not write in {file.parent}", hint="run this as the account that owns the ring"
+        )
+    with holding(file):
+        yield
+
+
+def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
+    """Make a ring file with one new key, which is active, and the folder for key files beside it.
+
+    Args:
+        path: The file that is to be made.
+        key_id: Id of the key; by default the next of the year, e.g. ``k26a``.
+
+    Returns:
+        The id of the key.
+
+    Raises:
+        OutputExistsError: If the ring file or the key file is there already.
+    """
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _holding(file):
+        if os.path.lexists(file):
+            raise OutputExistsError(f"{file} is there already")
+        key_id, entry = _new_key(file, key_id, (), KeyState.ACTIVE)
+        text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
+        fresh = keyfiles.write_private(keyfiles.beside(file, "new"), text.encode())
+        fresh.chmod(0o644)
+        os.link(fresh, file)  # unlike a renaming it never replaces what came in between
+        fresh.unlink()
+        keyfiles.keep_names(file.parent)
+        keyfiles.settle(file, key_id)
+    return key_id
+
+
+def stage_key(path: str | PathLike[str] | None = None, key_id: str | None = None) -> str:
+    """Add a key with new material, staged.
+
+    Args:
+        path: The ring file; as for `KeyRing.load`, also in all other moves.
+        key_id: Id of the key; by default the next of the year, e.g. ``k26b``.
+
+    Returns:
+        The id of the key.
+
+    Raises:
+        DuplicateKeyError: If the id is taken, be it by a tombstone.
+        OutputExistsError: If its key file is there already, and is not from a move that was stopped.
+    """
+    with _held(path) as ring:
+        taken = [entry.id for entry in ring.entries]
+        for one in taken:
+            keyfiles.settle(ring.file, one)
+        key_id, entry = _new_key(ring.file, key_id, taken, KeyState.STAGED)
+        ring.replace(lambda tree, parse: tree["key"].append(parse(entry)["key"][0]))
+        keyfiles.settle(ring.file, key_id)
+    return key_id
+
+
+def _new_key(file: Path, key_id: str | None, taken: Sequence[str], state: KeyState) -> tuple[str, str]:
+    """Make the material of a key; return its id and the text of its entry."""
+    now = datetime.now(UTC)
+    key_id = keyfiles.free_id(file, taken, now.year) if key_id is None else require_key_id(key_id)
+    if key_id in taken:
+        raise DuplicateKeyError(f"{file} has a key {key_id!r} already")
+    return key_id, entry_text(key_id, state.value, now, check_value(keyfiles.make_material(file, key_id)))
+
+
+def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> str | None:
+    """Make a key the one that seals; the one before it goes on to open.
+
+    Returns:
+        The id of the one before it: ``key_id`` itself if it was active already, ``None`` if none was.
+
+    Raises:
+        KeyMoveError: If the key's state does not allow it.
+        KeyInUseError: If a store has rows under a key of the ring that is neither of the two.
+        KeyRingError: Another of its subclasses, if the key's material is not to be had.
+    """
+    with _held(path) as ring:
+        entry = require_entry(ring.entries, key_id)
+        before = next((one.id for one in ring.entries if one.state is KeyState.ACTIVE), None)
+        if before == key_id:
+            return key_id
+        require_move(entry, "promote")
+        for problem in check_ring(ring.file, [key_id]).values():
+            if problem is not None:
+                raise problem
+        older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
+        require_unused(older, stores, f"cannot promote {key_id!r}")
+        ring.replace(lambda tree, _: _promote(tree, key_id, before))
+    return before
+
+
+def disable_key(path: str | PathLike[str] | None, key_id: str) -> None:
+    """Refuse values under a key that only opened. One that is disabled stays so.
+
+    Raises:
+        KeyMoveError: If its state does not allow it.
+    """
+    _move(path, key_id, "disable", KeyState.DISABLED)
+
+
+def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
+    """Let a disabled key open again. One that only opens stays so.
+
+    Raises:
+        KeyMoveError: If its state does not allow it.
+    """
+    _move(path, key_id, "enable", KeyState.DECRYPT_ONLY)
+
+
+def destroy_key(
+    path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()
+) -> Path | None:
+    """Make a key a tombstone and remove the file with its material. Nothing undoes it.
+
+    The file is removed, not overwritten: journals, snapshots and flash memory keep what they keep,
+    and no program can promise otherwise. Material from other sources is left to who keeps it.
+    Run again on a tombstone, it removes what a stopped run left.
+
+    Returns:
+        The file that was removed, if there was one.
+
+    Raises:
+        KeyMoveError: If the key is neither staged nor disabled, or shares its file with another.
+        KeyInUseError: If a store has rows under it.
+        StoppedError: If the file cannot be removed.
+    """
+    with _held(path) as ring:
+        entry = require_entry(ring.entries, key_id)
+        if entry.state is not KeyState.DESTROYED:
+            require_move(entry, "destroy")
+            require_unused([entry], stores, f"cannot destroy {key_id!r}")
+            keyfiles.note_doomed(ring.file, key_id, _own_file(ring, key_id))
+            now = datetime.now(UTC).replace(microsecond=0)
+            ring.replace(lambda tree, _: _bury(tree, key_id, now))
+        return keyfiles.remove_doomed(ring.file, key_id)
+
+
+def check_ring(
+    path: str | PathLike[str] | None = None, ids: Iterable[str] | None = None
+) -> dict[str, KeyRingError | None]:
+    """Ask for the material of each key, and compare it with its check value.
+
+    Args:
+        path: The ring file.
+        ids: The keys to ask for; by default all that are not destroyed.
+
+    Returns:
+        By id, what is wrong; ``None`` for a key that is as it should be.
+    """
+    file = find_ring_file(path)
+    found: dict[str, KeyRingError | None] = {}
+    for entry, table in keyfile.read_tables(file)[0]:
+        if entry.state is not KeyState.DESTROYED and (ids is None or entry.id in ids):
+            try:
+                keyfile.load_key(entry, table, file)
+                found[entry.id] = None
+            except KeyRingError as error:
+                found[entry.id] = error
+    return found
+
+
+# --- what a move does to the ring's tree ------------------------------------------------------
+
+
+def _key(tree: Any, key_id: str) -> Any:
+    return next(entry for entry in tree["key"] if entry["id"] == key_id)
+
+
+def _move(path: str | PathLike[str] | None, key_id: str, move: str, state: KeyState) -> None:
+    with _held(path) as ring:
+        entry = require_entry(ring.entries, key_id)
+        if entry.state is not state:
+            require_move(entry, move)
+            ring.replace(lambda tree, _: _key(tree, key_id).update(state=state.value))
+
+
+def _promote(tree: Any, key_id: str, before: str | None) -> None:
+    tree["active"] = key_id
+    _key(tree, key_id)["state"] = KeyState.ACTIVE.value
+    if before is not None:
+        _key(tree, before)["state"] = KeyState.DECRYPT_ONLY.value
+
+
+def _bury(tree: Any, key_id: str, now: datetime) -> None:
+    entry = _key(tree, key_id)
+    entry["state"] = KeyState.DESTROYED.value
+    del entry["source"]
+    entry["destroyed"] = now
+
+
+def _own_file(ring: _Held, key_id: str) -> str | None:
+    """Return the file of a key as its entry names it, if no other entry has the same."""
+    tree = tomllib.loads(ring.data.decode())
+    tables = [*tree["key"], *tree.get("index", ())]
+    files = {table.get("id", "index"): table.get("source", {}).get("file") for table in tables}
+    own = files.pop(key_id)
+    for other, name in files.items():
+        if (
+            own
+            and name
+            and os.path.realpath(ring.file.parent / own) == os.path.realpath(ring.file.parent / name)
+        ):
+            raise KeyMoveError(f"cannot destroy {key_id!r}: its file is also that of {other!r}")
+    return str(own) if own else None

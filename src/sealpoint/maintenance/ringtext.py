@@ -1,0 +1,114 @@
+"""The text of a ring file, changed in place: comments, order and spaces stay as people wrote them.
+
+A change is made twice, on the text and on what the text says, and counts only if a second
+reader finds in the new text exactly what the change should have made of the old.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from sealpoint.errors import KeyFileSyntaxError, MissingExtraError
+
+Change = Callable[[Any, Callable[[str], Any]], None]
+"""Changes a ring, given as nested mappings and lists; what it is given beside parses more TOML."""
+
+NEW_RING: Final = """\
+# A sealpoint key ring. It holds no secrets of its own: ids, states, dates, a check value
+# each, and where the material is. Change it with `sealpoint keys`, or by hand.
+
+version = 1
+{active} # the only key that seals; every other usable key only opens
+
+# state     seals  opens   how it comes about
+# staged      no    yes    generate: give it to every host before one host writes with it
+# active      yes   yes    promote a staged (or decrypt-only) key
+# decrypt-only no   yes    was active until another was promoted
+# disabled    no    no     disable: nothing should need it any more; enable undoes it
+# destroyed   no    no     destroy: its material is gone; the entry keeps the id taken
+
+"""
+
+
+def entry_text(key_id: str, state: str, created: datetime, check: str) -> str:
+    """Return the entry of a key whose material lies in ``keys.d``."""
+    return (
+        "[[key]]\n"
+        f'id = "{key_id}"\n'
+        f'state = "{state}"\n'
+        f"created = {created:%Y-%m-%dT%H:%M:%SZ}\n"
+        f'check = "{check}"\n'
+        f'source = {{ file = "keys.d/{key_id}.key" }}\n'
+    )
+
+
+def changed(text: str, change: Change, name: str) -> str:
+    """Return a ring's text with a change made to it.
+
+    Args:
+        text: A valid ring.
+        change: What to do; called once with the text's own tree and once with plain dicts.
+        name: The file's, for messages.
+
+    Raises:
+        MissingExtraError: If tomlkit is not installed.
+        KeyFileSyntaxError: If the text is written in a way that cannot be changed without loss.
+    """
+    text = text if text.endswith("\n") else f"{text}\n"
+    wanted = tomllib.loads(text)
+    new = None
+    if "key" in wanted:
+        change(wanted, tomllib.loads)
+        new = _rewritten(text, change)
+    if new is None or tomllib.loads(new) != wanted:
+        raise KeyFileSyntaxError(
+            f"{name} is written in a way that cannot be changed without loss",
+            hint="write its keys as [[key]] entries, one after another, or change it by hand",
+        )
+    return new
+
+
+def _rewritten(text: str, change: Change) -> str | None:
+    """Return the changed text, or ``None`` if tomlkit does not read it as it stands."""
+    try:
+        import tomlkit
+        from tomlkit.exceptions import TOMLKitError
+        from tomlkit.items import AoT
+    except ModuleNotFoundError:
+        raise MissingExtraError("tomlkit", "cli") from None
+    with suppress(TOMLKitError):  # its message may quote an inline key
+        ring = tomlkit.parse(text)
+        if tomlkit.dumps(ring) == text and isinstance(ring.get("key"), AoT):
+            _change_tree(ring, change)
+            return tomlkit.dumps(ring)
+    return None
+
+
+def _change_tree(ring: Any, change: Change) -> None:
+    import tomlkit
+
+    keys = ring["key"]
+    # What stands after an entry is for its neighbour or for the file: it stays where it is.
+    tails = [_take_tail(entry) for entry in keys]
+    last = keys[-1]
+    change(ring, tomlkit.parse)
+    if len(keys) > len(tails):
+        last.add(tomlkit.nl())
+        tails[-1:] = [[], tails[-1]]
+    for entry, tail in zip(keys, tails, strict=True):
+        entry.value.body.extend(tail)
+
+
+def _take_tail(entry: Any) -> list[Any]:
+    """Take the comments and blank lines off an entry that follow its last field."""
+    body = entry.value.body
+    while body and hasattr(body[-1][1], "is_table") and body[-1][1].is_table():
+        body = body[-1][1].value.body
+    tail: list[Any] = []
+    while body and body[-1][0] is None:
+        tail.insert(0, body.pop())
+    return tail

@@ -1,0 +1,87 @@
+"""The program: run in this process where its words matter, in one of its own where streams and codes do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.cli.app import run as run_program
+from sealpoint.crypto import keyfile
+
+CODE = [sys.executable, "-m", "sealpoint.cli"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No ring is named or lies anywhere but where a test puts it, and words are wrapped alike everywhere."""
+    for name in ("SEALPOINT_KEYS", "CREDENTIALS_DIRECTORY", "SEALPOINT_ALLOW_TEST_KEYS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(keyfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the program in this process."""
+
+    def call(*words: object) -> Ended:
+        capsys.readouterr()
+        code = run_program([str(word) for word in words])
+        return Ended(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def program() -> Run:
+    """Runs the program in a process of its own, without a terminal."""
+
+    def call(*words: object, answer: str = "", **environment: str) -> Ended:
+        command = [*CODE, *map(str, words)]
+        done = subprocess.run(
+            command,
+            input=answer,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture
+def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
+    """A ring with an active key ``k1``, which $SEALPOINT_KEYS names."""
+    file = tmp_path / "keys.toml"
+    monkeypatch.setenv("SEALPOINT_KEYS", str(file))
+    assert run("keys", "init", "k1").code == 0
+    return file

@@ -1,0 +1,94 @@
+"""Which error ends in which exit code."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors as postgres
+
+from sealpoint import errors
+from sealpoint.cli.exits import Exit, exit_code, message
+
+CLASSES = [
+    kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.SealpointError)
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_no_error_of_ours_is_a_bug(kind: type[errors.SealpointError]) -> None:
+    base = OSError if issubclass(kind, OSError) else kind
+    error: errors.SealpointError = base.__new__(kind)  # whatever it asks for when it is made
+    assert exit_code(error) not in (Exit.DONE, Exit.BUG)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.KeyFileSyntaxError("x"), Exit.USAGE),
+        (errors.KeyFileMissingError("x"), Exit.KEYS),
+        (errors.KeyMoveError("x"), Exit.USAGE),
+        (errors.KeyInUseError("x"), Exit.FOUND),
+        (errors.UnknownKeyError("k1", ()), Exit.KEYS),
+        (errors.KeyDisabledError("x"), Exit.KEYS),
+        (errors.SourceError("x"), Exit.KEYS),
+        (errors.CheckValueError("x"), Exit.KEYS),
+        (errors.FilePermissionsError("x"), Exit.KEYS),
+        (errors.IntegrityError("x"), Exit.UNOPENED),
+        (errors.PlaintextError("x"), Exit.UNOPENED),
+        (errors.DecodeError("x"), Exit.UNOPENED),
+        (errors.DamagedFileError("x"), Exit.UNOPENED),
+        (errors.SchemaError("x"), Exit.USAGE),
+        (errors.DatabaseMissingError("x"), Exit.USAGE),
+        (errors.MissingExtraError("tomlkit", "cli"), Exit.USAGE),
+        (errors.PasswordError("x"), Exit.USAGE),
+        (errors.HeldError("x"), Exit.HELD),
+        (errors.StoppedError("x"), Exit.STOPPED),
+        (errors.ScrubError("x"), Exit.STOPPED),
+        (KeyboardInterrupt(), Exit.STOPPED),
+        (OSError(errno.ENOSPC, "full"), Exit.STOPPED),
+        (OSError(errno.EDQUOT, "full"), Exit.STOPPED),
+        (PermissionError(errno.EACCES, "no"), Exit.USAGE),
+        (postgres.DiskFull(), Exit.STOPPED),
+        (postgres.AdminShutdown(), Exit.STOPPED),
+        (postgres.InvalidPassword(), Exit.USAGE),
+        (postgres.UndefinedTable(), Exit.USAGE),
+        (psycopg.OperationalError("connection refused"), Exit.STOPPED),
+        (ValueError("x"), Exit.BUG),
+        (OSError("x"), Exit.BUG),
+        (sqlite3.ProgrammingError("x"), Exit.BUG),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_code_of_an_error(error: BaseException, code: Exit) -> None:
+    assert exit_code(error) is code
+
+
+def test_codes_of_sqlite(tmp_path: Path) -> None:
+    """As SQLite itself raises them: no room, no such folder, no database, no leave to write."""
+    (tmp_path / "text").write_text("no database at all" * 100)
+    with closing(sqlite3.connect(tmp_path / "small.db")) as small:
+        small.execute("PRAGMA max_page_count = 2")
+        small.execute("CREATE TABLE t (x)")
+        with pytest.raises(sqlite3.Error) as full:
+            small.execute("INSERT INTO t VALUES (zeroblob(100000))")
+    with pytest.raises(sqlite3.Error) as away:
+        sqlite3.connect(tmp_path / "no" / "x.db")
+    with closing(sqlite3.connect(tmp_path / "text")) as text, pytest.raises(sqlite3.Error) as none:
+        text.execute("SELECT * FROM t")
+    read_only = f"file:{tmp_path}/small.db?mode=ro"
+    with closing(sqlite3.connect(read_only, uri=True)) as reader, pytest.raises(sqlite3.Error) as shut:
+        reader.execute("INSERT INTO t VALUES (1)")
+    codes = [exit_code(met.value) for met in (full, away, none, shut)]
+    assert codes == [Exit.STOPPED, Exit.USAGE, Exit.UNOPENED, Exit.USAGE]
+
+
+def test_message_of_postgres_quotes_no_row() -> None:
+    """Its first line alone: those below it may show values."""
+    error = postgres.UniqueViolation("duplicate key\nDETAIL:  Key (thread_id)=(alice) already exists.")
+    assert message(error) == "duplicate key"

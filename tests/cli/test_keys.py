@@ -1,0 +1,297 @@
+"""`sealpoint keys`: what each command does to the ring, what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint import EncryptedSerializer
+from sealpoint.base import empty_checkpoint
+from sealpoint.cli.exits import Exit
+from sealpoint.crypto import KeyRing
+from sealpoint.crypto.keyfile import read_ring_entries
+from sealpoint.maintenance.hold import holding
+from sealpoint.sqlite import SqliteSaver
+from tests.cli.conftest import CODE, Ended, Run
+
+EXAMPLE = Path(__file__).parents[2] / "keys.example"
+FIELDS = {"id", "state", "suite", "created", "destroyed", "source", "check", "moves"}
+
+
+def states(ring: Path) -> dict[str, str]:
+    return {entry.id: entry.state.value for entry in read_ring_entries(ring)}
+
+
+def database(folder: Path, ring: Path) -> Path:
+    """A database with a row under the key that is active."""
+    file = folder / "state.db"
+    config: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+    with SqliteSaver.from_conn_string(str(file), serde=EncryptedSerializer.from_key_file(ring)) as saver:
+        saver.put(config, empty_checkpoint(), {}, {})
+    return file
+
+
+def explained(ended: Ended, code: Exit) -> str:
+    """What a refusal says: nothing on stdout, an error and a hint on stderr."""
+    assert (ended.code, ended.out) == (code, "")
+    error, hint = ended.err.splitlines()
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: ")
+    return error
+
+
+def test_the_life_of_a_key(run: Run, ring: Path) -> None:
+    """From `init` to a tombstone; after each command the ring loads."""
+    steps = [
+        ("generate", "k2"),
+        ("promote", "k2"),
+        ("disable", "k1"),
+        ("enable", "k1"),
+        ("disable", "k1"),
+        ("destroy", "k1", "--no-database-check", "--yes"),
+    ]
+    seen = []
+    for step in steps:
+        assert run("keys", *step).code == 0
+        KeyRing.load(ring)
+        seen.append(states(ring))
+    assert [found["k1"] for found in seen] == [
+        "active",
+        "decrypt-only",
+        "disabled",
+        "decrypt-only",
+        "disabled",
+        "destroyed",
+    ]
+    assert seen[-1] == {"k1": "destroyed", "k2": "active"}
+    assert not (ring.parent / "keys.d" / "k1.key").exists()
+
+
+def test_init_makes_what_is_named(run: Run, tmp_path: Path) -> None:
+    """With its folders, and with an id of this year by default."""
+    file = tmp_path / "new" / "keys.toml"
+    ended = run("keys", "init", "--keys", file, "--json")
+    (key,) = ended.document["keys"]
+    assert ended.document["ring"] == str(file)
+    assert KeyRing.load(file).active_id == key["id"]
+    assert run("keys", "check", "--keys", file).code == 0
+
+
+def test_init_replaces_nothing(run: Run, ring: Path) -> None:
+    assert "is there already" in explained(run("keys", "init"), Exit.USAGE)
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["check"], ["show", "k1"], ["promote", "k1"], ["generate", "k2"]]
+)
+def test_json_is_the_documented_object(run: Run, ring: Path, words: list[str]) -> None:
+    document = run("keys", *words, "--json").document
+    assert set(document) == {"ring", "keys"}
+    for key in document["keys"]:
+        assert set(key) == FIELDS | ({"problem"} if words == ["check"] else set())
+
+
+def test_json_form_is_in_the_help(run: Run) -> None:
+    said = run("keys", "--help").out
+    assert all(f'"{field}"' in said for field in FIELDS | {"ring", "keys", "problem"})
+
+
+def test_list_needs_no_material(run: Run, ring: Path) -> None:
+    run("keys", "generate", "k2")
+    for file in (ring.parent / "keys.d").iterdir():
+        file.unlink()
+    head, *rows = run("keys", "list").out.splitlines()
+    assert head.split() == ["key", "state", "suite", "created", "destroyed", "source"]
+    assert [row.split()[:2] for row in rows] == [["k1", "active"], ["k2", "staged"]]
+
+
+def test_list_of_the_example(run: Run) -> None:
+    """Also of a ring that is not to be loaded."""
+    document = run("keys", "list", "--keys", EXAMPLE, "--json").document
+    assert [(key["id"], key["source"]) for key in document["keys"]] == [
+        ("k26b", "inline"),
+        ("k26a", "inline"),
+        ("k25", None),
+    ]
+
+
+def test_show_says_what_may_be_done(run: Run, ring: Path) -> None:
+    run("keys", "generate", "k2")
+    rows = dict(line.split(None, 1) for line in run("keys", "show", "k2").out.splitlines())
+    assert (rows["id"], rows["state"], rows["moves"]) == ("k2", "staged", "promote, destroy")
+
+
+def test_material_is_never_shown(run: Run, ring: Path) -> None:
+    """Not by any command, in no form."""
+    run("keys", "generate", "k2")
+    files = list((ring.parent / "keys.d").iterdir())
+    secrets = {form for file in files for form in (file.read_text().strip(), file.read_text().strip()[:12])}
+    said = ""
+    for words in (["list"], ["check"], ["show", "k1"], ["promote", "k2"], ["disable", "k1"], ["generate"]):
+        for form in ([], ["--json"]):
+            ended = run("keys", *words, *form)
+            said += ended.out + ended.err
+    assert len(secrets) == 4
+    assert not any(secret in said for secret in secrets)
+
+
+def test_check_finds_each_key_that_is_not_to_be_had(run: Run, ring: Path) -> None:
+    for key_id in ("k2", "k3"):
+        run("keys", "generate", key_id)
+    (ring.parent / "keys.d" / "k2.key").unlink()
+    (ring.parent / "keys.d" / "k3.key").chmod(0o644)
+    ended = run("keys", "check", "--json")
+    problems = {key["id"]: key["problem"] for key in ended.document["keys"]}
+    assert ended.code == Exit.KEYS
+    assert problems["k1"] is None
+    assert "No such file" in problems["k2"]
+    assert "0644" in problems["k3"]
+    assert ended.err.count("error: ") == ended.err.count("hint: ") == 2
+
+
+def test_check_sees_an_index_key_that_is_wrong(run: Run, ring: Path) -> None:
+    ring.write_text(ring.read_text() + "[[index]]\nsource = { env = 'SEALPOINT_NO_SUCH' }\n")
+    assert run("keys", "check").code == Exit.KEYS
+
+
+def test_missing_ring(run: Run, tmp_path: Path) -> None:
+    """Where a ring is looked for, and it is not there."""
+    for words in (["list"], ["generate"], ["promote", "k1"], ["check"]):
+        explained(run("keys", *words), Exit.KEYS)
+        explained(run("keys", *words, "--keys", tmp_path / "no.toml"), Exit.KEYS)
+
+
+def test_broken_ring(run: Run, ring: Path) -> None:
+    ring.write_text("version = 1\nkey = 7\n")
+    explained(run("keys", "list"), Exit.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["disable", "k1"], Exit.USAGE),
+        (["enable", "k1"], Exit.USAGE),
+        (["destroy", "k1", "--no-database-check", "--yes"], Exit.USAGE),
+        (["generate", "k1"], Exit.USAGE),
+        (["generate", "K"], Exit.USAGE),
+        (["promote", "nosuch"], Exit.KEYS),
+        (["show", "nosuch"], Exit.KEYS),
+    ],
+)
+def test_refusals(run: Run, ring: Path, words: list[str], code: Exit) -> None:
+    before = ring.read_bytes()
+    explained(run("keys", *words), code)
+    assert ring.read_bytes() == before
+
+
+def test_held_ring(run: Run, ring: Path) -> None:
+    with holding(ring):
+        explained(run("keys", "generate"), Exit.HELD)
+
+
+# --- databases that are looked through --------------------------------------------------------
+
+
+def test_promote_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -> None:
+    """The rows of one key are passed over, those of two are not."""
+    file = database(tmp_path, ring)
+    run("keys", "generate", "k2")
+    assert run("keys", "promote", "k2", "--db", file).code == 0
+    run("keys", "generate", "k3")
+    error = explained(run("keys", "promote", "k3", "--db", file), Exit.FOUND)
+    assert "rows under 'k1'" in error
+    assert str(file) in error
+    assert states(ring)["k3"] == "staged"
+    assert run("keys", "promote", "k3").code == 0
+
+
+def test_destroy_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -> None:
+    file = database(tmp_path, ring)
+    for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1")):
+        run("keys", *step)
+    explained(run("keys", "destroy", "k1", "--yes", "--db", file), Exit.FOUND)
+    assert states(ring)["k1"] == "disabled"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("DELETE FROM checkpoints")
+    assert run("keys", "destroy", "k1", "--yes", "--db", file).code == 0
+    assert states(ring)["k1"] == "destroyed"
+
+
+def test_destroy_asks_for_databases(run: Run, ring: Path) -> None:
+    run("keys", "generate", "k2")
+    assert "no database" in explained(run("keys", "destroy", "k2", "--yes"), Exit.USAGE)
+    assert states(ring)["k2"] == "staged"
+
+
+def test_missing_database(run: Run, ring: Path, tmp_path: Path) -> None:
+    run("keys", "generate", "k2")
+    explained(run("keys", "destroy", "k2", "--yes", "--db", tmp_path / "no.db"), Exit.USAGE)
+    explained(run("keys", "promote", "k2", "--db", "postgresql://u:p@h/d"), Exit.USAGE)
+    assert states(ring)["k2"] == "staged"
+
+
+# --- questions --------------------------------------------------------------------------------
+
+
+def test_destroy_asks_only_on_a_terminal(program: Run, run: Run, ring: Path) -> None:
+    """What a pipe says is no answer."""
+    run("keys", "generate", "k2")
+    ended = program("keys", "destroy", "k2", "--no-database-check", answer="k2\n")
+    assert "no terminal" in explained(ended, Exit.USAGE)
+    assert states(ring)["k2"] == "staged"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "state"),
+    [("k2", Exit.DONE, "destroyed"), ("yes", Exit.STOPPED, "staged"), ("", Exit.STOPPED, "staged")],
+)
+def test_destroy_wants_the_id(run: Run, ring: Path, answer: str, code: Exit, state: str) -> None:
+    run("keys", "generate", "k2")
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    command = [*CODE, "keys", "destroy", "k2", "--no-database-check"]
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == code
+    assert "type its id" in done.stderr
+    assert states(ring)["k2"] == state
+
+
+def test_destroying_twice_is_done(run: Run, ring: Path) -> None:
+    """Whoever was stopped says it again; nobody is asked about a tombstone."""
+    run("keys", "generate", "k2")
+    run("keys", "destroy", "k2", "--yes", "--no-database-check")
+    assert run("keys", "destroy", "k2").code == 0
+
+
+# --- trouble ----------------------------------------------------------------------------------
+
+
+def test_full_disk(run: Run, ring: Path) -> None:
+    """No file can be written: an early end that says so, with the ring as it was."""
+    before = ring.read_bytes()
+    command = ["sh", "-c", 'ulimit -f 0 && exec "$@"', "sh", *CODE, "keys", "generate", "k2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "File too large" in explained(Ended(done.returncode, done.stdout, done.stderr), Exit.STOPPED)
+    assert ring.read_bytes() == before
+    assert {path.name for path in ring.parent.iterdir()} == {"keys.toml", "keys.d"}
+    assert {path.name for path in (ring.parent / "keys.d").iterdir()} == {"k1.key"}
+
+
+def test_without_tomlkit(ring: Path) -> None:
+    """Moves need it, and name the extra; looking does not."""
+    blocked = "import sys; sys.modules['tomlkit'] = None; from sealpoint.cli import main; sys.exit(main())"
+    for words, code in ((["generate"], Exit.USAGE), (["list"], Exit.DONE)):
+        command = [sys.executable, "-c", blocked, "keys", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        assert ("pip install 'sealpoint[cli]'" in done.stderr) == bool(code)

@@ -1,0 +1,181 @@
+"""``kill -9`` in the middle of every move, and many moves at once: the ring is the old one or the new one.
+
+SEALPOINT_KILLS is how many moves are killed at a moment of chance. From 100 on each kind of move is also
+killed before every single change that it makes to the files, else before a few of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sealpoint.crypto import KeyRing
+from sealpoint.crypto.keyfile import read_ring_entries
+from sealpoint.maintenance.ringfile import create_ring, destroy_key, disable_key, promote_key, stage_key
+from tests.faults.mover import MOVES, step
+
+KILLS = int(os.environ.get("SEALPOINT_KILLS", "12"))
+MOVER = Path(__file__).with_name("mover.py")
+ENOUGH = 60  # more changes than any move makes
+FEW = 3
+
+
+class Mover:
+    """One process that forks those that move; they are cheap, and there are many."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def begin(self, *words: object) -> None:
+        assert self.process.stdin is not None
+        print(*words, file=self.process.stdin, flush=True)
+
+    def hear(self) -> list[str]:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().split()
+
+    def run(self, *words: object) -> list[str]:
+        """Run a whole round, and return how its processes ended."""
+        self.begin(*words)
+        gone, *codes = self.hear()
+        assert gone == "gone"
+        return codes
+
+
+@pytest.fixture(scope="module")
+def mover() -> Iterator[Mover]:
+    with running() as found:
+        yield found
+
+
+@contextmanager
+def running() -> Iterator[Mover]:
+    command = [sys.executable, str(MOVER)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Mover(process)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a ring that has a key for each move."""
+    ring = tmp_path_factory.mktemp("ring") / "keys.toml"
+    create_ring(ring, "k1")
+    for key_id in ("k2", "k3", "k4"):
+        stage_key(ring, key_id)
+    for key_id in ("k2", "k3", "k4"):
+        promote_key(ring, key_id)
+    disable_key(ring, "k3")
+    stage_key(ring, "k5")
+    return ring.parent
+
+
+def moments() -> Iterable[int]:
+    """Before which changes to kill."""
+    return range(1, ENOUGH) if KILLS >= 100 else sorted(random.sample(range(1, 22), FEW))
+
+
+STEPS = {
+    "generate": ("k6", "k6 staged"),
+    "promote": ("k5", "k5 active"),
+    "disable": ("k2", "k2 disabled"),
+    "enable": ("k3", "k3 decrypt-only"),
+    "destroy": ("k3", "k3 destroyed"),
+}
+
+
+def states(ring: Path) -> set[str]:
+    return {f"{entry.id} {entry.state.value}" for entry in read_ring_entries(ring)}
+
+
+def names(ring: Path) -> set[str]:
+    return {str(path.relative_to(ring.parent)) for path in ring.parent.rglob("*") if not path.is_dir()}
+
+
+def expected_names(ring: Path) -> set[str]:
+    """The ring and the key files of its keys: nothing that a move left behind."""
+    live = [entry.id for entry in read_ring_entries(ring) if entry.source == "file"]
+    return {ring.name, *(f"keys.d/{key_id}.key" for key_id in live)}
+
+
+@pytest.mark.parametrize("move", STEPS)
+def test_killed_within_a_move(tmp_path: Path, prepared: Path, mover: Mover, move: str) -> None:
+    """The ring loads and is the old one or the new one; the move run again completes it and cleans up."""
+    key_id, done = STEPS[move]
+    for number in moments():
+        ring = Path(shutil.copytree(prepared, tmp_path / str(number))) / "keys.toml"
+        old, text = states(ring), ring.read_bytes()
+        (code,) = mover.run("die", ring, move, key_id, number)
+        KeyRing.load(ring)
+        now = states(ring)
+        assert ring.read_bytes() == text or (done in now and len(now - old) <= 2), number
+        if move != "generate" or done not in now:  # an id that is taken is not made twice
+            MOVES[move](ring, key_id)
+        assert done in states(ring)
+        stage_key(ring, "k7")  # the next new key sweeps what an entry names by now
+        assert names(ring) == expected_names(ring), number
+        if code == "0":
+            break
+        assert code == str(-signal.SIGKILL)
+    assert number < ENOUGH - 1
+
+
+def test_killed_while_the_ring_is_made(tmp_path: Path, mover: Mover) -> None:
+    """There is none, and making it again makes it; or there is a whole one."""
+    for number in moments():
+        ring = tmp_path / str(number) / "keys.toml"
+        (code,) = mover.run("die", ring, "init", "k1", number)
+        if not ring.exists():
+            create_ring(ring, "k1")
+        assert repr(KeyRing.load(ring)) == "KeyRing(k1 active)"
+        stage_key(ring, "k2")
+        assert names(ring) == expected_names(ring), number
+        if code == "0":
+            break
+    assert number < ENOUGH - 1
+
+
+def test_killed_at_any_moment(tmp_path: Path, mover: Mover) -> None:
+    """One ring, moved on without a pause and killed again and again: it loads, and goes on from there."""
+    ring, chance = tmp_path / "keys.toml", random.Random()
+    create_ring(ring)
+    for _ in range(KILLS):
+        mover.begin("forever", ring)
+        word, pid = mover.hear()
+        assert word == "pid"
+        time.sleep(chance.uniform(0, 0.05))  # not to wait for anything: any moment will do
+        os.kill(int(pid), signal.SIGKILL)
+        assert mover.hear() == ["gone", str(-signal.SIGKILL)]
+        assert KeyRing.load(ring).active_id
+    for entry in read_ring_entries(ring):
+        if entry.state.value == "destroyed":
+            destroy_key(ring, entry.id)  # as whoever's `destroy` was killed would do
+    for _ in range(4):
+        step(ring)  # ends whatever was begun
+    stage_key(ring, "last")
+    assert names(ring) == expected_names(ring)
+    assert len(read_ring_entries(ring)) > 2  # it did get on meanwhile
+
+
+def test_moves_at_once_lose_nothing(tmp_path: Path, mover: Mover) -> None:
+    """New keys and promotions from many processes: every one is in the file, and one key is active."""
+    ring = tmp_path / "keys.toml"
+    create_ring(ring, "k0")
+    made = [f"k{number}" for number in range(1, 7)]
+    assert mover.run("together", ring, *(f"generate:{key_id}" for key_id in made)) == ["0"] * len(made)
+    assert states(ring) == {"k0 active", *(f"{key_id} staged" for key_id in made)}
+    assert mover.run("together", ring, *(f"promote:{key_id}" for key_id in made)) == ["0"] * len(made)
+    active = KeyRing.load(ring).require_active().id
+    assert active in made
+    others = {"k0", *made} - {active}
+    assert states(ring) == {f"{active} active", *(f"{key_id} decrypt-only" for key_id in others)}
+    assert names(ring) == expected_names(ring)

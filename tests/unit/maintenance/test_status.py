@@ -1,0 +1,191 @@
+"""Status: shares by protection, from tags alone, however many a stranger makes up."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealpoint import KeyState
+from sealpoint.crypto.keyfile import RingEntry
+from sealpoint.maintenance.rows import RowStore, TagCount
+from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Kind, Share, classify, status
+from tests.unit.maintenance.foreign import GOLDEN, insert, rows_of, write
+
+
+def entry(key_id: str, state: KeyState, suite: str | None = None) -> RingEntry:
+    """What a ring file says about a key."""
+    return RingEntry(key_id, state, None, None, suite, None, "file")
+
+
+def shares_of(path: Path, *entries: RingEntry) -> list[Share]:
+    """Status of a file; with a ring, if there are entries."""
+    with rows_of(path) as store:
+        return status(store, entries or None)
+
+
+class Counts:
+    """A store of which nothing is known but its counts."""
+
+    def __init__(self, counts: list[TagCount]) -> None:
+        self.counts = counts
+
+    def count(self) -> list[TagCount]:
+        return self.counts
+
+
+def status_of(counts: list[TagCount]) -> list[Share]:
+    """Status of counts: a store that has nothing else to ask for shows that no value is read."""
+    return status(cast("RowStore", Counts(counts)))
+
+
+def test_plaintext_of_langgraph() -> None:
+    shares = shares_of(GOLDEN / "plain-3.1.2.db")
+    assert [(share.table, share.kind, share.rows, share.types) for share in shares] == [
+        ("checkpoints", Kind.PLAINTEXT, 6, ("msgpack",)),
+        ("writes", Kind.PLAINTEXT, 7, ("msgpack", "null")),
+    ]
+    assert all(share.suite is share.key_id is share.state is None and share.size_bytes for share in shares)
+
+
+def test_values_under_a_key() -> None:
+    shares = shares_of(GOLDEN / "sealed.db")
+    assert [(share.kind, share.suite, share.key_id, share.state) for share in shares] == [
+        (Kind.SEALED, "cobblestone256", "k1", None)
+    ] * 2
+
+
+@pytest.mark.parametrize("state", KeyState)
+def test_state_is_what_the_ring_says(state: KeyState) -> None:
+    assert {share.state for share in shares_of(GOLDEN / "sealed.db", entry("k1", state))} == {state.value}
+
+
+def test_key_that_the_ring_does_not_hold() -> None:
+    shares = shares_of(GOLDEN / "sealed.db", entry("k2", KeyState.ACTIVE))
+    assert {share.state for share in shares} == {"not in the ring"}
+
+
+def test_legacy_key_is_known_by_its_suite() -> None:
+    """Such rows name no key; a key that happens to be called so is another one."""
+    path = GOLDEN / "langgraph-aes.db"
+    legacy = entry("langgraph", KeyState.DECRYPT_ONLY, "aes")
+    assert {(share.kind, share.state) for share in shares_of(path, legacy)} == {(Kind.LEGACY, "decrypt-only")}
+    assert {share.state for share in shares_of(path, entry("aes", KeyState.ACTIVE))} == {"not in the ring"}
+
+
+def test_flags_make_shares_of_their_own() -> None:
+    tags = [
+        "msgpack+aes256gcm:k1",
+        "msgpack+aes256gcm.row:k1",
+        "null+aes256gcm.row:k1",
+        "null+aes256gcm.dek.row:k1",
+    ]
+    shares = status_of([TagCount("writes", tag, 1, 10) for tag in tags])
+    assert [(share.flags, share.rows, share.size_bytes) for share in shares] == [
+        (("row",), 2, 20),
+        ((), 1, 10),
+        (("dek", "row"), 1, 10),
+    ]
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        None,
+        7,
+        1.5,
+        b"msgpack",
+        "",
+        "+",
+        "+aes",
+        "+cobblestone256:k1",
+        "a\0b",
+        "msgpack\n",
+        "msgpack+rot13:k1",
+        "msgpack+cobblestone256",
+        "msgpack+cobblestone256.col:k1",
+        "msgpack+cobblestone256:k1\0",
+        "msgpack+cobblestone256:" + "k" * 65,
+        "x" * 65,
+    ],
+)
+def test_tag_that_says_nothing_is_unknown(tag: Any) -> None:
+    """It counts as neither sealed nor plaintext, and is shown escaped."""
+    assert classify(tag) == (Kind.UNKNOWN, None)
+    (share,) = status_of([TagCount("writes", tag, 3, 5)])
+    assert (share.kind, share.rows, share.key_id) == (Kind.UNKNOWN, 3, None)
+    assert all(shown.isprintable() and shown.isascii() for shown in share.types)
+
+
+def test_hostile_columns_of_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.db")
+    insert(path, [(None, None), (b"\xff", 7), ("a\0b", "text"), (3, b"")])
+    kinds = {share.kind: share.rows for share in shares_of(path) if share.table == "checkpoints"}
+    assert kinds == {Kind.UNKNOWN: 3, Kind.PLAINTEXT: 2}  # 3 became "3": the column turns numbers to text
+
+
+def test_hundred_thousand_tags_of_a_file_are_few_shares(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.db")
+    insert(path, ((f"x{number}+rot13:k1", b"") for number in range(100_000)))
+    share, *_ = (share for share in shares_of(path) if share.table == "checkpoints")
+    assert (share.kind, share.rows, share.tags, len(share.types)) == (
+        Kind.UNKNOWN,
+        100_000,
+        100_000,
+        MAX_TYPES,
+    )
+
+
+@pytest.mark.parametrize("form", ["m+cobblestone256:k{}", "x{}", "x{}+aes", "\x1b[{}m", "x{}+aes256gcm:{}"])
+def test_many_tags_are_few_shares(form: str) -> None:
+    shares = status_of([TagCount("writes", form.format(number, number), 1, 2) for number in range(10_000)])
+    assert len(shares) <= MAX_KEYS + 1
+    assert [sum(share.rows for share in shares), sum(share.tags for share in shares)] == [10_000] * 2
+    assert all(len(share.types) <= MAX_TYPES for share in shares)
+
+
+def test_commonest_keys_are_kept() -> None:
+    """Made-up keys with a row each do not hide the one that is in use."""
+    counts = [TagCount("writes", f"msgpack+aes256gcm:a{number}", 1, 1) for number in range(500)]
+    rest, kept, *others = status_of([*counts, TagCount("writes", "msgpack+aes256gcm:z1", 9, 9)])
+    assert (rest.key_id, rest.rows, rest.tags) == (None, 501 - MAX_KEYS, 501 - MAX_KEYS)
+    assert (kept.key_id, kept.rows) == ("z1", 9)
+    assert {share.rows for share in others} == {1}
+
+
+tags = st.one_of(
+    st.none() | st.integers() | st.binary(max_size=3) | st.text(max_size=8),
+    st.builds(
+        "{}+{}:{}".format,
+        st.sampled_from(["msgpack", "null"]),
+        st.sampled_from(["aes256gcm", "aes256gcm.row", "x"]),
+        st.integers(0, 300),
+    ),
+)
+
+
+@given(
+    st.lists(
+        st.builds(TagCount, st.sampled_from(["a", "b"]), tags, st.integers(1, 9), st.integers(0, 9)),
+        max_size=400,
+    )
+)
+def test_every_row_is_in_one_share(counts: list[TagCount]) -> None:
+    """Whatever the tags, nothing is lost and nothing counted twice."""
+    shares = status_of(counts)
+    for sums in ("rows", "size_bytes"):
+        wanted, found = Counter[str](), Counter[str]()
+        for count in counts:
+            wanted[count.table] += getattr(count, sums)
+        for share in shares:
+            found[share.table] += getattr(share, sums)
+        assert found == wanted
+    plain = [dataclasses.astuple(share)[:6] for share in shares]
+    assert len({part for part in plain if part[1] != Kind.SEALED}) == sum(
+        part[1] != Kind.SEALED for part in plain
+    )
