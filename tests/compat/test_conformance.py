@@ -20,11 +20,13 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 
 from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, InMemorySaver, SqliteSaver
 from tests.compat.agents import counter
+from tests.server import schema, server
 
 Saver = BaseCheckpointSaver[Any]
 Opened = AbstractAsyncContextManager[Saver]
@@ -81,6 +83,14 @@ async def own_connection(serde: Any) -> AsyncIterator[Saver]:
         yield saver
 
 
+@asynccontextmanager
+async def postgres_saver(dsn: str, serde: Any) -> AsyncIterator[Saver]:
+    with schema(dsn) as place:
+        async with AsyncPostgresSaver.from_conn_string(place, serde=serde) as saver:
+            await saver.setup()
+            yield saver
+
+
 OURS: Final[dict[str, Callable[[Any], Opened]]] = {
     "SqliteSaver": partial(sqlite_saver, SqliteSaver),
     "AsyncSqliteSaver": own_connection,
@@ -127,6 +137,17 @@ def test_langgraphs_savers_pass_with_our_serializer_what_they_pass_without(saver
     without, with_ours = (report_on(THEIRS[saver], serde) for serde in (None, SEALED))
     assert with_ours == without
     assert {name for name, result in with_ours.items() if result["passed"]} == BASE
+
+
+def test_langgraphs_postgres_saver_passes_with_our_serializer_what_it_passes_without(
+    pytestconfig: pytest.Config,
+) -> None:
+    saver = partial(postgres_saver, server(pytestconfig))
+    without, with_ours = (report_on(saver, serde) for serde in (None, SEALED))
+    assert with_ours == without
+    assert {name for name, result in with_ours.items() if result["passed"]} == BASE | {"prune"}
+    assert sum(result["tests_passed"] for result in with_ours.values()) >= 66
+    assert not any(result["tests_failed"] for result in with_ours.values())
 
 
 # --- delta histories, which the suite does not know yet -------------------------------------------

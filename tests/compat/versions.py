@@ -21,6 +21,7 @@ NEWEST_ONLY: Final = {
     "test_base_replay.py",
     "test_bridge_classes.py",  # builds a delta snapshot when it is imported
     "test_bridge_refusals.py::test_one_write_that_a_delta_channel_needs_is_enough",
+    "test_conformance.py::test_langgraphs_postgres_saver_passes_with_our_serializer_what_it_passes_without",
     "test_conformance.py::test_our_savers_find_langgraphs_delta_histories_over_forks",
     "test_serde_differences.py::test_raw_gives_the_bare_arguments",
     "test_serde_differences.py::test_what_langgraph_turns_into_raw_data_or_none_is_refused",

@@ -54,7 +54,7 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
     if is_url(database):
         from sealpoint.maintenance.postgres_rows import PostgresRows
 
-        return PostgresRows(database)
+        return PostgresRows(database, writable=writable)
     if "://" in database:
         raise DatabaseMissingError(f"{excerpt(database)} is neither a path nor a URL of Postgres")
     from sealpoint.maintenance.sqlite_rows import SqliteRows
@@ -83,5 +83,5 @@ def _require_no_password(database: str) -> None:
     front, found, rest = database.partition("://")
     user, at, _ = (rest if found else front).partition("/")[0].partition("@")
     named = {unquote(name) for name in _PARAMETERS.findall(database)}
-    if (found and at and ":" in user) or named & {"password", "sslpassword"}:
+    if (found and at and user.partition(":")[2]) or named & {"password", "sslpassword"}:
         raise PasswordError("a password stands in the name of the database")

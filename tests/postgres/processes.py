@@ -1,0 +1,116 @@
+"""What other processes do in these tests: write through LangGraph's savers, and rotate.
+
+They are forked from one that has imported all this already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from psycopg.rows import dict_row
+
+from sealpoint.base import empty_checkpoint
+from sealpoint.langgraph import EncryptedSerializer
+from sealpoint.maintenance.postgres_rows import PostgresRows
+from sealpoint.maintenance.rotate import rotate
+from sealpoint.maintenance.rows import Batch, Progress
+from tests.postgres.databases import K2
+from tests.unit.maintenance.sealed import make_cipher
+from tests.unit.sqlite.rows import at
+
+FORKS: Final = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
+
+WRITES_OF_A_STEP: Final = 3
+FIXED: Final = "000000"
+"""The checkpoint whose one write is overwritten in every step."""
+
+WRITER: Final = EncryptedSerializer(make_cipher("k1", "k2"))
+"""It has heard of the new key, and still seals under the old one."""
+
+
+@asynccontextmanager
+async def saver_at(url: str, *, awaited: bool) -> AsyncIterator[Any]:
+    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    if awaited:
+        async with await psycopg.AsyncConnection.connect(url, **options) as connection:
+            yield AsyncPostgresSaver(connection, serde=WRITER)
+    else:
+        with psycopg.connect(url, **options) as connection:
+            yield PostgresSaver(connection, serde=WRITER)
+
+
+def write(url: str, name: str, steps: int, awaited: bool) -> int:
+    """Put checkpoints into a thread without a pause; return how often a write was not found again."""
+    return asyncio.run(_write(url, name, steps, awaited))
+
+
+async def _write(url: str, name: str, steps: int, awaited: bool) -> int:
+    lost = 0
+    async with saver_at(url, awaited=awaited) as saver:
+
+        async def call(method: str, *arguments: Any) -> Any:
+            if awaited:
+                return await getattr(saver, f"a{method}")(*arguments)
+            return getattr(saver, method)(*arguments)
+
+        for step in range(steps):
+            parent = at(name, f"{step - 1:06}" if step else None)
+            checkpoint = checkpoint_of(step)
+            config = await call("put", parent, checkpoint, {"step": step}, checkpoint["channel_versions"])
+            await call("put_writes", config, [("out", {"step": step})], "task")
+            # LangGraph overwrites an error where it leaves every other write as it is.
+            await call("put_writes", at(name, FIXED), [("__error__", {"step": step})], "other task")
+            found = await call("get_tuple", at(name, FIXED))
+            lost += ("other task", "__error__", {"step": step}) not in found.pending_writes
+    return lost
+
+
+def checkpoint_of(step: int) -> dict[str, Any]:
+    version = f"{step:032}.0.5"
+    values = {"state": {"step": step, "text": "x" * 300}}
+    channels = {"channel_values": values, "channel_versions": {"state": version}}
+    return {**empty_checkpoint(), "id": f"{step:06}", **channels}
+
+
+def lost_at_the_end(saver: Any, name: str, steps: int) -> int:
+    """How many of the writes of a thread are not there, or not as they were last written."""
+    found = {each.checkpoint["id"]: each for each in saver.list(at(name))}
+    lost = 0
+    for step in range(steps):
+        wanted = checkpoint_of(step)
+        each = found.get(wanted["id"])
+        lost += each is None or each.checkpoint["channel_values"] != wanted["channel_values"]
+        lost += each is None or ("task", "out", {"step": step}) not in each.pending_writes
+    last = ("other task", "__error__", {"step": steps - 1})
+    return lost + (last not in found[FIXED].pending_writes)
+
+
+def rotate_until(url: str, end: Path, rows: int) -> tuple[int, int]:
+    """Rotate again and again until the file ``end`` is there; return what was moved and what raced."""
+    moved = raced = 0
+    with closing(PostgresRows(url, writable=True)) as store:
+        while not end.exists():
+            last = None
+            for event in rotate(store, K2, batch=Batch(rows=rows)):
+                last = event if isinstance(event, Progress) else last
+            moved, raced = moved + (last.moved if last else 0), raced + (last.raced if last else 0)
+    return moved, raced
+
+
+def rotate_when_told(url: str, talk: Connection, rows: int) -> None:
+    """Rotate once, and begin each batch when told to."""
+    with closing(PostgresRows(url, writable=True)) as store:
+        talk.recv()
+        for _ in rotate(store, K2, batch=Batch(rows=rows)):
+            talk.send("done")
+            talk.recv()

