@@ -11,10 +11,21 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from benchmarks.harness import Options, Result, Subject, measure
+from benchmarks.picture import draw
 from benchmarks.report import as_json, as_text
 from benchmarks.targets import judge
 
-SUBJECTS: Final = ("serializer", "untrusted", "saver", "graph", "imports")
+SUBJECTS: Final = (
+    "serializer",
+    "untrusted",
+    "saver",
+    "lengths",
+    "throughput",
+    "memory",
+    "graph",
+    "rotation",
+    "imports",
+)
 
 
 def main() -> int:
@@ -22,6 +33,8 @@ def main() -> int:
     arguments = _arguments()
     results = [result for name in arguments.subjects or SUBJECTS for result in _run(name, arguments.quick)]
     print(as_json(results) if arguments.json else as_text(results))
+    if arguments.svg:
+        draw(results, arguments.svg)
     return int(arguments.check and not all(verdict.target_met for verdict in judge(results)))
 
 
@@ -34,6 +47,7 @@ def _arguments() -> Any:
     )
     parser.add_argument("--quick", action="store_true", help="three rounds, and shorter threads")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--svg", metavar="FILE", type=Path, help="draw a picture too")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is not met")
     arguments = parser.parse_args()
     for name in arguments.subjects:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Final, Protocol
 
 Sampler = Callable[[], float]
-"""Takes one sample: seconds for one operation."""
+"""Takes one sample: seconds for one operation, or bytes."""
 
 SAMPLE_SECONDS: Final = 0.02
 
@@ -43,12 +43,14 @@ class Case:
         peers: How to sample each of them, by name.
         reference: The peer that the others are compared with.
         rounds: How many samples of each.
+        unit: What a sample is: ``s`` or ``bytes``.
     """
 
     name: str
     peers: Mapping[str, Sampler]
     reference: str
     rounds: int = 15
+    unit: str = "s"
 
 
 class Subject(Protocol):
@@ -63,17 +65,33 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a case gave: seconds and ratio to the reference, by peer."""
+    """What a case gave: the samples of each round, by peer."""
 
     subject: str
     case: str
     reference: str
-    seconds: dict[str, float]
-    ratios: dict[str, float]
+    unit: str
+    rounds: tuple[dict[str, float], ...]
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """Median over the rounds, by peer."""
+        return {peer: median(samples[peer] for samples in self.rounds) for peer in self.rounds[0]}
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """Ratio to the reference, by peer."""
+        return {peer: self.ratio(peer, self.reference) for peer in self.rounds[0]}
+
+    def ratio(self, peer: str, against: str) -> float:
+        """Return the median over the rounds of the quotients within a round."""
+        return median(samples[peer] / samples[against] for samples in self.rounds)
 
 
 def timed(call: Callable[[], object], loops: int | None = None) -> Sampler:
-    """Return a sampler of ``call``.
+    """Return a sampler of ``call``, in seconds of the processor: nothing here waits for a disk.
+
+    A machine that does other things too stops a sample now and then, which a clock would count.
 
     Args:
         call: The operation. It is run once at first, so that caches are filled.
@@ -82,16 +100,16 @@ def timed(call: Callable[[], object], loops: int | None = None) -> Sampler:
     """
     call()
     if loops is None:
-        start = perf_counter()
+        start = process_time()
         call()
-        loops = max(1, int(SAMPLE_SECONDS / (perf_counter() - start)))
+        loops = max(1, int(SAMPLE_SECONDS / max(process_time() - start, 1e-7)))
     times = range(loops)
 
     def sample() -> float:
-        start = perf_counter()
+        start = process_time()
         for _ in times:
             call()
-        return (perf_counter() - start) / len(times)
+        return (process_time() - start) / len(times)
 
     return sample
 
@@ -104,10 +122,4 @@ def measure(subject: str, case: Case, *, quick: bool) -> Result:
     for number in range(min(case.rounds, 3) if quick else case.rounds):
         shift = number % len(names)
         rounds.append({name: case.peers[name]() for name in names[shift:] + names[:shift]})
-    return Result(
-        subject,
-        case.name,
-        case.reference,
-        {name: median(samples[name] for samples in rounds) for name in names},
-        {name: median(samples[name] / samples[case.reference] for samples in rounds) for name in names},
-    )
+    return Result(subject, case.name, case.reference, case.unit, tuple(rounds))

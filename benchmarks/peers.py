@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,11 @@ STRICT: Final = "strict"
 SCAN: Final = "check alone"
 SEALED_STRICT: Final = "sealed strict"
 INVENTORY: Final = "inventory"
+SCRIPT: Final = "a script"
+COPY: Final = "cp + fsync"
+ROTATE: Final = "rotate"
+ROTATE_GCM: Final = "rotate GCM"
+VERIFY: Final = "verify"
 
 LEGEND: Final = {
     LG: "LangGraph's JsonPlusSerializer, no encryption",
@@ -44,7 +49,14 @@ LEGEND: Final = {
     SCAN: "the check alone, which builds nothing",
     SEALED_STRICT: "sealpoint's EncryptedSerializer over a strict serializer",
     INVENTORY: "the types that a row names, counted without building any",
+    SCRIPT: "list, loads, dumps with the new key, put: what one writes over a saver; it leaves the writes",
+    COPY: "a copy of the file, and fsync",
+    ROTATE: "sealpoint's rotation as it comes: to cobblestone256, by compare-and-swap",
+    ROTATE_GCM: "the same to suite aes256gcm",
+    VERIFY: "sealpoint's verification: every row opened",
 }
+
+LANGGRAPHS: Final = (LG, LG_ENC, LG_GCM)
 
 KEY: Final = bytes(range(32))
 _UNPACK: Final = ormsgpack.OPT_NON_STR_KEYS
@@ -79,18 +91,18 @@ def serializers() -> dict[str, Any]:
 
 
 @contextmanager
-def savers(folder: Path) -> Iterator[Mapping[str, Saver]]:
-    """Open a saver for each of four serializers, each on a file of its own.
+def savers(folder: Path, names: Collection[str] = ()) -> Iterator[Mapping[str, Saver]]:
+    """Open a saver for each serializer, or for ``names`` of them, each on a file of its own.
 
     Files are written without waiting for the disk, which would take 0.05 to 4 ms a commit.
     """
     made = serializers()
     connections = []
     opened: dict[str, Any] = {}
-    for name in (LG, LG_ENC, PLAIN, SEALED):
+    for name in names or made:
         connection = sqlite3.connect(folder / f"{name}.sqlite", check_same_thread=False)
         connections.append(connection)
-        saver: Any = (LangGraphSqliteSaver if name in (LG, LG_ENC) else _Sqlite)(connection, serde=made[name])
+        saver: Any = (LangGraphSqliteSaver if name in LANGGRAPHS else _Sqlite)(connection, serde=made[name])
         saver.setup()
         connection.execute("PRAGMA synchronous = OFF")
         opened[name] = saver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import groupby
@@ -29,7 +29,17 @@ def as_json(results: Sequence[Result]) -> str:
     return json.dumps(
         {
             "versions": _versions(),
-            "results": [asdict(result) for result in results],
+            "results": [
+                {
+                    "subject": result.subject,
+                    "case": result.case,
+                    "unit": result.unit,
+                    "medians": result.medians,
+                    "reference": result.reference,
+                    "ratios": result.ratios,
+                }
+                for result in results
+            ],
             "bounds": [
                 {**asdict(verdict.bound), "ratio": verdict.ratio, "target_met": verdict.target_met}
                 for verdict in judge(results)
@@ -47,7 +57,7 @@ def as_text(results: Sequence[Result]) -> str:
     verdicts = judge(results)
     if verdicts:
         parts.append(f"## targets\n\n{_verdicts(verdicts)}")
-    seen = {peer for result in results for peer in result.seconds}
+    seen = {peer for result in results for peer in result.medians}
     parts.append("\n".join(f"{name}: {text}" for name, text in LEGEND.items() if name in seen))
     return "\n\n".join(parts)
 
@@ -58,24 +68,28 @@ def _versions() -> dict[str, str]:
 
 def _times(results: Sequence[Result]) -> str:
     """Return a table for each run of cases with the same peers."""
-    groups = groupby(results, key=lambda result: (result.reference, *result.seconds))
+    groups = groupby(results, key=lambda result: (result.reference, *result.medians))
     return "\n\n".join(_times_of_peers(list(group)) for _, group in groups)
 
 
 def _times_of_peers(results: Sequence[Result]) -> str:
-    peers = list(results[0].seconds)
-    rows = [
-        [result.case, *(f"{_time(result.seconds[peer])} ({_ratio(result.ratios[peer])})" for peer in peers)]
-        for result in results
-    ]
+    peers = list(results[0].medians)
+    rows = [[result.case, *_cells(result)] for result in results]
     return _table([f"median (ratio to {results[0].reference})", *peers], rows)
+
+
+def _cells(result: Result) -> Iterator[str]:
+    ratios = result.ratios
+    for peer, value in result.medians.items():
+        measured = _time(value) if result.unit == "s" else f"{value / 1e6:.3g} MB"
+        yield f"{measured} ({_ratio(ratios[peer])})"
 
 
 def _verdicts(verdicts: Iterable[Verdict]) -> str:
     rows = [
         [
             verdict.bound.case,
-            verdict.bound.peer,
+            verdict.bound.peer + (f" to {verdict.bound.against}" if verdict.bound.against else ""),
             f"{verdict.ratio:.3f}" if verdict.bound.rate is None else f"{1 / verdict.seconds:,.0f}/s",
             _target(verdict),
             _judged(verdict.bound.goal, verdict.goal_met),

@@ -6,5 +6,6 @@ import runpy
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])
-runpy.run_module("benchmarks", run_name="__main__")
+if __name__ == "__main__":  # and not in the processes that a subject starts
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    runpy.run_module("benchmarks", run_name="__main__")

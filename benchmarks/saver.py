@@ -1,4 +1,4 @@
-"""SqliteSaver's methods: LangGraph's with its encryption against sealpoint's, sealed; one file each."""
+"""SqliteSaver's methods on checkpoints of 50 messages: LangGraph's against sealpoint's; one file each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 
+from benchmarks.chains import checkpoint, config, fill
 from benchmarks.harness import Case, Options, timed
 from benchmarks.payloads import payload
 from benchmarks.peers import LG_ENC, Saver, savers
@@ -25,64 +26,41 @@ def cases(options: Options) -> Iterator[Case]:
     short = {"messages": state["messages"][:10]}
     with savers(options.folder) as opened:
         for saver in opened.values():
-            _fill(saver, "long", THREAD_LENGTH, state, small)
-        yield _case("get_tuple, 50 messages", opened, _get_tuple)
-        yield _case("list(limit=10)", opened, _list(10))
-        yield _case("list(limit=100)", opened, _list(100), rounds=9)
-        yield _case("put, 50 messages", opened, _put(state), loops=PUT_LOOPS)
-        yield _case("put, 1 KB", opened, _put(small), loops=PUT_LOOPS)
-        yield _case("put_writes of 3", opened, _put_writes(small), loops=PUT_LOOPS)
+            fill(saver, "long", THREAD_LENGTH, state, small, writes=3)
+        yield case("get_tuple, 50 messages", opened, get_tuple("long"))
+        yield case("list(limit=10)", opened, listing(config("long"), 10))
+        yield case("list(limit=100)", opened, listing(config("long"), 100), rounds=9)
+        yield case("put, 50 messages", opened, _put("put messages", state), loops=PUT_LOOPS)
+        yield case("put, 1 KB", opened, _put("put small", small), loops=PUT_LOOPS)
+        yield case("put_writes of 3", opened, _put_writes(small), loops=PUT_LOOPS)
         for saver in opened.values():
-            _fill(saver, "delta", ancestors, short, small["plan"], writes=1)
-        yield _case(f"delta walk, {ancestors:,} x 8 KB", opened, _walk(ancestors), rounds=7)
+            fill(saver, "delta", ancestors, short, small["plan"], writes=1)
+        yield case(f"delta walk, {ancestors:,} x 8 KB", opened, walk("delta", ancestors), rounds=7)
 
 
-def _case(
+def case(
     name: str, opened: Mapping[str, Saver], act: Act, *, loops: int | None = None, rounds: int = 15
 ) -> Case:
+    """Make a case of one operation on every saver."""
     peers = {peer: timed(act(saver), loops) for peer, saver in opened.items()}
     return Case(name, peers, LG_ENC, rounds)
 
 
-def _checkpoint(number: int, values: dict[str, Any]) -> Any:
-    return {
-        "v": 2,
-        "id": f"1f000000-0000-6000-8000-{number:012x}",
-        "ts": "2026-01-01T00:00:00+00:00",
-        "channel_values": values,
-        "channel_versions": dict.fromkeys(values, f"{number:032}.0"),
-        "versions_seen": {},
-        "updated_channels": None,
-    }
+def get_tuple(thread: str) -> Act:
+    """Read the latest checkpoint of a thread."""
+    return lambda saver: lambda: saver.get_tuple(config(thread))
 
 
-def _config(thread: str, **more: str) -> Any:
-    return {"configurable": {"thread_id": thread, "checkpoint_ns": "", **more}}
+def listing(place: Any, limit: int | None) -> Act:
+    """List checkpoints, and hold all that was listed."""
+    return lambda saver: lambda: list(saver.list(place, limit=limit))
 
 
-def _fill(
-    saver: Saver, thread: str, length: int, values: dict[str, Any], write: Any, *, writes: int = 3
-) -> None:
-    """Store a chain of checkpoints, with pending writes on top of each."""
-    config = _config(thread)
-    for number in range(length):
-        config = saver.put(config, _checkpoint(number, values), {"source": "loop", "step": number}, {})
-        saver.put_writes(config, [("log", write)] * writes, f"task-{number}")
-
-
-def _get_tuple(saver: Saver) -> Callable[[], object]:
-    return lambda: saver.get_tuple(_config("long"))
-
-
-def _list(limit: int) -> Act:
-    return lambda saver: lambda: list(saver.list(_config("long"), limit=limit))
-
-
-def _put(values: dict[str, Any]) -> Act:
+def _put(thread: str, values: dict[str, Any]) -> Act:
     def prepare(saver: Saver) -> Callable[[], object]:
         numbers = count()
         return lambda: saver.put(
-            _config("put"), _checkpoint(next(numbers), values), {"source": "loop", "step": 1}, {}
+            config(thread), checkpoint(next(numbers), values), {"source": "loop", "step": 1}, {}
         )
 
     return prepare
@@ -90,23 +68,23 @@ def _put(values: dict[str, Any]) -> Act:
 
 def _put_writes(value: Any) -> Act:
     def prepare(saver: Saver) -> Callable[[], object]:
-        config = saver.put(_config("writes"), _checkpoint(0, {}), {"source": "loop", "step": 0}, {})
+        place = saver.put(config("writes"), checkpoint(0, {}), {"source": "loop", "step": 0}, {})
         numbers = count()
         writes = [("plan", value["plan"]), ("question", value["question"]), ("branch:to:next", None)]
-        return lambda: saver.put_writes(config, writes, f"task-{next(numbers)}")
+        return lambda: saver.put_writes(place, writes, f"task-{next(numbers)}")
 
     return prepare
 
 
-def _walk(ancestors: int) -> Act:
+def walk(thread: str, ancestors: int) -> Act:
     """The channel has a write at every ancestor and no stored value: the walk goes to the root."""
 
     def prepare(saver: Saver) -> Callable[[], object]:
-        def walk() -> None:
-            history = saver.get_delta_channel_history(config=_config("delta"), channels=["log"])
+        def run() -> None:
+            history = saver.get_delta_channel_history(config=config(thread), channels=["log"])
             if len(history["log"]["writes"]) != ancestors - 1:
                 raise SystemExit("error: the walk did not meet every ancestor")
 
-        return walk
+        return run
 
     return prepare

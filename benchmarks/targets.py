@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.harness import Result
-from benchmarks.peers import INVENTORY, SEALED, SEALED_GCM, SEALED_STRICT, STRICT
+from benchmarks.peers import INVENTORY, LG, ROTATE, SEALED, SEALED_GCM, SEALED_STRICT, STRICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Bound:
     Attributes:
         case: Of which case.
         peer: Of which peer.
+        against: The peer that it is compared with, if that is not the case's reference.
         target: The ratio that is promised, at most.
         goal: The ratio that a later release should have, at most.
         rate: How many a second are promised, at least. It is a figure of this machine.
@@ -30,6 +31,7 @@ class Bound:
     target: float | None = None
     goal: float | None = None
     rate: int | None = None
+    against: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,11 @@ BOUNDS: Final = (
     Bound("numpy 1 MB, loads", SEALED, goal=0.25),
     Bound("bytes 16 MB, dumps", SEALED, goal=0.14),
     Bound("bytes 16 MB, loads", SEALED, goal=0.14),
+    *(
+        Bound(f"{value}, {act}", SEALED, goal=1.0, against=LG)
+        for value in ("50 messages", "500 messages", "pydantic state", "mixed scalars")
+        for act in ("dumps", "loads")
+    ),
     Bound("50 messages, unsealed", STRICT, target=1.0),
     Bound("500 messages, unsealed", STRICT, target=1.0),
     Bound("mixed scalars, unsealed", STRICT, target=1.0),
@@ -79,7 +86,18 @@ BOUNDS: Final = (
     Bound("put, 50 messages", SEALED, goal=0.32),
     Bound("put_writes of 3", SEALED, goal=0.10),
     Bound("delta walk, 1,000 x 8 KB", SEALED, goal=0.06),
+    Bound("delta walk, 10,000 x 1 KB", SEALED, goal=0.09),
+    Bound("list without a namespace, 10,000 checkpoints", SEALED, goal=0.11),
+    Bound("list(None, limit=10), 1,000 threads", SEALED, goal=0.08),
+    Bound("get_tuple by length", f"{SEALED}, 10,000", goal=1.3),
+    Bound("list(limit=10) by length", f"{SEALED}, 10,000", goal=1.3),
+    Bound("memory of list, to 10,000 checkpoints", "10,000", goal=0.05),
+    Bound("8 threads, one saver, 50 messages", SEALED, goal=1.0),
+    Bound("4 processes, one file, 50 messages", SEALED, goal=1.0),
     Bound("graph of 100 supersteps", SEALED, goal=0.47),
+    Bound("graph of 100 supersteps", SEALED, goal=1.0, against=LG),
+    Bound("rotation, a row", ROTATE, target=1 / 35),
+    Bound("rotation, against cp and fsync", ROTATE, target=7.0),
     Bound("import of the saver", "sealpoint", target=1 / 3),
 )
 
@@ -87,8 +105,9 @@ BOUNDS: Final = (
 def judge(results: Iterable[Result]) -> list[Verdict]:
     """Return a verdict for each bound that was measured."""
     by_case = {result.case: result for result in results}
-    return [
-        Verdict(bound, by_case[bound.case].ratios[bound.peer], by_case[bound.case].seconds[bound.peer])
-        for bound in BOUNDS
-        if bound.case in by_case
-    ]
+    return [_verdict(bound, by_case[bound.case]) for bound in BOUNDS if bound.case in by_case]
+
+
+def _verdict(bound: Bound, result: Result) -> Verdict:
+    ratio = result.ratio(bound.peer, bound.against or result.reference)
+    return Verdict(bound, ratio, result.medians[bound.peer])

@@ -6,16 +6,18 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
 
-from sealpoint import EncryptedSerializer, KeyRing, RingCipher
+from sealpoint import EncryptedSerializer, KeyRing, KeyState, RingCipher
 from sealpoint.demo import story
 from sealpoint.demo.__main__ import main
 from sealpoint.demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
+from sealpoint.maintenance.sqlite_rows import SqliteRows
 
 README = Path(__file__).parents[2] / "README.md"
 COLUMNS = 100
@@ -112,6 +114,21 @@ def test_langgraphs_own_column(run: Run, name: str, verdict: str) -> None:
     assert line_of(run.output, name).split()[-1] == verdict
 
 
+def test_rotation_moves_all_that_was_under_the_old_key(run: Run) -> None:
+    """As many as the table of part 2 counts, while another process wrote."""
+    counted = sum(int(line.split()[-1]) for line in run.output.splitlines() if ":k1 " in line)
+    assert f"{counted} values moved, 0 failed, 0 left" in line_of(run.output, "sealpoint rotate")
+    assert line_of(run.output, "process 3").endswith("wrote on meanwhile, without an error")
+    with closing(SqliteRows(run.kept / "state.db")) as store:
+        assert {str(count.tag).partition(":")[2] for count in store.count()} == {"k2"}
+
+
+def test_old_key_is_gone_and_the_thread_goes_on(run: Run) -> None:
+    assert KeyRing.load(run.kept / "keys.toml").require_key("k1").state is KeyState.DESTROYED
+    assert line_of(run.output, "process 4").endswith('asks: "Pay 48,250.00 EUR to Maria Lindqvist?"')
+    assert line_of(run.output, "a backup").endswith("KeyDestroyedError")
+
+
 def test_readme_shows_what_the_demo_prints(run: Run) -> None:
     shown = README.read_text(encoding="utf-8").partition("$ make demo\n")[2].partition("```")[0]
     assert shown.strip() == run.output.partition("Kept:")[0].strip()
@@ -119,7 +136,7 @@ def test_readme_shows_what_the_demo_prints(run: Run) -> None:
 
 def test_kept_folder_holds_database_and_private_ring(run: Run) -> None:
     names = {path.name for path in run.kept.iterdir()}
-    assert names == {"state.db", "keys.toml", "k1.key", "k2.key"}
+    assert names == {"state.db", "keys.toml", "k2.key"}
     assert stat.S_IMODE(run.kept.stat().st_mode) == 0o700
     assert {stat.S_IMODE((run.kept / name).stat().st_mode) for name in names - {"state.db"}} == {0o600}
     assert str(run.kept) in run.output
@@ -152,6 +169,9 @@ def test_demo_notices_a_serializer_that_does_not_seal(
         "one bit flipped: IntegrityError",
         "plaintext row added: PlaintextError",
         "key k1 missing: UnknownKeyError",
+        "rotation leaves no value under the old key",
+        "every row is under k2 now",
+        "another process goes on with the thread",
     } <= {line.strip() for line in broken}
     assert "it needs pycryptodome, which is not installed" in output
     assert "claims of this demo hold" not in output
@@ -185,4 +205,4 @@ def test_command_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     """Without LangGraph there is one line that says what to install."""
     monkeypatch.setitem(sys.modules, "sealpoint.demo.story", None)
     assert main([]) == 2
-    assert "pip install 'sealpoint[langgraph]'" in capsys.readouterr().err
+    assert "pip install 'sealpoint[cli,langgraph]'" in capsys.readouterr().err

@@ -27,6 +27,11 @@ EXCLUDED_METADATA_KEYS: Final = {
 """Keys of a config that are never stored: they stand in columns, or change with every step."""
 
 
+_TEXTS: Final = frozenset((str,))
+_SCALARS: Final = frozenset((str, int, float, bool, type(None)))
+_TABLE_OR_SCALAR: Final = _SCALARS | {dict}
+
+
 def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
     """Return ``metadata`` with the scalars of the config's ``metadata`` and ``configurable`` added.
 
@@ -64,12 +69,29 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
             the same in JSON: ``1`` and ``"1"`` for instance.
     """
     try:
-        data = json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode("utf-8", "ignore")
+        text = _ENCODER.encode(metadata)
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, TypeError) else "NaN, infinity, a cycle or too deep"
         raise MetadataError(f"metadata has no form in JSON: {excerpt(reason)}") from None
-    decode_metadata(data)  # what could not be read back is not stored
+    data = text.encode("utf-8", "ignore")
+    if not _is_ordinary(metadata, text):
+        decode_metadata(data)  # what could not be read back is not stored
     return data
+
+
+def _is_ordinary(metadata: CheckpointMetadata, text: str) -> bool:
+    """Whether metadata can be read back for certain, which saves reading it: half of the time.
+
+    Nearly all of it has plain strings for keys, and for values scalars or, as ``parents`` is,
+    dicts of them: no two such keys fall together in JSON, if they are ASCII.
+    """
+    if type(metadata) is not dict or not text.isascii() or len(text) > MAX_BYTES:
+        return False
+    for table in (metadata, *(value for value in metadata.values() if type(value) is dict)):
+        nested = _TABLE_OR_SCALAR if table is metadata else _SCALARS
+        if not (_TEXTS.issuperset(map(type, table)) and nested.issuperset(map(type, table.values()))):
+            return False
+    return True
 
 
 def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
@@ -88,9 +110,7 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
         text = data.decode() if isinstance(data, bytes) else data
         if text.count("[") + text.count("{") > MAX_DEPTH:
             require_json_depth(text, MAX_DEPTH)
-        metadata = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
-        )
+        metadata = _DECODER.decode(text)
     except (ValueError, TypeError, RecursionError) as error:
         reason = str(error) if isinstance(error, MetadataError) else type(error).__name__
         raise MetadataError(f"metadata is not strict JSON: {reason}") from None
@@ -113,3 +133,10 @@ def _finite(text: str) -> float:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise MetadataError(f"{excerpt(name)} is not JSON")
+
+
+# Made once: to make them takes as long as to use them.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
+)

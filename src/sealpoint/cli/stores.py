@@ -83,5 +83,5 @@ def _require_no_password(database: str) -> None:
     front, found, rest = database.partition("://")
     user, at, _ = (rest if found else front).partition("/")[0].partition("@")
     named = {unquote(name) for name in _PARAMETERS.findall(database)}
-    if (found and at and user.partition(":")[2]) or named & {"password", "sslpassword"}:
+    if (found and at and ":" in user) or named & {"password", "sslpassword"}:
         raise PasswordError("a password stands in the name of the database")

@@ -43,6 +43,27 @@ def _require_length(blob: bytes, least: int) -> None:
         raise BlobError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
 
 
+def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: bytes, room: int) -> bytes:
+    """Return what ``message`` makes of ``data``, written into one buffer of ``room`` bytes or more.
+
+    `BytesIO` gives its buffer away without a copy.
+
+    Raises:
+        InvalidTag: If the message does not authenticate; the buffer is empty then.
+    """
+    made = BytesIO(bytes(room))
+    with made.getbuffer() as buffer:
+        try:
+            end = message.update_into(data, buffer)
+            last = message.finalize()
+        except InvalidTag:
+            buffer[:] = bytes(room)  # a traceback shows the locals of its frames
+            raise
+        buffer[end : end + len(last)] = last
+    made.truncate(end + len(last))
+    return made.getvalue()
+
+
 class Cobblestone256:
     """One C2SP chunked-encryption message a value, under a key of 32 bytes."""
 
@@ -76,27 +97,6 @@ class Cobblestone256:
             return message.update(blob) + message.finalize()
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
-
-
-def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: bytes, room: int) -> bytes:
-    """Return what ``message`` makes of ``data``, written into one buffer of ``room`` bytes or more.
-
-    `BytesIO` gives its buffer away without a copy.
-
-    Raises:
-        InvalidTag: If the message does not authenticate; the buffer is empty then.
-    """
-    made = BytesIO(bytes(room))
-    with made.getbuffer() as buffer:
-        try:
-            end = message.update_into(data, buffer)
-            last = message.finalize()
-        except InvalidTag:
-            buffer[:] = bytes(room)  # a traceback shows the locals of its frames
-            raise
-        buffer[end : end + len(last)] = last
-    made.truncate(end + len(last))
-    return made.getvalue()
 
 
 class Aes256Gcm:

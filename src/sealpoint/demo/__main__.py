@@ -12,7 +12,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the demo; return 0 if every claim held, 1 if one did not, 2 if it could not run."""
     parser = argparse.ArgumentParser(
         prog="python -m sealpoint.demo",
-        description="Run a LangGraph agent with a sealed state, search its database, and attack it.",
+        description="Run a LangGraph agent with a sealed state, search its database, attack it, and rotate its key.",
     )
     parser.add_argument(
         "--keep", metavar="DIR", type=Path, help="a new or empty folder; leave database and keys there"
@@ -21,8 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         from sealpoint.demo.story import tell
     except ImportError as error:
-        print(f"error: the demo needs LangGraph ({error})", file=sys.stderr)
-        print("hint: pip install 'sealpoint[langgraph]'", file=sys.stderr)
+        print(f"error: the demo needs LangGraph and the command line ({error})", file=sys.stderr)
+        print("hint: pip install 'sealpoint[cli,langgraph]'", file=sys.stderr)
         return 2
     if options.keep is None:
         with TemporaryDirectory(prefix="sealpoint-demo-") as folder:

@@ -1,6 +1,7 @@
 """The demo's agent: it pays an insurance claim, and asks a human first. Scripted: no model, no network.
 
-`python -m sealpoint.demo.agent DATABASE RING` is the second process, which goes on after the answer.
+`python -m sealpoint.demo.agent DATABASE RING` is the second process, which goes on after the answer;
+with `ask` behind it, it is the fourth, which begins anew.
 """
 
 from __future__ import annotations
@@ -53,7 +54,12 @@ def act(state: MessagesState) -> dict[str, Any]:
     return {"messages": [AIMessage(f"Done: {last.content}.")]}
 
 
-def _run(connection: sqlite3.Connection, serde: SerializerProtocol | None, step: Any) -> dict[str, Any]:
+def _run(
+    connection: sqlite3.Connection,
+    serde: SerializerProtocol | None,
+    step: Any,
+    thread: RunnableConfig = THREAD,
+) -> dict[str, Any]:
     graph = StateGraph(MessagesState)
     graph.add_node("agent", act)
     graph.add_node("tools", ToolNode([pay]))
@@ -62,13 +68,15 @@ def _run(connection: sqlite3.Connection, serde: SerializerProtocol | None, step:
     graph.add_edge("tools", "agent")
     compiled = graph.compile(checkpointer=SqliteSaver(connection, serde=serde))
     with tracing_context(enabled=False):  # whatever the environment says: the demo calls nobody
-        return compiled.invoke(step, THREAD)
+        return compiled.invoke(step, thread)
 
 
-def ask(connection: sqlite3.Connection, serde: SerializerProtocol | None) -> str:
+def ask(
+    connection: sqlite3.Connection, serde: SerializerProtocol | None, thread: RunnableConfig = THREAD
+) -> str:
     """Run until the agent asks for approval; return its question."""
     request = HumanMessage(f"Please settle the claim of {NAME}.")
-    state = _run(connection, serde, {"messages": [request]})
+    state = _run(connection, serde, {"messages": [request]}, thread)
     return str(state["__interrupt__"][0].value["question"])
 
 
@@ -78,10 +86,11 @@ def resume(connection: sqlite3.Connection, serde: SerializerProtocol | None) -> 
     return str(state["messages"][-1].content)
 
 
-def main(database: str, ring: str) -> None:
-    """Resume the thread in ``database`` with the keys of ``ring``."""
+def main(database: str, ring: str, step: str = "resume") -> None:
+    """Go on with the thread in ``database`` with the keys of ``ring``."""
+    act = {"resume": resume, "ask": ask}[step]
     with closing(sqlite3.connect(Path(database), check_same_thread=False)) as connection:
-        print(resume(connection, EncryptedSerializer.from_key_file(ring)))
+        print(act(connection, EncryptedSerializer.from_key_file(ring)))
 
 
 if __name__ == "__main__":

@@ -8,14 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from sealpoint.demo import agent
 from sealpoint.demo.attacks import ATTACKS, Attack, Outcome, Side, attempt, messages, read
+from sealpoint.demo.claims import Claims
 from sealpoint.demo.keys import write_ring
+from sealpoint.demo.rotation import tell_rotation
 from sealpoint.demo.search import Database
 from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
@@ -49,20 +50,6 @@ change or forge one. Metadata and ids are readable; rows can be moved, put back 
 SECURITY.md has the whole table. All {count} claims of this demo hold."""
 
 
-@dataclass
-class Claims:
-    """What was claimed, and what of it did not hold."""
-
-    count: int = 0
-    broken: list[str] = field(default_factory=list)
-
-    def check(self, claim: str, holds: bool) -> None:
-        """Count a claim."""
-        self.count += 1
-        if not holds:
-            self.broken.append(claim)
-
-
 def tell(folder: Path, open_serializer: OpenSerializer = EncryptedSerializer.from_key_file) -> bool:
     """Run the demo in ``folder`` and print it; return whether every claim held.
 
@@ -86,8 +73,9 @@ def tell(folder: Path, open_serializer: OpenSerializer = EncryptedSerializer.fro
         _tell_reading(database, serde, claims)
         without_k1 = write_ring(folder, "without-k1.toml", active="k2")
         ours = Side(database, serde, open_serializer(without_k1))
-        without_k1.unlink()
         _tell_attacks(ours, _run_rival(Path(scratch) / "langgraph.db"), claims)
+        without_k1.unlink()
+        tell_rotation(database, ring, claims)
     _tell_end(claims)
     return not claims.broken
 

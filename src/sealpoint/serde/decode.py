@@ -12,7 +12,14 @@ import ormsgpack
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
 from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
-from sealpoint.serde.rebuild import Builder, delta_snapshot, make_builder, numpy_array
+from sealpoint.serde.rebuild import (
+    Builder,
+    as_unbuildable,
+    delta_snapshot,
+    make_builder,
+    make_raw_builder,
+    numpy_array,
+)
 from sealpoint.serde.scan import Limits, require_few_costly, scan
 
 OnBlocked = Literal["raise", "raw"]
@@ -106,7 +113,12 @@ class Decoder:
                         builder = builders.get((code, module, name, method))
                 except TypeError:
                     pass
-                return rebuild(code, record) if builder is None else builder(argument)
+                if builder is None:
+                    return rebuild(code, record)
+                try:
+                    return builder(argument)
+                except Exception as error:  # noqa: BLE001 -- see `as_unbuildable`
+                    raise as_unbuildable(error, module, name) from None
             except BaseException as error:
                 if type(error) is not ValueError:  # which is how msgpack tells of its data or an inner hook
                     vars(failed).setdefault("error", error)
@@ -127,7 +139,10 @@ class Decoder:
             if isinstance(error, BlockedTypeError):
                 raise
             raise _malformed(code) from None
-        return builder(argument)
+        try:
+            return builder(argument)
+        except Exception as error:  # noqa: BLE001 -- see `as_unbuildable`
+            raise as_unbuildable(error, record[0], record[1]) from None
 
     def _numpy_array(self, payload: Any) -> Any:
         try:
@@ -151,7 +166,8 @@ class Decoder:
             line = f"allowed_msgpack_modules=[({excerpt(module)}, {excerpt(name)})]"
             warn_once("unregistered", module, name, f"rebuilt though not on an allowlist; allow it: {line}")
         try:
-            builder = make_builder(code, module, name, guarded=self.limits is not None)
+            make = make_raw_builder if self.on_blocked == "raise" else make_builder
+            builder = make(code, module, name, guarded=self.limits is not None)
         except UnbuildableValueError as error:
             return self._raw_or_raise(error)
         return builder if self.on_blocked == "raise" else self._or_raw(builder)

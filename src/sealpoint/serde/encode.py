@@ -30,6 +30,7 @@ from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
+from operator import attrgetter
 from types import FunctionType
 from typing import Any, Final
 from uuid import UUID
@@ -37,6 +38,7 @@ from uuid import UUID
 import ormsgpack
 
 from sealpoint.errors import UnsupportedTypeError, excerpt
+from sealpoint.serde.models import plain_fields
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
 SINGLE_ARGUMENT: Final = 0
@@ -56,6 +58,20 @@ OPTIONS: Final = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
     | ormsgpack.OPT_REPLACE_SURROGATES
 )
+
+# Subclasses too are passed to the callback, and other keys than text stop the packing: what model_dump()
+# makes of either depends on the schema.
+_PLAIN_OPTIONS: Final = (OPTIONS | ormsgpack.OPT_PASSTHROUGH_SUBCLASS) & ~ormsgpack.OPT_NON_STR_KEYS
+_DUMPED_AS_THEY_ARE: Final = frozenset(
+    (UUID, Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
+)
+
+# glibc's malloc asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when
+# it is freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing
+# it. The threshold rises to the largest such block that was ever freed: to this one, of which no page is
+# ever touched. In return the process may keep up to twice as much of what it has freed.
+_KEPT_BYTES: Final = 24 * 1024 * 1024
+bytes(_KEPT_BYTES)
 
 _MAX_LEARNED: Final = 4096  # types made at run time must not fill memory
 _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
@@ -86,21 +102,22 @@ def _refuse(what: str) -> UnsupportedTypeError:
 
 def _default(obj: Any) -> Any:
     """Return what to write for ``obj``: called for whatever msgpack has no form for."""
-    encoder = _encoders.get(type(obj))
-    return encoder(obj) if encoder else _learn(type(obj))(obj)
+    return _encoders[type(obj)](obj)
 
 
 def _ext(code: int, *payload: Any) -> ormsgpack.Ext:
     return ormsgpack.Ext(code, ormsgpack.packb(payload, _default, OPTIONS))
 
 
-def _learn(cls: type) -> Encoder:
-    """Choose the encoder of a type that is seen for the first time."""
-    encoder = _choose(cls)
-    if len(_encoders) >= _MAX_LEARNED:
-        _encoders.clear()
-    _encoders[cls] = encoder
-    return encoder
+class _Encoders(dict[type, Encoder]):
+    """The table from type to encoder, which chooses when a type is seen for the first time."""
+
+    def __missing__(self, cls: type) -> Encoder:
+        encoder = _choose(cls)
+        if len(self) >= _MAX_LEARNED:
+            self.clear()
+        self[cls] = encoder
+        return encoder
 
 
 def _choose(cls: type) -> Encoder:
@@ -160,23 +177,72 @@ def _encode_by_questions(obj: Any) -> Any:
 
 # --- makers: from a type to its encoder ---------------------------------------------------------
 
+# An encoder is one function in Python: a further call would take a fifth of its time. So what its type
+# knows is bound to it, and arguments are taken by functions in C where there are any.
+_packb: Final = ormsgpack.packb
+_Ext: Final = ormsgpack.Ext
+
+
+def _record(code: int, argument: Callable[[Any], Any]) -> Callable[[type], Encoder]:
+    def make(cls: type) -> Encoder:
+        module, name = cls.__module__, cls.__name__
+        return lambda obj: _Ext(code, _packb((module, name, argument(obj)), _default, OPTIONS))
+
+    return make
+
 
 def _single(argument: Callable[[Any], Any]) -> Callable[[type], Encoder]:
-    return lambda cls: lambda obj: _ext(SINGLE_ARGUMENT, cls.__module__, cls.__name__, argument(obj))
+    return _record(SINGLE_ARGUMENT, argument)
 
 
 def _positional(arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
-    return lambda cls: lambda obj: _ext(POSITIONAL_ARGUMENTS, cls.__module__, cls.__name__, arguments(obj))
+    return _record(POSITIONAL_ARGUMENTS, arguments)
 
 
 def _keyword(arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
-    return lambda cls: lambda obj: _ext(KEYWORD_ARGUMENTS, cls.__module__, cls.__name__, arguments(obj))
+    return _record(KEYWORD_ARGUMENTS, arguments)
+
+
+def _fields(*names: str) -> Callable[[Any], dict[str, Any]]:
+    """Return what makes a dict of an object's fields."""
+    return lambda obj: {name: getattr(obj, name) for name in names}
 
 
 def _model_dump(cls: type) -> Encoder:
-    return lambda obj: _ext(
-        PYDANTIC_V2, cls.__module__, cls.__name__, obj.model_dump(), "model_validate_json"
-    )
+    module, name = cls.__module__, cls.__name__
+
+    def encode_dump(obj: Any) -> Any:
+        return _ext(PYDANTIC_V2, module, name, obj.model_dump(), "model_validate_json")
+
+    names = plain_fields(cls)
+    return encode_dump if names is None else _model(cls, names, encode_dump)
+
+
+def _encode_as_dumped(obj: Any) -> Any:
+    if type(obj) in _DUMPED_AS_THEY_ARE:
+        return _default(obj)
+    raise TypeError
+
+
+def _model(cls: type, names: list[str], encode_dump: Encoder) -> Encoder:
+    """Pack the fields from where the object has them, which takes a third of the time of dumping first.
+
+    Whatever `plain_fields` does not vouch for, in the fields or in them, stops the packing, and
+    the object is dumped.
+    """
+    module, name = cls.__module__, cls.__name__
+
+    def encode_model(obj: Any) -> Any:
+        fields = obj.__dict__  # vars() takes twice as long
+        if [*fields] == names and not obj.__pydantic_extra__:
+            try:
+                record = (module, name, fields, "model_validate_json")
+                return _Ext(PYDANTIC_V2, _packb(record, _encode_as_dumped, _PLAIN_OPTIONS))
+            except ormsgpack.MsgpackEncodeError:
+                pass
+        return encode_dump(obj)
+
+    return encode_model
 
 
 def _dict(cls: type) -> Encoder:
@@ -184,7 +250,10 @@ def _dict(cls: type) -> Encoder:
 
 
 def _datetime(cls: type) -> Encoder:
-    return lambda obj: _ext(METHOD, cls.__module__, cls.__name__, obj.isoformat(), "fromisoformat")
+    module, name = cls.__module__, cls.__name__
+    return lambda obj: _Ext(
+        METHOD, _packb((module, name, obj.isoformat(), "fromisoformat"), _default, OPTIONS)
+    )
 
 
 def _pattern(_: type) -> Encoder:
@@ -192,20 +261,7 @@ def _pattern(_: type) -> Encoder:
 
 
 def _dataclass(cls: Any) -> Encoder:
-    module, name = cls.__module__, cls.__name__
-    fields = tuple(field.name for field in dataclasses.fields(cls))
-    return lambda obj: _ext(KEYWORD_ARGUMENTS, module, name, {field: getattr(obj, field) for field in fields})
-
-
-def _time_arguments(obj: datetime.time) -> dict[str, Any]:
-    return {
-        "hour": obj.hour,
-        "minute": obj.minute,
-        "second": obj.second,
-        "microsecond": obj.microsecond,
-        "tzinfo": obj.tzinfo,
-        "fold": obj.fold,
-    }
+    return _keyword(_fields(*(field.name for field in dataclasses.fields(cls))))(cls)
 
 
 def _timezone_arguments(obj: Any) -> tuple[Any, ...]:
@@ -214,7 +270,7 @@ def _timezone_arguments(obj: Any) -> tuple[Any, ...]:
 
 
 def _delta_snapshot(obj: Any) -> ormsgpack.Ext:
-    return ormsgpack.Ext(DELTA_SNAPSHOT, ormsgpack.packb(obj.value, _default, OPTIONS))
+    return _Ext(DELTA_SNAPSHOT, _packb(obj.value, _default, OPTIONS))
 
 
 def _numpy_array(obj: Any) -> ormsgpack.Ext:
@@ -234,9 +290,9 @@ _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
 )
 
 _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]], ...]] = (
-    (pathlib.Path, _positional(lambda obj: obj.parts)),
+    (pathlib.Path, _positional(attrgetter("parts"))),
     (re.Pattern, _pattern),
-    (UUID, _single(lambda obj: obj.hex)),
+    (UUID, _single(attrgetter("hex"))),
     (Decimal, _single(str)),
     ((set, frozenset, deque), _single(tuple)),
     (
@@ -249,12 +305,12 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]],
         _single(str),
     ),
     (datetime.datetime, _datetime),
-    (datetime.timedelta, _positional(lambda obj: (obj.days, obj.seconds, obj.microseconds))),
-    (datetime.date, _positional(lambda obj: (obj.year, obj.month, obj.day))),
-    (datetime.time, _keyword(_time_arguments)),
+    (datetime.timedelta, _positional(attrgetter("days", "seconds", "microseconds"))),
+    (datetime.date, _positional(attrgetter("year", "month", "day"))),
+    (datetime.time, _keyword(_fields("hour", "minute", "second", "microsecond", "tzinfo", "fold"))),
     (datetime.timezone, _positional(_timezone_arguments)),
-    (zoneinfo.ZoneInfo, _single(lambda obj: obj.key)),
-    (Enum, _single(lambda obj: obj.value)),
+    (zoneinfo.ZoneInfo, _single(attrgetter("key"))),
+    (Enum, _single(attrgetter("value"))),
 )
 
-_encoders: dict[type, Encoder] = {_DeltaSnapshot: _delta_snapshot}
+_encoders: Final = _Encoders({_DeltaSnapshot: _delta_snapshot})

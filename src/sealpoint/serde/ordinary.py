@@ -2,7 +2,7 @@
 
 A guard looks for everything that a stranger may have written, and takes longer than the
 constructor. Nearly all arguments are of a form that no guard refuses, and one look tells:
-then the object is built at once. ``None`` for all else, which goes to the guard.
+then the object is built at once. All else goes to the guard.
 """
 
 from __future__ import annotations
@@ -21,113 +21,122 @@ _PATH: Final = re.compile(r"(?:/\0)?(?!\.(?:\0|\Z))[^/\0]++(?:\0(?!\.(?:\0|\Z))[
 _TIME_FIELDS: Final = ["hour", "minute", "second", "microsecond", "tzinfo", "fold"]
 
 
-def _short_text(_: Any, build: Builder) -> Builder:
-    return lambda text: build(text) if type(text) is str and len(text) <= 64 else None
+def _short_text(_: Any, build: Builder, otherwise: Builder) -> Builder:
+    return lambda text: build(text) if type(text) is str and len(text) <= 64 else otherwise(text)
 
 
-def _decimal(cls: Any, _: Builder) -> Builder:
+def _decimal(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     return lambda text: (
         cls(text)
         if type(text) is str and len(text) <= MAX_DECIMAL_CHARS and "E" not in text and "e" not in text
-        else None
+        else otherwise(text)
     )
 
 
-def _date(cls: Any, _: Builder) -> Builder:
+def _date(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     def build(arguments: Any) -> Any:
         if type(arguments) is list and len(arguments) == 3:
             year, month, day = arguments
             if type(year) is type(month) is type(day) is int:
                 return cls(year, month, day)
-        return None
+        return otherwise(arguments)
 
     return build
 
 
-def _timedelta(cls: Any, _: Builder) -> Builder:
+def _timedelta(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     def build(arguments: Any) -> Any:
         if type(arguments) is list and len(arguments) == 3:
             days, seconds, micros = arguments
-            if type(days) is type(seconds) is type(micros) is int and 0 <= seconds < 86_400:
-                return cls(days, seconds, micros) if 0 <= micros < 1_000_000 else None
-        return None
+            if (
+                type(days) is type(seconds) is type(micros) is int
+                and 0 <= seconds < 86_400
+                and 0 <= micros < 1_000_000
+            ):
+                return cls(days, seconds, micros)
+        return otherwise(arguments)
 
     return build
 
 
-def _timezone(cls: Any, _: Builder) -> Builder:
+def _timezone(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     return lambda arguments: (
         cls(arguments[0])
         if type(arguments) is list and len(arguments) == 1 and type(arguments[0]) is timedelta
-        else None
+        else otherwise(arguments)
     )
 
 
-def _time(cls: Any, _: Builder) -> Builder:
+def _time(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     def build(arguments: Any) -> Any:
         if type(arguments) is dict and list(arguments) == _TIME_FIELDS:
             hour, minute, second, micros, zone, fold = arguments.values()
             if type(hour) is type(minute) is type(second) is type(micros) is type(fold) is int:
                 return cls(hour, minute, second, micros, zone, fold=fold)
-        return None
+        return otherwise(arguments)
 
     return build
 
 
-def _set(cls: Any, _: Builder) -> Builder:
+def _set(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     def build(members: Any) -> Any:
         """Build from members that are too few to share a hash, if no two are equal."""
         if type(members) is not list or len(members) > MAX_SAME_HASH:
-            return None
+            return otherwise(members)
         try:
             made = cls(members)
         except TypeError:  # lists, which were tuples
-            return None
-        return made if len(made) == len(members) else None
+            return otherwise(members)
+        return made if len(made) == len(members) else otherwise(members)
 
     return build
 
 
-def _path(cls: Any, _: Builder) -> Builder:
+def _deque(_: Any, build: Builder, otherwise: Builder) -> Builder:
+    return lambda items: build(items) if type(items) is list else otherwise(items)
+
+
+def _path(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     def build(parts: Any) -> Any:
         """Build from a root or none, and then names, which are what the parts of the path will be."""
         if type(parts) is not list:
-            return None
+            return otherwise(parts)
         try:
             text = "\0".join(parts)
         except TypeError:
-            return None
+            return otherwise(parts)
         if len(text) > _MAX_PATH_CHARS or text.count("\0") != len(parts) - 1 or not _PATH.fullmatch(text):
-            return None
+            return otherwise(parts)
         return cls(*parts)
 
     return build
 
 
-def _zone(_: Any, build: Builder) -> Builder:
+def _zone(_: Any, build: Builder, otherwise: Builder) -> Builder:
     def build_named(key: Any) -> Any:
         """Build from one name or two that are words in ASCII."""
         if type(key) is str and len(key) <= 64 and key.isascii():
             area, slash, city = key.partition("/")
             if area.isidentifier() and (city.isidentifier() or not slash):
                 return build(key)
-        return None
+        return otherwise(key)
 
     return build_named
 
 
-def _message(_: Any, build: Builder) -> Builder:
+def _message(_: Any, build: Builder, otherwise: Builder) -> Builder:
     """Build from fields that hold no JSON."""
     return lambda fields: (
         build(fields)
         if type(fields) is dict and not fields.get("additional_kwargs") and not fields.get("tool_call_chunks")
-        else None
+        else otherwise(fields)
     )
 
 
-ORDINARY: Final[dict[tuple[str, str], Callable[[Any, Builder], Builder]]] = {
+ORDINARY: Final[dict[tuple[str, str], Callable[[Any, Builder, Builder], Builder]]] = {
     ("builtins", "frozenset"): _set,
     ("builtins", "set"): _set,
+    ("collections", "deque"): _deque,
     ("datetime", "date"): _date,
     ("datetime", "datetime"): _short_text,
     ("datetime", "time"): _time,
@@ -149,4 +158,4 @@ ORDINARY: Final[dict[tuple[str, str], Callable[[Any, Builder], Builder]]] = {
     ("langchain_core.messages.ai", "AIMessage"): _message,
     ("langchain_core.messages.ai", "AIMessageChunk"): _message,
 }
-"""By (module, name): from the class, and what builds it in general, to the short way."""
+"""By (module, name): from the class, what builds it, and what guards first, to the short way."""

@@ -78,7 +78,7 @@ class Database:
         if len(tables) == 2 and self.has_task_path:
             return
         try:
-            with self._transaction():
+            with _Transaction(self.connection):
                 self.connection.execute(schema.CREATE_CHECKPOINTS)
                 self.connection.execute(schema.CREATE_WRITES)
                 if not schema.has_task_path(self.connection):
@@ -90,35 +90,11 @@ class Database:
                 raise
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Commit what the block does, or nothing of it.
-
-        The write lock is taken at the start: a transaction that reads first and then writes
-        fails at once where another process has written in between. In a transaction that the
-        caller left open, a savepoint keeps our part together, and the commit is for both.
-        """
-        nested = self.connection.in_transaction
-        self.connection.execute("SAVEPOINT sealpoint" if nested else "BEGIN IMMEDIATE")
-        try:
-            yield
-            if nested:
-                self.connection.commit()
-            else:  # where commit() would do nothing if the connection has autocommit=True
-                self.connection.execute("COMMIT")
-        except BaseException:
-            # SQLite itself may have rolled back already, on a full disk for instance.
-            if self.connection.in_transaction:
-                undo = ("ROLLBACK TO sealpoint", "RELEASE sealpoint") if nested else ("ROLLBACK",)
-                for statement in undo:
-                    self.connection.execute(statement)
-            raise
-
-    @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
         """Give a cursor in a transaction, alone on the connection."""
         with self.lock:
             self.setup()
-            with own_words(), self._transaction():
+            with own_words(), _Transaction(self.connection):
                 yield self.connection.cursor()
 
     def read(
@@ -145,6 +121,44 @@ class Database:
                 return cursor.fetchall() if budget is None else budget.take(cursor)
 
 
+class _Transaction:
+    """Commits what its block does, or nothing of it.
+
+    The write lock is taken at the start: a transaction that reads first and then writes
+    fails at once where another process has written in between. In a transaction that the
+    caller left open, a savepoint keeps our part together, and the commit is for both.
+    """
+
+    __slots__ = ("_connection", "_nested")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._nested = self._connection.in_transaction
+        self._connection.execute("SAVEPOINT sealpoint" if self._nested else "BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._undo()
+            return
+        try:
+            if self._nested:
+                self._connection.commit()
+            else:  # where commit() would do nothing if the connection has autocommit=True
+                self._connection.execute("COMMIT")
+        except BaseException:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        # SQLite itself may have rolled back already, on a full disk for instance.
+        if self._connection.in_transaction:
+            undo = ("ROLLBACK TO sealpoint", "RELEASE sealpoint") if self._nested else ("ROLLBACK",)
+            for statement in undo:
+                self._connection.execute(statement)
+
+
 async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function on a worker thread, so that the event loop goes on.
 
@@ -163,20 +177,35 @@ async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Resu
         raise
 
 
-@contextmanager
-def own_words() -> Iterator[None]:
-    """Raise our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
-    try:
-        yield
-    except UnicodeDecodeError:
-        raise SchemaError("the schema holds text that is not UTF-8") from None
-    except MemoryError:  # a damaged file may ask for any amount
-        raise DamagedFileError("SQLite finds no memory for what the file asks for") from None
-    except sqlite3.DatabaseError as error:
-        ours = _presentable(error)
-        if ours is None:
-            raise
-        raise ours from None
+class _OwnWords:
+    """Raises our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, UnicodeDecodeError):
+            raise SchemaError("the schema holds text that is not UTF-8") from None
+        if isinstance(error, MemoryError):  # a damaged file may ask for any amount
+            raise DamagedFileError("SQLite finds no memory for what the file asks for") from None
+        if isinstance(error, sqlite3.DatabaseError):
+            ours = _presentable(error)
+            if ours is not None:
+                raise ours from None
+
+
+_OWN_WORDS: Final = _OwnWords()
+
+
+def own_words() -> _OwnWords:
+    """Return the context in which SQLite's errors are raised as our own.
+
+    Every statement runs in one: a class and not a generator, and made once, which takes a
+    fifth of the time.
+    """
+    return _OWN_WORDS
 
 
 def _presentable(error: sqlite3.DatabaseError) -> Exception | None:
@@ -189,6 +218,9 @@ def _presentable(error: sqlite3.DatabaseError) -> Exception | None:
         return MetadataError("metadata that the filter looks into is not JSON")
     damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")
     return DamagedFileError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else None
+
+
+_SIZED: Final = frozenset((bytes, str))
 
 
 class Budget:
@@ -211,7 +243,9 @@ class Budget:
                 return taken
             taken.append(row)
             self._rows -= 1
-            self._bytes -= sum(len(column) for column in row if isinstance(column, bytes | str))
+            for column in row:
+                if type(column) in _SIZED:
+                    self._bytes -= len(column)
             self.spent = self._rows <= 0 or self._bytes < 0
         self.spent = False
         return taken

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sealpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite, RunnableConfig
-from sealpoint.base.checkpoint import DeltaWalk
+from sealpoint.base import CheckpointTuple, PendingWrite, RunnableConfig
 from sealpoint.errors import RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
@@ -47,42 +46,17 @@ def read_one(
 def read_many(
     database: Database, serde: SerializerProtocol, keys: Sequence[Key]
 ) -> Iterator[CheckpointTuple]:
-    """Yield the checkpoints of ``keys`` in their order. One that was deleted meanwhile is left out."""
-    for row, writes in _read_pages(database, serde, keys):
-        yield row.decode_tuple(serde, writes)
+    """Yield the checkpoints of ``keys`` in their order. One that was deleted meanwhile is left out.
 
-
-def read_histories(
-    database: Database, serde: SerializerProtocol, key: Key, channels: Sequence[str]
-) -> Mapping[str, DeltaChannelHistory]:
-    """Return what the ancestors of a checkpoint hold for delta channels.
-
-    Raises:
-        RowError: If the chain of parents is a cycle.
-    """
-    walk = DeltaWalk(channels)
-    if walk.open:
-        for row, writes in _read_pages(database, serde, read_ancestors(database, key)[1:], walk.open):
-            walk.visit(row.decode(serde)["channel_values"], writes)
-            if not walk.open:
-                break
-    return walk.histories()
-
-
-def _read_pages(
-    database: Database, serde: SerializerProtocol, keys: Sequence[Key], channels: Collection[str] = ()
-) -> Iterator[tuple[CheckpointRow, list[PendingWrite]]]:
-    """Yield rows with their pending writes. Pages double in size: the first is often enough.
-
-    ``channels`` says whose writes to read, if it has any; it may change from page to page.
+    Pages double in size: the first is often enough.
     """
     position, size = 0, FIRST_PAGE_ROWS
     while position < len(keys):
         rows, page = _read_rows(database, keys[position : position + size])
-        writes, page = _read_page_writes(database, serde, page, sorted(channels))
+        writes, page = read_page_writes(database, serde, page)
         for key in page:
             if key in rows:
-                yield rows[key], writes.get(key, [])
+                yield rows[key].decode_tuple(serde, writes.get(key, []))
         position, size = position + len(page), min(size * 2, PAGE_ROWS)
 
 
@@ -102,13 +76,16 @@ def read_writes(database: Database, serde: SerializerProtocol, key: Key) -> list
     Raises:
         RowError: If there are over `MAX_WRITES`, or they have over `MAX_WRITES_BYTES`.
     """
-    return _read_page_writes(database, serde, [key], ())[0].get(key, [])
+    return read_page_writes(database, serde, [key])[0].get(key, [])
 
 
-def _read_page_writes(
-    database: Database, serde: SerializerProtocol, page: Sequence[Key], channels: Sequence[str]
+def read_page_writes(
+    database: Database, serde: SerializerProtocol, page: Sequence[Key], channels: Sequence[str] = ()
 ) -> tuple[dict[Key, list[PendingWrite]], Sequence[Key]]:
-    """Return writes by the keys of their checkpoints, and how much of the page they are."""
+    """Return writes by the keys of their checkpoints, and how much of the page they are.
+
+    ``channels`` says whose writes to read, if it names any.
+    """
     task_path = "task_path" if database.has_task_path else "''"
     while True:
         budget = Budget(MAX_WRITES, PAGE_BYTES if len(page) > 1 else MAX_WRITES_BYTES)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base import Checkpoint, CheckpointTuple, PendingWrite, RunnableConfig, writes_sort_key
+from sealpoint.base import Checkpoint, CheckpointTuple, PendingWrite, RunnableConfig
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import RowError, excerpt
 from sealpoint.serde import SerializerProtocol
+from sealpoint.serde.outline import Outline
 
 Key = tuple[str, str, str]
 """thread_id, checkpoint_ns and checkpoint_id of a row."""
 
+_SORT_KEY: Final = itemgetter(3, 4, 5)  # what `writes_sort_key` returns for a row, without a call
+_TEXTS: Final = frozenset((str,))
 _MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
 _NAMES: Final = (str, str, str, str, str, int, str)  # key, task_path, task_id, idx and channel of a write
 
@@ -33,6 +37,17 @@ class CheckpointRow(NamedTuple):
         """The primary key."""
         return self[:3]
 
+    def require_parent(self) -> str | None:
+        """Return the id of the parent, if there is one.
+
+        Raises:
+            RowError: If it or the key is something else than text.
+        """
+        parent = self.parent_checkpoint_id
+        if not _TEXTS.issuperset(map(type, self[:3])) or not isinstance(parent, str | None):
+            raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
+        return parent
+
     def decode(self, serde: SerializerProtocol) -> Checkpoint:
         """Return the checkpoint of the row.
 
@@ -41,11 +56,27 @@ class CheckpointRow(NamedTuple):
                 every checkpoint.
             SealpointError: What the serializer raises.
         """
-        checkpoint: Any = serde.loads_typed((self.type, self.checkpoint))
+        return self._require_own(serde.loads_typed((self.type, self.checkpoint)))
+
+    def decode_outline(self, serde: SerializerProtocol, outline: Outline) -> Checkpoint:
+        """Return the checkpoint of the row, perhaps with nothing in place of its objects.
+
+        Raises:
+            RowError: As `decode`.
+            SealpointError: What the serializer raises, except where it builds objects.
+        """
+        try:
+            return self._require_own(outline(self.type, self.checkpoint))
+        except RowError:
+            return self.decode(serde)  # an object may stand where a dict is wanted
+
+    def _require_own(self, checkpoint: Any) -> Checkpoint:
         if not isinstance(checkpoint, dict) or checkpoint.get("id") != self.checkpoint_id:
             raise RowError(f"row {excerpt(self.checkpoint_id)} does not hold the checkpoint of that id")
-        if not all(isinstance(checkpoint.get(name), dict) for name in _MAPPINGS):
-            raise RowError(f"checkpoint {excerpt(self.checkpoint_id)} lacks one of {', '.join(_MAPPINGS)}")
+        for name in _MAPPINGS:
+            if not isinstance(checkpoint.get(name), dict):
+                wanted = ", ".join(_MAPPINGS)
+                raise RowError(f"checkpoint {excerpt(self.checkpoint_id)} lacks one of {wanted}")
         return checkpoint  # type: ignore[return-value]
 
     def decode_tuple(
@@ -57,9 +88,7 @@ class CheckpointRow(NamedTuple):
             RowError: If the row is not what its columns say.
             SealpointError: What the serializer raises.
         """
-        parent = self.parent_checkpoint_id
-        if not all(isinstance(text, str) for text in (*self.key, parent or "")):
-            raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
+        parent = self.require_parent()
         return CheckpointTuple(
             config or config_of(*self.key),
             self.decode(serde),
@@ -95,7 +124,7 @@ def decode_writes(
     rows = list(rows)
     if any(tuple(map(type, row[:7])) != _NAMES for row in rows):  # SQLite stores a BLOB in any column
         raise RowError("a write is not named by text and a number")
-    for row in sorted(rows, key=lambda row: writes_sort_key(*row[3:6])):
+    for row in sorted(rows, key=_SORT_KEY):
         task_id, channel, kind, value = row[4], row[6], row[7], row[8]
         grouped.setdefault(row[:3], []).append((task_id, channel, serde.loads_typed((kind, value))))
     return grouped

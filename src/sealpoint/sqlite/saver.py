@@ -25,8 +25,9 @@ from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import Database, off_the_loop
+from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.query import require_place, require_thread_id, require_unicode, select_keys
-from sealpoint.sqlite.reader import read_ancestors, read_histories, read_many, read_one
+from sealpoint.sqlite.reader import read_ancestors, read_many, read_one
 from sealpoint.sqlite.rows import CheckpointRow, Key, config_of
 
 _ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous reader
@@ -258,14 +259,9 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
         Raises:
             ConfigError: If ``config`` does not name a thread.
-            RowError: If the chain of parents is a cycle.
+            RowError: If the parents that are met go in a circle.
         """
-        place = require_place(config)
-        checkpoint_id = place.checkpoint_id
-        if checkpoint_id is None:
-            latest = self._database.read(schema.SELECT_LATEST_KEY, place[:2])
-            checkpoint_id = latest[0][2] if latest else ""
-        return read_histories(self._database, self.serde, (*place[:2], checkpoint_id), channels)
+        return read_histories(self._database, self.serde, require_place(config), channels)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do as `get_tuple`."""

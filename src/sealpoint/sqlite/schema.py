@@ -72,9 +72,18 @@ SELECT_ONE: Final = f"""
     SELECT {_COLUMNS} FROM main.checkpoints
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
 SELECT_KEYS: Final = "SELECT thread_id, checkpoint_ns, checkpoint_id FROM main.checkpoints"
-SELECT_LATEST_KEY: Final = (
-    f"{SELECT_KEYS} WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"
-)
+
+# A walk over ancestors. The key comes last, so that SQLite takes it from the row and not from the index.
+SELECT_PARENT: Final = """
+    SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
+SELECT_LATEST_PARENT: Final = """
+    SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
+    WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"""
+SELECT_RANGE: Final = """
+    SELECT type, checkpoint, thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id
+    FROM main.checkpoints
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id <= ? ORDER BY checkpoint_id DESC LIMIT ?"""
 
 # The ancestors of a checkpoint, nearest first. UNION (not UNION ALL) ends a cycle; the caller sees it then.
 SELECT_ANCESTORS: Final = """
@@ -86,6 +95,15 @@ SELECT_ANCESTORS: Final = """
         WHERE c.thread_id = :thread AND c.checkpoint_ns = :ns AND c.checkpoint_id = chain.parent
     )
     SELECT id, parent FROM chain LIMIT :most"""
+
+
+def from_the_end(keys: str) -> str:
+    """Return a query of the keys of one thread, read from the end of the index: the latest come first.
+
+    Whoever sorts them by their ids to keep a few then throws nearly all others away at once. The limit,
+    which is none, keeps SQLite from leaving the order out.
+    """
+    return f"SELECT * FROM ({keys} ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT -1)"
 
 
 def select_page(rows: int) -> str:

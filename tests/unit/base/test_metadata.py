@@ -80,3 +80,39 @@ def test_an_error_does_not_repeat_the_metadata() -> None:
         decode_metadata(b'{"secret": "hunter2", "secret": "hunter3"}')
     assert "hunter" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+keys = st.text(max_size=2) | st.integers(0, 1) | st.none() | st.booleans() | st.just(0.0)
+any_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just(b"bytes"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(metadata=any_values | st.dictionaries(keys, any_values, max_size=4))
+def test_what_is_not_read_back_would_be_read_back(metadata: Any) -> None:
+    """Ordinary metadata is stored without being read again: whatever is stored can be, nonetheless."""
+    try:
+        data = encode_metadata(metadata)
+    except MetadataError:
+        return
+    assert decode_metadata(data) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"a\ud800": 1, "a": 2},
+        {"parents": {"ü\ud800": "1", "ü": "2"}},
+        {1: 1, "1": 2},
+        {"parents": {None: "1", "null": "2"}},
+        {"deep": {"parents": {True: 1, "true": 2}}},
+        {"long": "x" * 16 * 1024 * 1024},
+        [],
+    ],
+    ids=lambda metadata: str(metadata)[:30],
+)
+def test_what_could_not_be_read_back_is_not_stored(metadata: Any) -> None:
+    with pytest.raises(MetadataError):
+        encode_metadata(metadata)

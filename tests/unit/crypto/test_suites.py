@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sealpoint.crypto.eax import AesEax
-from sealpoint.crypto.suites import Aes256Gcm, Cobblestone256, make_suite
+from sealpoint.crypto.suites import IN_PLACE_BYTES, Aes256Gcm, Cobblestone256, make_suite
 from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError
 from tests.unit.crypto.rings import NEW, OTHER, SUITES
 
@@ -24,6 +28,52 @@ def test_cobblestone_size(size: int) -> None:
     """Salt 24, commitment 32, and a tag of 16 for every chunk, of which the last is never full."""
     blob = Cobblestone256(NEW).seal(bytes(size), b"")
     assert len(blob) == 24 + 32 + size + 16 * (size // CHUNK + 1)
+
+
+LARGE = [IN_PLACE_BYTES + more for more in (-1, 0, 1, 15, 16, CHUNK - 1, CHUNK, CHUNK + 5, 7 * CHUNK + 16)]
+
+
+@pytest.mark.parametrize("size", LARGE)
+def test_what_is_sealed_in_one_buffer_is_the_same_message(size: int) -> None:
+    """The other way, which joins parts, opens it, and what that has sealed is opened in one buffer."""
+    data = os.urandom(size)
+    opening, sealing = Cobblestone256Decryptor(NEW, b"context"), Cobblestone256Encryptor(NEW, b"context")
+    blob = Cobblestone256(NEW).seal(data, b"context")
+    assert (type(blob), len(blob)) == (bytes, 24 + 32 + size + 16 * (size // CHUNK + 1))
+    assert opening.update(blob) + opening.finalize() == data
+    opened = Cobblestone256(NEW).open(sealing.update(data) + sealing.finalize(), b"context")
+    assert (type(opened), opened) == (bytes, data)
+    blob = Aes256Gcm(NEW).seal(data, b"context")
+    assert (type(blob), len(blob)) == (bytes, size + 28)
+    assert AESGCM(NEW).decrypt(blob[:12], blob[12:], b"context") == data
+
+
+@pytest.mark.parametrize("cut", [1, 15, 16, 17, CHUNK - 1, CHUNK, CHUNK + 15, CHUNK + 16, CHUNK + 17])
+@pytest.mark.parametrize("name", SUITES)
+def test_a_large_blob_cut_anywhere_does_not_open(name: str, cut: int) -> None:
+    blob = make_suite(name, NEW).seal(os.urandom(IN_PLACE_BYTES + 2 * CHUNK + 100), b"")
+    for damaged in (blob[:-cut], blob + bytes(cut), blob[:100] + blob[100 + cut :]):
+        with pytest.raises(IntegrityError):
+            make_suite(name, NEW).open(damaged, b"")
+
+
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("at", [-1, IN_PLACE_BYTES])
+def test_a_failed_opening_leaves_nothing_in_a_frame(name: str, at: int) -> None:
+    """Not the chunks before the damaged one either: tools that report errors show the locals of frames."""
+    blob = bytearray(make_suite(name, NEW).seal(b"secret" * (IN_PLACE_BYTES // 3), b""))
+    blob[at] ^= 1
+    with pytest.raises(IntegrityError) as caught:
+        make_suite(name, NEW).open(bytes(blob), b"")
+    error: BaseException | None = caught.value
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            for value in trace.tb_frame.f_locals.values():
+                held = value.getvalue() if hasattr(value, "getvalue") else value
+                assert not isinstance(held, bytes | bytearray) or b"secretsecret" not in held
+            trace = trace.tb_next
+        error = error.__context__
 
 
 def test_gcm_size() -> None:

@@ -58,12 +58,16 @@ def never_built(*arguments: Any, **_: Any) -> tuple[Any, ...]:
     return arguments
 
 
+def not_ordinary(_: Any) -> None:
+    """Stand in for the guard, which all else goes to."""
+
+
 @pytest.mark.parametrize("kind", [key for key in ORDINARY if key[0] != "builtins"], ids=".".join)
 @given(payload=payloads)
 def test_what_is_ordinary_passes_the_guard(kind: tuple[str, str], payload: Any) -> None:
     guard = RULES[kind].guard
     assert guard is not None
-    if ORDINARY[kind](never_built, never_built)(payload) is not None:
+    if ORDINARY[kind](never_built, never_built, not_ordinary)(payload) is not None:
         guard(payload)
 
 
@@ -72,7 +76,8 @@ def test_what_is_ordinary_passes_the_guard(kind: tuple[str, str], payload: Any) 
 def test_ordinary_members_pass_the_guard(kind: tuple[str, str], members: Any) -> None:
     guard = RULES[kind].guard
     assert guard is not None
-    if ORDINARY[kind]({"set": set, "frozenset": frozenset}[kind[1]], never_built)(members) is not None:
+    cls = {"set": set, "frozenset": frozenset}[kind[1]]
+    if ORDINARY[kind](cls, never_built, not_ordinary)(members) is not None:
         guard(members)
 
 
@@ -81,6 +86,7 @@ def test_ordinary_members_pass_the_guard(kind: tuple[str, str], members: Any) ->
     [
         (("builtins", "set"), [1, "a", None]),
         (("builtins", "frozenset"), ["a", b"a"]),
+        (("collections", "deque"), [1, [2]]),
         (("datetime", "date"), [2026, 11, 21]),
         (("datetime", "datetime"), "2026-11-21T09:00:00+00:00"),
         (("datetime", "timedelta"), [-1, 86_399, 0]),
@@ -91,6 +97,7 @@ def test_ordinary_members_pass_the_guard(kind: tuple[str, str], members: Any) ->
         ),
         (("decimal", "Decimal"), "-1.50"),
         (("ipaddress", "IPv4Address"), "127.0.0.1"),
+        (("ipaddress", "IPv6Address"), "2001:db8::1"),
         (("pathlib", "Path"), ["/", "usr", "lib64", ".hidden", ".."]),
         (("pathlib", "Path"), ["a b", "c"]),
         (("uuid", "UUID"), "0" * 32),
@@ -102,7 +109,7 @@ def test_ordinary_members_pass_the_guard(kind: tuple[str, str], members: Any) ->
 def test_both_ways_give_the_same(kind: tuple[str, str], payload: Any) -> None:
     cls = getattr(import_module(kind[0]), kind[1])
     general = make_builder(RULES[kind].code, *kind)
-    short = ORDINARY[kind](cls, general)(payload)
+    short = ORDINARY[kind](cls, general, not_ordinary)(payload)
     assert short is not None
     assert (type(short), short) == (type(general(payload)), general(payload))
     assert getattr(short, "fold", None) == getattr(general(payload), "fold", None)
@@ -113,6 +120,7 @@ NEED_A_LOOK: list[tuple[tuple[str, str], Any]] = [
         (("builtins", "set"), members)
         for members in ([1, True], [0, 0.0], ["a", "a"], [*range(MAX_SAME_HASH + 1)], [[1], [2]], "ab")
     ],
+    (("collections", "deque"), "ab"),
     *[(("datetime", "date"), arguments) for arguments in ([1, 1], [1, 1, True], (1, 1, 1), [1, 1, "1"])],
     (("datetime", "datetime"), "1" * 65),
     *[
@@ -160,4 +168,4 @@ NEED_A_LOOK: list[tuple[tuple[str, str], Any]] = [
 @pytest.mark.parametrize(("kind", "payload"), NEED_A_LOOK, ids=lambda part: ascii(part)[:40])
 def test_what_needs_a_look_is_not_ordinary(kind: tuple[str, str], payload: Any) -> None:
     cls = set if kind == ("builtins", "set") else never_built
-    assert ORDINARY[kind](cls, never_built)(payload) is None
+    assert ORDINARY[kind](cls, never_built, not_ordinary)(payload) is None

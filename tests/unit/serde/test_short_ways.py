@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import ormsgpack
@@ -14,7 +15,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.encode import OPTIONS, PYDANTIC_V2, _default, _encode_by_questions
+from sealpoint.serde.encode import OPTIONS, PYDANTIC_V2, SINGLE_ARGUMENT, _default, _encode_by_questions
 from sealpoint.serde.rebuild import make_builder
 from tests.compat.samples import SAMPLES, Samples
 from tests.property.strategies_values import messages
@@ -190,3 +191,37 @@ def test_the_short_way_is_not_taken_where_it_differs(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(lc.HumanMessage, "__init__", marked)
     build = make_builder(PYDANTIC_V2, "langchain_core.messages.human", "HumanMessage")
     assert [build({"content": "x"}).name for _ in range(3)] == ["marked"] * 3
+
+
+# --- addresses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1.2.3.4", "0.0.0.1", "255.255.255.255", "01.2.3.4", "1.2.3", "1.2.3.4.5", "256.1.1.1", " 1.2.3.4"),
+        *(
+            "0x1.2.3.4",
+            "1.2.3.4\0",
+            "\u0661.2.3.4",
+            "::",
+            "::1",
+            "2001:db8::1",
+            "2001:DB8::1",
+            "::ffff:1.2.3.4",
+        ),
+        *("fe80::1%eth0", "0:0:0:0:0:0:0:1", ":::", "1::2::3", "", 5, -1, b"\1\2\3\4", ["1.2.3.4"]),
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("cls", [IPv4Address, IPv6Address])
+def test_an_address_is_what_its_class_makes_of_it(cls: Any, text: Any) -> None:
+    try:
+        expected: Any = cls(text)
+    except ValueError:
+        expected = "refused"
+    try:
+        made = make_builder(SINGLE_ARGUMENT, "ipaddress", cls.__name__)(text)
+    except UnbuildableValueError:
+        made = "refused"
+    assert (type(made), repr(made)) == (type(expected), repr(expected))

@@ -197,3 +197,18 @@ def test_a_listing_left_half_read_keeps_nobody_out(saver: SqliteSaver) -> None:
     next(listing)
     with saver.cursor() as cursor:
         cursor.execute("DROP TABLE writes")
+
+
+@pytest.mark.parametrize("wanted", [None, {"run_id": "odd"}])
+def test_a_limit_gives_the_head_of_the_whole(saver: SqliteSaver, wanted: dict[str, Any] | None) -> None:
+    """In a thread with several namespaces, where SQLite goes another way to a few than to all."""
+    ids = [f"{number:03}" for number in range(60)]
+    for number, ns in enumerate(("", "a", "b|1")):
+        put_chain(saver, *ids[number::3], ns=ns, run_id="odd" if number else "even")
+    config: Any = {"configurable": {"thread_id": "t"}}
+    whole = ids_in(saver, config, filter=wanted)
+    assert whole == sorted(whole, reverse=True)
+    for limit in (0, 1, 7, 100):
+        assert ids_in(saver, config, filter=wanted, limit=limit) == whole[:limit]
+        before = ids_in(saver, config, filter=wanted, limit=limit, before=at("t", "030"))
+        assert before == [each for each in whole if each < "030"][:limit]
