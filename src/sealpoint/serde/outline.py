@@ -1,0 +1,61 @@
+"""The outline of a value: its dicts, lists and scalars, with nothing in place of its objects.
+
+Whoever only asks which keys a value has need not build what is in it, which for a
+checkpoint of ten messages saves two thirds of the time. The outline is read of what the
+ring has opened and of nothing else: other bytes are refused by being built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import ormsgpack
+
+from sealpoint.crypto import RingCipher
+from sealpoint.serde.base import SerializerProtocol
+from sealpoint.serde.encrypted import EncryptedSerializer
+from sealpoint.serde.jsonplus import JsonPlusSerializer
+
+Outline = Callable[[str, bytes], Any]
+"""Turns a type name and bytes into a value, or into one with ``None`` for each of its objects."""
+
+_unpackb: Final = ormsgpack.unpackb
+_OPTIONS: Final = ormsgpack.OPT_NON_STR_KEYS
+
+
+def make_outline(serde: SerializerProtocol) -> Outline:
+    """Return the function that reads outlines of what ``serde`` has stored.
+
+    It raises what ``serde`` raises, except where that builds objects. A serializer that is
+    not made of sealpoint's own methods builds the value.
+    """
+    if not (isinstance(serde, EncryptedSerializer) and _is_own(serde)):
+        return lambda kind, data: serde.loads_typed((kind, data))
+
+    def outline(kind: str, data: bytes) -> Any:
+        inner, content = serde.open(kind, data)
+        if inner == "msgpack" and "+" in kind and not kind.endswith("+aes"):
+            try:
+                return _unpackb(content, ext_hook=_nothing, option=_OPTIONS)
+            except ormsgpack.MsgpackDecodeError:
+                pass  # building it says what is wrong
+        return serde.loads_typed((kind, data))
+
+    return outline
+
+
+def _is_own(serde: EncryptedSerializer) -> bool:
+    """Whether what it opens is what a ring has sealed, and is decoded as `JsonPlusSerializer` does."""
+    cls, inner = type(serde), type(serde.serde)
+    return (
+        cls.loads_typed is EncryptedSerializer.loads_typed
+        and cls.open is EncryptedSerializer.open
+        and cls.decode is EncryptedSerializer.decode
+        and getattr(inner, "loads_sealed", None) is JsonPlusSerializer.loads_sealed
+        and isinstance(serde.cipher, RingCipher)
+    )
+
+
+def _nothing(code: int, data: bytes) -> None:
+    """Stand in for an object."""

@@ -1,0 +1,97 @@
+"""Delta channels: what the ancestors of a checkpoint hold for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from sealpoint.base import DeltaChannelHistory, PendingWrite
+from sealpoint.base.checkpoint import DeltaWalk
+from sealpoint.errors import RowError, excerpt
+from sealpoint.serde import SerializerProtocol
+from sealpoint.serde.outline import make_outline
+from sealpoint.sqlite import schema
+from sealpoint.sqlite.database import Budget, Database
+from sealpoint.sqlite.query import Place
+from sealpoint.sqlite.reader import FIRST_PAGE_ROWS, MAX_ANCESTORS, PAGE_BYTES, PAGE_ROWS, read_page_writes
+from sealpoint.sqlite.rows import CheckpointRow
+
+
+def read_histories(
+    database: Database, serde: SerializerProtocol, place: Place, channels: Sequence[str]
+) -> Mapping[str, DeltaChannelHistory]:
+    """Return what the ancestors of the checkpoint at ``place`` hold for delta channels.
+
+    Ancestors are read until each channel has met its stored value, and no further. What is
+    sealed is opened and checked at each of them, and built only where a channel is stored.
+
+    Raises:
+        RowError: If the parents that are met go in a circle, or are over `MAX_ANCESTORS`.
+    """
+    walk, outline = DeltaWalk(channels), make_outline(serde)
+    if walk.open:
+        for row, writes in _read_ancestors(database, serde, place, walk.open):
+            values = row.decode_outline(serde, outline)["channel_values"]
+            if not walk.open.isdisjoint(values):
+                values = row.decode(serde)["channel_values"]
+            walk.visit(values, writes)
+            if not walk.open:
+                break
+    return walk.histories()
+
+
+def _read_ancestors(
+    database: Database, serde: SerializerProtocol, place: Place, channels: Collection[str]
+) -> Iterator[tuple[CheckpointRow, list[PendingWrite]]]:
+    """Yield the ancestors of a checkpoint, nearest first, with their writes to ``channels``.
+
+    These may become fewer meanwhile.
+    """
+    for line in _read_lines(database, place):
+        while line:
+            keys = [row.key for row in line]
+            writes, page = read_page_writes(database, serde, keys, sorted(channels))
+            for key, row in zip(page, line, strict=False):
+                yield row, writes.get(key, [])
+            line = line[len(page) :]  # noqa: PLW2901 -- large writes do not all fit
+
+
+def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow]]:
+    """Yield the ancestors of a checkpoint, nearest first, some at a time.
+
+    Later ids sort after earlier ones, so the rows right below a checkpoint are its ancestors,
+    except for what forks have put between them. One range of rows therefore holds many, and
+    takes half the time of finding the line first and then each row of it by its key. Where
+    forks get in the way the ranges become shorter, down to one row.
+    """
+    statement = schema.SELECT_PARENT if place.checkpoint_id else schema.SELECT_LATEST_PARENT
+    start = database.read(statement, place if place.checkpoint_id else place[:2])
+    met = {row[0] for row in start}
+    wanted, size = start[0][1] if start else None, FIRST_PAGE_ROWS
+    while wanted:
+        rows = _read_range(database, place, wanted, size)
+        line: list[CheckpointRow] = []
+        while wanted:
+            if wanted in met:
+                raise RowError(f"the parents of checkpoint {excerpt(str(wanted))} go in a circle")
+            row = rows.pop(wanted, None)
+            if row is None:
+                break
+            line.append(row)
+            met.add(wanted)
+            wanted = row.require_parent()
+        if len(met) > MAX_ANCESTORS:
+            raise RowError(f"a checkpoint has over {MAX_ANCESTORS} ancestors")
+        if not line:
+            return
+        yield line
+        size = max(1, len(line)) if rows else min(size * 2, PAGE_ROWS)
+
+
+def _read_range(database: Database, place: Place, first: str, size: int) -> dict[str, CheckpointRow]:
+    """Return the row with id ``first`` and those right below it, ``size`` at the most, by their ids."""
+    parameters = (*place[:2], first, size)
+    found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
+    rows = [CheckpointRow._make((*columns[2:], *columns[:2], None)) for columns in found]
+    if any(row[:2] != place[:2] for row in rows):
+        raise RowError("the index of the table leads to the row of another checkpoint")
+    return {row.checkpoint_id: row for row in rows}

@@ -1,0 +1,133 @@
+"""Outlines: the keys of a sealed value without its objects; the value itself wherever that is not safe."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from Crypto.Cipher import AES
+from hypothesis import given
+from hypothesis import strategies as st
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGraphs
+
+from sealpoint import EncryptedSerializer, JsonPlusSerializer, Key, KeyRing, KeyState, RingCipher, langgraph
+from sealpoint.errors import BlockedTypeError, SealpointError
+from sealpoint.serde.outline import make_outline
+from tests.compat.sample_types import Color
+
+KEY = bytes(range(32))
+DAY = datetime.date(2026, 2, 28)
+
+SEALED = EncryptedSerializer.from_key(KEY)
+
+plain = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary() | st.floats()
+objects = st.dates() | st.sets(st.integers(0, 9)) | st.uuids() | st.sampled_from(Color)
+values = st.recursive(
+    plain | objects,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def without_objects(value: Any) -> Any:
+    """What an outline is, said of a value."""
+    if type(value) is dict:
+        return {key: without_objects(part) for key, part in value.items()}
+    if type(value) is list:
+        return [without_objects(part) for part in value]
+    return (
+        value
+        if isinstance(value, str | int | float | bytes | None) and not isinstance(value, Color)
+        else None
+    )
+
+
+@given(value=values)
+def test_an_outline_is_the_value_without_its_objects(value: object) -> None:
+    outline = make_outline(SEALED)(*SEALED.dumps_typed(value))
+    assert repr(outline) == repr(without_objects(value))
+
+
+def test_it_builds_nothing() -> None:
+    strict = EncryptedSerializer.from_key(KEY, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    stored = SEALED.dumps_typed({"color": Color.RED})
+    with pytest.raises(BlockedTypeError):
+        strict.loads_typed(stored)
+    assert make_outline(strict)(*stored) == {"color": None}
+
+
+class Overridden(EncryptedSerializer):
+    """A user's own: what it gives back is for it to say."""
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return {"seen": super().loads_typed(data)}
+
+
+class Migrating(JsonPlusSerializer):
+    """The same a floor below."""
+
+    def loads_sealed(self, kind: str, content: bytes) -> Any:
+        return {"seen": super().loads_sealed(kind, content)}
+
+
+class Rot13:
+    """A cipher with LangGraph's two methods, which binds no type."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "rot", plaintext[::-1]
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        return ciphertext[::-1]
+
+
+def legacy() -> EncryptedSerializer:
+    ring = KeyRing([Key("langgraph", KEY, KeyState.DECRYPT_ONLY, suite="aes")])
+    return EncryptedSerializer(RingCipher(ring))
+
+
+@pytest.mark.parametrize(
+    ("serde", "writer"),
+    [
+        (JsonPlusSerializer(), None),
+        (Overridden.from_key(KEY), None),
+        (EncryptedSerializer.from_key(KEY, serde=Migrating()), None),
+        (EncryptedSerializer(Rot13()), None),
+        (LangGraphs.from_pycryptodome_aes(key=KEY), None),
+        (legacy(), LangGraphs.from_pycryptodome_aes(key=KEY, mode=AES.MODE_EAX)),
+        (
+            EncryptedSerializer(SEALED.cipher, plaintext="allow"),
+            JsonPlusSerializer(),
+        ),
+    ],
+    ids=["plain", "own", "own within", "own cipher", "LangGraph's", "legacy rows", "plaintext"],
+)
+def test_what_nobody_vouches_for_is_built(serde: Any, writer: Any) -> None:
+    stored = (writer or serde).dumps_typed({"day": DAY})
+    assert make_outline(serde)(*stored) == serde.loads_typed(stored) != {"day": None}
+
+
+def test_the_bridges_serializer_has_outlines() -> None:
+    bridge = langgraph.EncryptedSerializer.from_key(KEY, serde=langgraph.JsonPlusSerializer())
+    assert make_outline(bridge)(*bridge.dumps_typed({"day": DAY})) == {"day": None}
+
+
+@pytest.mark.parametrize("kind", ["msgpack", "msgpack+cobblestone256:k2", "bytes+cobblestone256:k1", "x", 5])
+@pytest.mark.parametrize("flip", [False, True])
+def test_refusals_are_the_serializers_own(kind: Any, flip: bool) -> None:
+    tag, blob = SEALED.dumps_typed({"day": DAY})
+    stored = kind, blob[:-1] + bytes([blob[-1] ^ 1]) if flip else blob
+    with pytest.raises(SealpointError) as expected:
+        SEALED.loads_typed(stored)
+    with pytest.raises(type(expected.value)):
+        make_outline(SEALED)(*stored)
+    assert tag == "msgpack+cobblestone256:k1"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xc1", b"\x81\xa1", b"\x92\x01", b"\xa1\xff"])
+def test_what_has_no_outline_is_refused_by_being_built(content: bytes) -> None:
+    stored = RingCipher(SEALED.cipher.ring).seal("msgpack", content)  # type: ignore[attr-defined]
+    with pytest.raises(SealpointError) as expected:
+        SEALED.loads_typed(stored)
+    with pytest.raises(type(expected.value)):
+        make_outline(SEALED)(*stored)
