@@ -6,7 +6,6 @@ import os
 import stat
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from sealpoint import EncryptedSerializer, KeyRing, KeyState, RingCipher
 from sealpoint.demo import story
 from sealpoint.demo.__main__ import main
 from sealpoint.demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
-from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.demo.search import Database
 
 README = Path(__file__).parents[2] / "README.md"
 COLUMNS = 100
@@ -119,12 +118,12 @@ def test_rotation_moves_all_that_was_under_the_old_key(run: Run) -> None:
     counted = sum(int(line.split()[-1]) for line in run.output.splitlines() if ":k1 " in line)
     assert f"{counted} values moved, 0 failed, 0 left" in line_of(run.output, "sealpoint rotate")
     assert line_of(run.output, "process 3").endswith("wrote on meanwhile, without an error")
-    with closing(SqliteRows(run.kept / "state.db")) as store:
-        assert {str(count.tag).partition(":")[2] for count in store.count()} == {"k2"}
+    assert {tag.partition(":")[2] for _, tag, _ in Database.look(run.kept / "state.db").rows} == {"k2"}
 
 
 def test_old_key_is_gone_and_the_thread_goes_on(run: Run) -> None:
-    assert KeyRing.load(run.kept / "keys.toml").require_key("k1").state is KeyState.DESTROYED
+    states = {key.id: key.state for key in KeyRing.load(run.kept / "keys.toml").keys}
+    assert states == {"k2": KeyState.ACTIVE, "k1": KeyState.DESTROYED}
     assert line_of(run.output, "process 4").endswith('asks: "Pay 48,250.00 EUR to Maria Lindqvist?"')
     assert line_of(run.output, "a backup").endswith("KeyDestroyedError")
 

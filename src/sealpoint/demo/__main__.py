@@ -12,7 +12,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the demo; return 0 if every claim held, 1 if one did not, 2 if it could not run."""
     parser = argparse.ArgumentParser(
         prog="python -m sealpoint.demo",
-        description="Run a LangGraph agent with a sealed state, search its database, attack it, and rotate its key.",
+        description="Run an agent with a sealed state, search its database, attack it, and rotate its key.",
     )
     parser.add_argument(
         "--keep", metavar="DIR", type=Path, help="a new or empty folder; leave database and keys there"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import ipaddress
 import pathlib
 import re
@@ -66,12 +67,8 @@ _DUMPED_AS_THEY_ARE: Final = frozenset(
     (UUID, Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 )
 
-# glibc's malloc asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when
-# it is freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing
-# it. The threshold rises to the largest such block that was ever freed: to this one, of which no page is
-# ever touched. In return the process may keep up to twice as much of what it has freed.
+_LARGE_BYTES: Final = 128 * 1024
 _KEPT_BYTES: Final = 24 * 1024 * 1024
-bytes(_KEPT_BYTES)
 
 _MAX_LEARNED: Final = 4096  # types made at run time must not fill memory
 _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
@@ -89,9 +86,24 @@ def encode(obj: Any) -> bytes:
             over 64 bits, or it is nested too deeply.
     """
     try:
-        return ormsgpack.packb(obj, _default, OPTIONS)
+        data = ormsgpack.packb(obj, _default, OPTIONS)
     except ormsgpack.MsgpackEncodeError as error:
         raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(error)) from None
+    if len(data) >= _LARGE_BYTES:
+        _keep_freed_memory()
+    return data
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+    """Let glibc's malloc keep what it frees; once, at the first large value, so an import changes nothing.
+
+    It asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when it is
+    freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing
+    it. The threshold rises to the largest such block that was ever freed: to this one, of which no
+    page is ever touched. In return the process may keep up to twice as much of what it has freed.
+    """
+    bytes(_KEPT_BYTES)
 
 
 def _refuse(what: str) -> UnsupportedTypeError:
