@@ -51,12 +51,12 @@ $(VENV)/filled: pyproject.toml
 
 $(DEMO_VENV)/filled: pyproject.toml
 	$(call make_venv,$(DEMO_VENV))
-	@$(DEMO_VENV)/bin/python $(PIP) --editable '.[langgraph]' pycryptodome  # for LangGraph's own cipher, beside ours
+	@$(DEMO_VENV)/bin/python $(PIP) --editable '.[langgraph,cli]' pycryptodome  # for LangGraph's own cipher, beside ours
 	@touch $@
 
 $(OLDEST_VENV)/filled: pyproject.toml tests/oldest.txt
 	$(call make_venv,$(OLDEST_VENV))
-	@$(OLDEST_VENV)/bin/python $(PIP) --editable '.[langgraph]' --requirement tests/oldest.txt
+	@$(OLDEST_VENV)/bin/python $(PIP) --editable '.[langgraph,cli]' --requirement tests/oldest.txt
 	@touch $@
 
 # The fuzzer comes as a wheel for these alone.

@@ -152,6 +152,8 @@ def decrypt(
     """
     if is_url(database):
         raise typer.BadParameter("the copy is a SQLite file, made from a SQLite file", param_hint="DB")
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"no folder at {out.parent}", param_hint="--out")
     failures, rows = findings.Failures(aloud=not as_json), 0
     cipher = RingCipher(open_ring(keys), follow=False)
     with stopping() as stop, progress_bar("decrypt") as move:

@@ -193,7 +193,7 @@ def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcom
     """Open values once more. What the run left as it found it has been told already."""
     every = SAMPLE_EVERY if wishes.check is Check.SAMPLE else 1
     told = outcome.failures.count > 0
-    rows = 0
+    rows = failed = 0
     with progress_bar("verify") as move:
         for event in verify(store, cipher, allow_plaintext=True, every=every):
             if isinstance(event, Progress):
@@ -202,9 +202,11 @@ def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcom
                 outcome.stopped = pace.is_over and rows < event.total
                 if outcome.stopped:
                     break
-            elif not told:
+                continue
+            failed += 1
+            if not told:
                 outcome.fail(event)
-    outcome.verified = -(-rows // every)
+    outcome.verified = -(-rows // every) - failed
 
 
 def _scrub(path: Path, cipher: RingCipher, traces: Traces, outcome: Outcome) -> None:
