@@ -161,6 +161,9 @@ class _Cursor:
         self._run(sqlite3.Cursor.executemany, *statement)
         return self
 
+    def close(self) -> None:
+        self._run(sqlite3.Cursor.close)
+
     def fetchone(self) -> Any:
         return self._run(sqlite3.Cursor.fetchone)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -94,8 +94,16 @@ class Database:
         """Give a cursor in a transaction, alone on the connection."""
         with self.lock:
             self.setup()
-            with own_words(), _Transaction(self.connection):
-                yield self.connection.cursor()
+            with own_words(), _Transaction(self.connection), self.open_cursor() as cursor:
+                yield cursor
+
+    def open_cursor(self) -> closing[sqlite3.Cursor]:
+        """Return a cursor that is closed at the end of a block, and so while the lock is still held.
+
+        One that is left to be collected resets its statement then. Cursors share statements, so that
+        may befall another thread between its parameters and their use.
+        """
+        return closing(self.connection.cursor())
 
     def read(
         self, statement: str, parameters: Sequence[Any] | dict[str, Any] = (), budget: Budget | None = None
@@ -114,9 +122,8 @@ class Database:
         """
         with self.lock:
             self.setup()
-            cursor = self.connection.cursor()
-            cursor.row_factory = None
-            with own_words():
+            with own_words(), self.open_cursor() as cursor:
+                cursor.row_factory = None
                 cursor.execute(statement, parameters)
                 return cursor.fetchall() if budget is None else budget.take(cursor)
 

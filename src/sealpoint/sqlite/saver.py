@@ -95,7 +95,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             return
         with self.lock:
             self.setup()
-            yield self.conn.cursor()
+            with self._database.open_cursor() as cursor:
+                yield cursor
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that ``config`` names, or the latest of its thread, or ``None``.

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -249,3 +249,46 @@ def test_an_empty_database_that_only_reads_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             saver.setup()
         assert not saver.is_setup
+
+
+def ask_one(saver: SqliteSaver, transaction: bool) -> None:
+    with saver.cursor(transaction) as cursor:
+        cursor.execute("SELECT 1")
+
+
+class Remembering(sqlite3.Connection):
+    """Keeps the cursors that it gives."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.given: list[sqlite3.Cursor] = []
+
+    def cursor(self, *arguments: Any) -> Any:
+        self.given.append(super().cursor(*arguments))
+        return self.given[-1]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda saver: saver.put(at(), make("2"), {}, {}),
+        lambda saver: saver.put_writes(at("t", "1"), [("a", 1), ("b", None)], "task"),
+        lambda saver: saver.get_tuple(at()),
+        lambda saver: list(saver.list(None)),
+        lambda saver: saver.get_delta_channel_history(config=at("t", "1"), channels=["a"]),
+        lambda saver: ask_one(saver, transaction=True),
+        lambda saver: ask_one(saver, transaction=False),
+    ],
+)
+def test_no_statement_outlives_the_lock(act: Callable[[SqliteSaver], object]) -> None:
+    """A cursor that is collected later would reset a statement that another thread uses by then."""
+    with closing(sqlite3.connect(":memory:", factory=Remembering, check_same_thread=False)) as connection:
+        saver = SqliteSaver(connection)
+        put_chain(saver, "0", "1")
+        connection.given.clear()
+        act(saver)
+        used = [cursor for cursor in connection.given if cursor.description or cursor.rowcount >= 0]
+        assert used
+        for cursor in used:
+            with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+                cursor.execute("SELECT 1")
