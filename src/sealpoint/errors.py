@@ -362,6 +362,10 @@ class RowError(SaverError, ValueError):
     hint = "the row was damaged or forged; restore it from backup"
 
 
+class TextError(RowError):
+    """A row holds text that is not UTF-8."""
+
+
 class MetadataError(SaverError, ValueError):
     """Metadata is not strict JSON: duplicate keys, NaN, infinity, or not an object."""
 

@@ -148,7 +148,7 @@ def decrypt(
 ) -> Exit:
     """Write a copy of a SQLite database with nothing sealed in it, for LangGraph's plain saver.
 
-    If a value does not open there will be no copy, and the exit code is 4.
+    If a value does not open there will be no copy, and the exit code is 4, or 5 for want of keys.
     """
     if is_url(database):
         raise typer.BadParameter("the copy is a SQLite file, made from a SQLite file", param_hint="DB")
@@ -173,6 +173,4 @@ def decrypt(
         say(f"{rows} values were opened; {out} holds them readable for whoever can read the file")
     else:
         say(f"no copy was made; {database} is as it was")
-    if failures.count:
-        return Exit.UNOPENED
-    return Exit.STOPPED if pace.stopped else Exit.DONE
+    return Exit.STOPPED if pace.stopped and not failures.count else failures.code

@@ -6,16 +6,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from sealpoint.cli.exits import Exit
 from sealpoint.cli.screen import complain, printable, say, show_table
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.audit import Audit
 from sealpoint.maintenance.inspect import Readable, plain
 from sealpoint.maintenance.inventory import Constructor, Inventory
+from sealpoint.maintenance.rotate import lacks_keys
 from sealpoint.maintenance.rows import Failure
 from sealpoint.maintenance.status import MAX_TYPES, Share
 from sealpoint.serde.allowlist import Allowlist
 
 MAX_FAILURES: Final = 1000
+MAX_TOLD: Final = 100
 SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
 
 
@@ -163,20 +166,32 @@ def failure_object(failure: Failure) -> dict[str, Any]:
 
 
 class Failures:
-    """Failures that are told as they come, or kept for the end, the first `MAX_FAILURES` of them."""
+    """Failures that are told as they come, or kept for the end: the first `MAX_TOLD` or `MAX_FAILURES`."""
 
     def __init__(self, *, aloud: bool) -> None:
         self.kept: list[Failure] = []
         self.count = 0
         self._aloud = aloud
+        self._lack_keys = True
 
     def add(self, failure: Failure) -> None:
         """Take in another one."""
         self.count += 1
-        if self._aloud:
+        self._lack_keys = self._lack_keys and lacks_keys(failure)
+        if not self._aloud:
+            if len(self.kept) < MAX_FAILURES:
+                self.kept.append(failure)
+        elif self.count <= MAX_TOLD:
             complain(failure_line(failure))
-        elif len(self.kept) < MAX_FAILURES:
-            self.kept.append(failure)
+        elif self.count == MAX_TOLD + 1:
+            say("there are more; `sealpoint verify` names all of them")
+
+    @property
+    def code(self) -> Exit:
+        """How a program ends that has met these: another ring may mend what failed for want of a key."""
+        if not self.count:
+            return Exit.DONE
+        return Exit.KEYS if self._lack_keys else Exit.UNOPENED
 
 
 class LineReport:

@@ -156,9 +156,10 @@ def verify(
 ) -> Exit:
     """Open every value, and name each one that does not open. Nothing is shown of what is in them.
 
-    Exits with 4 if there is one. A value that is not sealed is one.
+    Exits with 4 if there is one, or with 5 if keys are all that is missing. A value that is not sealed
+    is one.
     """
-    rows = failed = 0
+    rows, failures = 0, findings.Failures(aloud=False)
     with opened([database]) as (store,), progress_bar("verify") as move:
         cipher = RingCipher(open_ring(keys))
         report = findings.JsonReport(store.name) if as_json else findings.LineReport()
@@ -167,10 +168,10 @@ def verify(
                 rows = event.rows
                 move(rows, event.total)
             else:
-                failed += 1
+                failures.add(event)
                 report.add(event)
-    report.end(rows, failed)
-    return Exit.UNOPENED if failed else Exit.DONE
+    report.end(rows, failures.count)
+    return failures.code
 
 
 def _read_entries(keys: Path | None) -> Sequence[RingEntry] | None:

@@ -18,8 +18,8 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
-from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Failure, Progress, RowStore
+from sealpoint.maintenance.rotate import outstanding, rotate
+from sealpoint.maintenance.rows import Batch, Event, Progress, RowStore
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
@@ -95,7 +95,6 @@ class Outcome:
         self.stopped = False
         self.verified: int | None = None
         self.scrubbed: Scrubbed | None = None
-        self._lacks_keys_alone = True
 
     def add(self, event: Event) -> None:
         """Take in what a run tells."""
@@ -103,18 +102,13 @@ class Outcome:
             self.moved, self.raced = event.moved, event.raced
             self.longest_lock_seconds = max(self.longest_lock_seconds, event.lock_seconds)
         else:
-            self.fail(event)
-
-    def fail(self, failure: Failure) -> None:
-        """Take in a value that does not open."""
-        self._lacks_keys_alone = self._lacks_keys_alone and lacks_keys(failure)
-        self.failures.add(failure)
+            self.failures.add(event)
 
     @property
     def code(self) -> Exit:
         """How the program ends."""
         if self.failures.count:
-            return Exit.KEYS if self._lacks_keys_alone else Exit.UNOPENED
+            return self.failures.code
         if self.stopped:
             return Exit.STOPPED
         return Exit.FOUND if self.left or (self.scrubbed and self.scrubbed.found) else Exit.DONE
@@ -205,7 +199,7 @@ def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcom
                 continue
             failed += 1
             if not told:
-                outcome.fail(event)
+                outcome.failures.add(event)
     outcome.verified = -(-rows // every) - failed
 
 

@@ -5,23 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 
 from sealpoint.crypto import RingCipher
-from sealpoint.errors import OutputExistsError, StoppedError
+from sealpoint.errors import OutputExistsError, PlaintextError, StoppedError, excerpt
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rotate import rewrite_all
 from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Selection, StoredValue
 from sealpoint.maintenance.sqlite_connection import copy_database
 from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.verify import open_stored
+from sealpoint.maintenance.verify import open_stored, pages
 
 _SEALED = Selection(plaintext=False)
 
 
 def decrypt(
-    source: str | PathLike[str], out: str | PathLike[str], cipher: RingCipher, *, batch: Batch = BATCH
+    source: str | PathLike[str],
+    out: str | PathLike[str],
+    cipher: RingCipher,
+    *,
+    allow_plaintext: bool = False,
+    batch: Batch = BATCH,
 ) -> Events:
     """Write what ``source`` holds, opened, to the new file ``out``, readable by its owner alone.
 
@@ -32,6 +38,8 @@ def decrypt(
         source: A SQLite file.
         out: Where the copy goes; there must be nothing yet.
         cipher: Opens with the keys of its ring.
+        allow_plaintext: Take values over that are not sealed, and pass from then on for what a holder
+            of the key wrote; else each is a failure.
         batch: How much to change in one transaction.
 
     Yields:
@@ -48,7 +56,7 @@ def decrypt(
         partial = out.with_name(f".{out.name}.partial")
         try:
             _copy(source, partial)
-            yield from _open_all(partial, out, _opener(cipher), batch)
+            yield from _open_all(partial, out, _opener(cipher), batch, allow_plaintext=allow_plaintext)
         finally:
             _remove(partial)
 
@@ -73,15 +81,33 @@ def _copy(source: Path, partial: Path) -> None:
 
 
 def _open_all(
-    partial: Path, out: Path, change: Callable[[StoredValue], tuple[str, bytes]], batch: Batch
+    partial: Path,
+    out: Path,
+    change: Callable[[StoredValue], tuple[str, bytes]],
+    batch: Batch,
+    *,
+    allow_plaintext: bool,
 ) -> Iterator[Event]:
     failed = False
     with closing(SqliteRows(partial, writable=True)) as store:
-        for event in rewrite_all(store, change, _SEALED, batch):
+        unsealed = () if allow_plaintext else _unsealed(store, batch)
+        for event in chain(unsealed, rewrite_all(store, change, _SEALED, batch)):
             failed = failed or isinstance(event, Failure)
             yield event
     if not failed:
         _put_in_place(partial, out)
+
+
+def _unsealed(store: SqliteRows, batch: Batch) -> Iterator[Failure]:
+    """Yield what nobody sealed: in the copy it would pass for what a holder of the key wrote."""
+    if all(_SEALED.takes(count.tag) for count in store.count()):
+        return
+    for table in store.tables:
+        for page in pages(store, table, batch=batch):
+            for value in page.values:
+                if not _SEALED.takes(value.tag):
+                    error = PlaintextError(f"value of type {excerpt(value.tag)} is not sealed")
+                    yield Failure(table.name, value.place, value.tag, error)
 
 
 def _put_in_place(partial: Path, out: Path) -> None:

@@ -29,6 +29,7 @@ def holding(path: Path) -> Iterator[None]:
         HeldError: If somebody else does.
         StoppedError: If no file can be made beside it.
     """
+    path = path.resolve()  # one file, one hold, by whatever name
     lock = path.with_name(path.name + SUFFIX)
     descriptor = _take(lock)
     try:

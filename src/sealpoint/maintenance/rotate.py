@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.errors import KeyRingError, RowError, SealpointError
+from sealpoint.errors import KeyRingError, SealpointError
 from sealpoint.maintenance.rows import (
     BATCH,
     Batch,
@@ -88,7 +88,7 @@ class _Reseal:
         self._moved = moved
 
     def __call__(self, value: StoredValue) -> tuple[str, bytes]:
-        row = value.coordinates if ".row" in str(value.tag) else None
+        row = value.row if "+" in str(value.tag) else None
         changed = self._reseal(value.tag, value.blob, row=row, allow_plaintext=self._allow_plaintext)
         if self._moved is not None:
             self._moved(value)
@@ -109,9 +109,11 @@ def rewrite_all(
     run = _Run(store, change, selection, batch, max_lock_seconds)
     for _ in range(MAX_PASSES):
         total = sum(count.rows for count in store.count() if selection.takes(count.tag))
-        if total <= run.failed:
+        before = run.moved + run.raced
+        if total:
+            yield from run.one_pass(total)
+        if run.moved + run.raced == before:
             return
-        yield from run.one_pass(total)
 
 
 class _Run:
@@ -134,11 +136,6 @@ class _Run:
         self._max_lock_seconds = max_lock_seconds
         self._failures: list[Failure] = []
         self._reported: set[int] = set()
-
-    @property
-    def failed(self) -> int:
-        """How many values have failed."""
-        return len(self._reported)
 
     def one_pass(self, total: int) -> Iterator[Event]:
         """Walk over all tables once; ``total`` values wait there."""
@@ -172,8 +169,6 @@ class _Run:
 
     def _try(self, value: StoredValue) -> tuple[str, bytes] | None:
         try:
-            if bytes in map(type, value.key):
-                raise RowError("a key column holds no text")
             return self._change(value)
         except SealpointError as error:
             self._failures.append(Failure(value.table.name, value.place, value.tag, error))

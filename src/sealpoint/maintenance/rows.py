@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.crypto import Row
+from sealpoint.crypto.keyed import parse_tag
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import RowError
 
@@ -60,8 +61,20 @@ class StoredValue(NamedTuple):
         return dict(zip(self.table.key, self.key, strict=True))
 
     @property
+    def row(self) -> Row | None:
+        """The logical coordinates of a value that is bound to its row; ``None`` for any other.
+
+        Raises:
+            TagError: If its tag is none.
+            RowError: If a column of the key holds bytes, which is what text comes as that is not UTF-8.
+        """
+        if bytes in map(type, self.key):
+            raise RowError(f"a key column of table {self.table.name!r} does not hold text")
+        return self.coordinates if "row" in parse_tag(self.tag).flags else None
+
+    @property
     def coordinates(self) -> Row:
-        """The logical coordinates, for a value that is bound to its row.
+        """The logical coordinates of the row, whether the value is bound to it or not.
 
         Raises:
             RowError: If a column of the key does not hold text.
@@ -108,7 +121,7 @@ class Selection:
 
     def takes(self, tag: Any) -> bool:
         """Whether a value with ``tag`` is taken, whatever its thread; no tag counts as not sealed."""
-        text = tag if isinstance(tag, str) else ""
+        text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
         if "+" not in text:
             return self.plaintext
         if text.endswith(f"+{LEGACY}"):

@@ -19,16 +19,37 @@ _PASSING: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the file cannot be written or read",
     sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
-    sqlite3.SQLITE_READONLY: "the file may not be written",
+    sqlite3.SQLITE_READONLY: "the file, or its log beside it, may not be written",
+    sqlite3.SQLITE_CANTOPEN: "the file, or its log beside it, cannot be opened",
 }
 
 
 def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
-    """Open a file that exists: waiting for others, trusting no schema, with transactions by hand."""
-    mode = "rw" if writable else "ro"
+    """Open a file that exists: waiting for others, trusting no schema, with transactions by hand.
+
+    Raises:
+        StoppedError: If it is locked, or has a log that cannot be read without writing beside it.
+        DamagedFileError: If it is damaged, or no database.
+    """
+    if writable:
+        return _connect(path, "mode=rw")
+    connection = _connect(path, "mode=ro")
+    try:
+        with sqlite_words():
+            connection.execute("SELECT count(*) FROM main.sqlite_master")
+    except StoppedError:
+        connection.close()
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise
+        return _connect(path, "mode=ro&immutable=1")  # on a medium that nobody writes to
+    return connection
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
     with sqlite_words():
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={mode}",
+            f"{path.absolute().as_uri()}?{options}",
             uri=True,
             isolation_level=None,
             timeout=BUSY_TIMEOUT_MS / 1000,

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import DatabaseMissingError, SchemaError
+from sealpoint.errors import DatabaseMissingError, SchemaError, TextError
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rows import (
     BATCH,
@@ -134,9 +134,8 @@ class SqliteRows:
                 WITH sizes(tag, size) AS MATERIALIZED (
                     SELECT type, length({table.value}) FROM main.{table.name})
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag"""
-            counts += [
-                TagCount(table.name, tag, rows, int(size)) for tag, rows, size in self._rows(statement, ())
-            ]
+            found, _ = self._rows(statement, (), _ALL)
+            counts += [TagCount(table.name, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
@@ -144,31 +143,34 @@ class SqliteRows:
         condition, parameters = _condition(selection)
         statement = f"""
             SELECT {", ".join(table.key)}, type, {table.value}, rowid FROM main.{table.name}
-            WHERE rowid > ? {condition} ORDER BY rowid"""
-        budget = Budget(batch.rows, batch.size_bytes)
-        found = self._rows(statement, (_LOWEST if after is None else after, *parameters), budget)
+            WHERE rowid >= ? {condition} ORDER BY rowid"""
+        first = _LOWEST if after is None else after + 1
+        found, more = self._rows(statement, (first, *parameters), batch)
         values = [StoredValue(table, row[:-3], *row[-3:]) for row in found]
-        return Page(values, values[-1].locator if budget.spent else None)
+        return Page(values, values[-1].locator if more else None)
 
     def _rows(
-        self, statement: str, parameters: tuple[Any, ...], budget: Budget | None = None
-    ) -> list[tuple[Any, ...]]:
-        """Run a query; text that is not UTF-8, which only a forger writes, comes as bytes."""
-        budget = Budget(2**62, 2**62) if budget is None else budget
+        self, statement: str, parameters: tuple[Any, ...], batch: Batch
+    ) -> tuple[list[tuple[Any, ...]], bool]:
+        """Return as many rows of a query as fit, and whether there are more.
+
+        Text that is not UTF-8, which only a forger writes, comes as bytes.
+        """
         try:
-            return self._take(statement, parameters, budget)
-        except sqlite3.OperationalError as error:
-            if not str(error).startswith("Could not decode to UTF-8"):
-                raise
-        self.connection.text_factory = _text_or_bytes
+            return self._take(statement, parameters, batch)
+        except TextError:
+            self.connection.text_factory = _text_or_bytes
         try:
-            return self._take(statement, parameters, budget)
+            return self._take(statement, parameters, batch)
         finally:
             self.connection.text_factory = str
 
-    def _take(self, statement: str, parameters: tuple[Any, ...], budget: Budget) -> list[tuple[Any, ...]]:
+    def _take(
+        self, statement: str, parameters: tuple[Any, ...], batch: Batch
+    ) -> tuple[list[tuple[Any, ...]], bool]:
+        budget = Budget(batch.rows, batch.size_bytes)
         with sqlite_words(), closing(self.connection.cursor()) as cursor:
-            return budget.take(cursor.execute(statement, parameters))
+            return budget.take(cursor.execute(statement, parameters)), budget.spent
 
     def rewrite(
         self,
@@ -269,25 +271,22 @@ class SqliteRows:
         statement = f"""
             SELECT DISTINCT {column} FROM main.{table.name}
             WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
-        last, operator = b"", ">="
-        while True:
-            budget = Budget(BATCH.rows, BATCH.size_bytes)
-            found = [text for (text,) in self._rows(statement.format(operator), (last,), budget)]
-            yield from (text for text in found if isinstance(text, str))
-            if not budget.spent:
-                return
-            last, operator = found[-1] if isinstance(found[-1], bytes) else found[-1].encode(), ">"
+        last, operator, more = b"", ">=", True
+        while more:
+            found, more = self._rows(statement.format(operator), (last,), BATCH)
+            yield from (text for (text,) in found if isinstance(text, str))
+            if more:
+                last, operator = _as_bytes(found[-1][0]), ">"
 
     def metadata(self) -> Iterator[Any]:
         """Yield the metadata of each checkpoint, as it stands in the column."""
-        after = _LOWEST
-        while CHECKPOINTS in self.tables:
-            budget = Budget(BATCH.rows, BATCH.size_bytes)
-            statement = "SELECT metadata, rowid FROM main.checkpoints WHERE rowid > ? ORDER BY rowid"
-            for metadata, after in self._rows(statement, (after,), budget):  # noqa: B007, B020
-                yield metadata
-            if not budget.spent:
-                return
+        statement = "SELECT metadata, rowid FROM main.checkpoints WHERE rowid >= ? ORDER BY rowid"
+        first, more = _LOWEST, CHECKPOINTS in self.tables
+        while more:
+            found, more = self._rows(statement, (first,), BATCH)
+            yield from (metadata for metadata, _ in found)
+            if more:
+                first = found[-1][1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
         """Yield nothing: in SQLite each channel's value stands in the checkpoint."""
@@ -295,6 +294,7 @@ class SqliteRows:
 
 
 _LOWEST: Final = -(2**63)
+_ALL: Final = Batch(2**62, 2**62)
 
 
 def _text_or_bytes(text: bytes) -> str | bytes:
@@ -304,17 +304,30 @@ def _text_or_bytes(text: bytes) -> str | bytes:
         return text
 
 
-def _condition(selection: Selection) -> tuple[str, tuple[str, ...]]:
-    """Return what follows WHERE: what `Selection.takes` says, in SQL. A key id has no wildcard in it."""
-    tag, parts, parameters = "coalesce(type, '')", [], []
+def _as_bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def _condition(selection: Selection) -> tuple[str, tuple[Any, ...]]:
+    """Return what follows WHERE: what `Selection.takes` says, in SQL.
+
+    Bytes are compared, because GLOB and LIKE take a NUL for the end.
+    """
+    tag, parts, parameters = "CAST(coalesce(type, '') AS BLOB)", list[str](), list[Any]()
     if not selection.plaintext:
-        parts.append(f"AND {tag} GLOB '*+*'")
-    if not selection.legacy:
-        parts.append(f"AND {tag} NOT GLOB '*+{LEGACY}'")
-    if selection.without_key is not None:
-        parts.append(f"AND {tag} NOT GLOB '*+*:' || ?")
-        parameters.append(selection.without_key)
+        parts.append(f"AND instr({tag}, X'2B')")
+    for end in _left_out(selection):
+        parts.append(f"AND NOT (substr({tag}, ?) = ? AND instr({tag}, X'2B'))")
+        parameters += [-len(end), end]
     if selection.thread_id is not None:
         parts.append("AND thread_id = ?")
         parameters.append(selection.thread_id)
     return " ".join(parts), tuple(parameters)
+
+
+def _left_out(selection: Selection) -> Iterator[bytes]:
+    """Yield how tags end that are not taken."""
+    if not selection.legacy:
+        yield f"+{LEGACY}".encode()
+    if selection.without_key is not None:
+        yield f":{selection.without_key}".encode()

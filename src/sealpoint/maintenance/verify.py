@@ -87,5 +87,4 @@ def open_stored(
         if allow_plaintext:
             return tag, value.blob
         raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
-    row = value.coordinates if ".row" in str(tag) else None
-    return cipher.open(tag, value.blob, row=row)
+    return cipher.open(tag, value.blob, row=value.row)

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from sealpoint.errors import DamagedFileError, MetadataError, RowError, SchemaError, excerpt
+from sealpoint.errors import DamagedFileError, MetadataError, RowError, SchemaError, TextError, excerpt
 from sealpoint.sqlite import schema
 
 Result = TypeVar("Result")
@@ -220,7 +220,7 @@ def _presentable(error: sqlite3.DatabaseError) -> Exception | None:
     if code == sqlite3.SQLITE_TOOBIG:
         return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
     if text.startswith("Could not decode to UTF-8"):
-        return RowError("a row holds text that is not UTF-8")
+        return TextError("a row holds text that is not UTF-8")
     if text.startswith("malformed JSON"):
         return MetadataError("metadata that the filter looks into is not JSON")
     damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")

@@ -1,0 +1,49 @@
+"""What somebody may do to a value in a file, past every saver; it must not open afterwards."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sealpoint.maintenance.rows import StoredValue
+from tests.unit.maintenance.sealed import put
+
+
+def flip(connection: sqlite3.Connection, value: StoredValue) -> None:
+    half = len(value.blob) // 2
+    flipped = value.blob[:half] + bytes([value.blob[half] ^ 1]) + value.blob[half + 1 :]
+    put(connection, value, value.tag, flipped)
+
+
+def rename(connection: sqlite3.Connection, value: StoredValue) -> None:
+    connection.execute(
+        f"UPDATE {value.table.name} SET thread_id = CAST(X'ff' AS TEXT) WHERE rowid = ?", (value.locator,)
+    )
+
+
+def text_tag(connection: sqlite3.Connection, value: StoredValue) -> None:
+    statement = f"UPDATE {value.table.name} SET type = CAST(? AS TEXT) WHERE rowid = ?"
+    connection.execute(statement, (value.tag.encode() + b"\xff", value.locator))
+
+
+HARM = {
+    "flipped bit": flip,
+    "number as value": lambda connection, value: put(connection, value, value.tag, 7),
+    "text as value": lambda connection, value: put(connection, value, value.tag, "text"),
+    "no value": lambda connection, value: put(connection, value, value.tag, None),
+    "short value": lambda connection, value: put(connection, value, value.tag, b"x"),
+    "relabelled": lambda connection, value: put(
+        connection, value, value.tag.replace("msgpack", "bytes"), value.blob
+    ),
+    "other key": lambda connection, value: put(
+        connection, value, value.tag.replace(":k1", ":k0"), value.blob
+    ),
+    "long tag": lambda connection, value: put(connection, value, "x" * 40 + value.tag, value.blob),
+    "unknown suite": lambda connection, value: put(connection, value, "msgpack+rot13:k1", value.blob),
+    "no tag": lambda connection, value: put(connection, value, None, value.blob),
+    "bytes as tag": lambda connection, value: put(connection, value, value.tag.encode() + b"\0", value.blob),
+    "nul in tag": lambda connection, value: put(
+        connection, value, value.tag[:3] + "\0" + value.tag[3:], b"x"
+    ),
+    "tag not in UTF-8": text_tag,
+    "name not in UTF-8": rename,
+}

@@ -1,0 +1,202 @@
+"""The way back out: a private copy that LangGraph's plain saver reads, or none at all."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.errors import DatabaseMissingError, HeldError, OutputExistsError, PlaintextError, SchemaError
+from sealpoint.maintenance.decrypt import decrypt
+from sealpoint.maintenance.hold import holding
+from sealpoint.maintenance.rows import Progress, StoredValue
+from tests.unit.maintenance.harm import HARM
+from tests.unit.maintenance.sealed import (
+    SMALL,
+    bind,
+    checked,
+    failures,
+    make_cipher,
+    moved,
+    opened,
+    put,
+    sealing,
+    states,
+    tags_of,
+    values_of,
+    write,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "x.db"
+    write(path, "k1", "a")
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out.db"
+
+
+def files(path: Path) -> set[str]:
+    """What is in a folder, but for the log of a database that is open or was left so."""
+    return {file.name for file in path.parent.iterdir() if not file.name.endswith(("-wal", "-shm"))}
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_langgraphs_plain_saver_reads_the_copy(path: Path, out: Path, mode: str) -> None:
+    for thread_id, kind in {"b": "k2", "c": "eax", "d": "gcm"}.items():
+        write(path, kind, thread_id)
+    expected = {
+        thread_id: states(path, sealing(kind), thread_id)
+        for thread_id, kind in {"a": "k1", "b": "k2", "c": "eax", "d": "gcm"}.items()
+    }
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+    before = values_of(path)
+    events = list(decrypt(path, out, make_cipher("k1", "k2", "langgraph"), batch=SMALL))
+    assert moved(events) == len(before)
+    assert {thread_id: states(out, None, thread_id) for thread_id in expected} == expected
+    assert tags_of(out) <= {"msgpack", "bytes", "null"}
+    assert checked(out) == "ok"
+    assert values_of(path) == before
+    assert files(path) == {"x.db", "out.db"}
+
+
+def test_values_bound_to_rows_come_out_too(path: Path, out: Path) -> None:
+    expected = states(path, sealing("k1"), "a")
+    bind(path, make_cipher("k1"), "a")
+    list(decrypt(path, out, make_cipher("k1")))
+    assert states(out, None, "a") == expected
+
+
+def modes_beside(out: Path) -> list[int]:
+    """Modes of the copy, its partial form and its journal, which comes and goes meanwhile."""
+    modes = []
+    for file in out.parent.glob(f"*{out.name}*"):
+        with suppress(FileNotFoundError):
+            modes.append(file.stat().st_mode)
+    return modes
+
+
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077])
+def test_the_copy_is_its_owners_alone_at_every_moment(path: Path, out: Path, mask: int) -> None:
+    old = os.umask(mask)
+    try:
+        for _ in decrypt(path, out, make_cipher("k1"), batch=SMALL):
+            assert {mode & 0o077 for mode in modes_beside(out)} == {0}
+    finally:
+        os.umask(old)
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "broken link"])
+def test_what_is_there_already_is_not_touched(path: Path, out: Path, kind: str) -> None:
+    if kind == "folder":
+        out.mkdir()
+    elif kind == "file":
+        out.write_text("mine")
+    else:
+        out.symlink_to(path if kind == "link" else path.with_name("missing"))
+    with pytest.raises(OutputExistsError):
+        list(decrypt(path, out, make_cipher("k1")))
+    assert files(path) == {"x.db", "out.db"}
+    assert kind != "file" or out.read_text() == "mine"
+
+
+def test_what_came_there_meanwhile_is_not_touched(path: Path, out: Path) -> None:
+    run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
+    next(run)
+    out.write_text("mine")
+    with pytest.raises(OutputExistsError):
+        list(run)
+    assert out.read_text() == "mine"
+    assert files(path) == {"x.db", "out.db"}
+
+
+def test_the_source_is_not_the_place(path: Path) -> None:
+    before = values_of(path)
+    with pytest.raises(OutputExistsError):
+        list(decrypt(path, path, make_cipher("k1")))
+    assert values_of(path) == before
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+def test_a_value_that_does_not_open_leaves_no_copy(
+    path: Path, out: Path, harm: Callable[[sqlite3.Connection, StoredValue], None]
+) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        harm(connection, values_of(path)[1])
+    (failure,) = failures(list(decrypt(path, out, make_cipher("k1"))))
+    assert failure.place == values_of(path)[1].place
+    assert files(path) == {"x.db"}
+
+
+@pytest.mark.parametrize("tag", ["msgpack", "pickle", "json"])
+def test_a_value_that_nobody_sealed_leaves_no_copy(path: Path, out: Path, tag: str) -> None:
+    """In the copy it would pass for one that a holder of the key wrote."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        put(connection, values_of(path)[1], tag, b"\x80")
+    (failure,) = failures(list(decrypt(path, out, make_cipher("k1"))))
+    assert isinstance(failure.error, PlaintextError)
+    assert files(path) == {"x.db"}
+
+
+def test_a_key_that_is_missing_leaves_no_copy(path: Path, out: Path) -> None:
+    assert len(failures(list(decrypt(path, out, make_cipher("k2"))))) == len(values_of(path))
+    assert files(path) == {"x.db"}
+
+
+def test_a_run_that_nobody_finishes_leaves_no_copy(path: Path, out: Path) -> None:
+    run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
+    assert isinstance(next(run), Progress)
+    assert "out.db" not in files(path)
+    run.close()
+    assert files(path) == {"x.db"}
+
+
+def test_the_copy_is_of_one_moment(path: Path, out: Path) -> None:
+    """What agents write meanwhile is not in it."""
+    before = opened(path, make_cipher("k1"))
+    for _ in decrypt(path, out, make_cipher("k1"), batch=SMALL):
+        write(path, "k1", "b")
+    assert opened(out, make_cipher("k1")) == before
+
+
+def test_two_runs_do_not_write_to_one_place(path: Path, out: Path) -> None:
+    with holding(out), pytest.raises(HeldError):
+        list(decrypt(path, out, make_cipher("k1")))
+    assert files(path) == {"x.db"}
+
+
+def test_what_a_killed_run_left_is_taken_away(path: Path, out: Path) -> None:
+    for suffix in ("", "-journal", "-wal"):
+        (out.parent / f".out.db.partial{suffix}").write_text("left")
+    list(decrypt(path, out, make_cipher("k1")))
+    assert files(path) == {"x.db", "out.db"}
+
+
+def test_a_link_in_the_place_of_the_partial_copy_is_not_followed(path: Path, out: Path) -> None:
+    victim = path.with_name("victim")
+    victim.write_text("mine")
+    (out.parent / ".out.db.partial").symlink_to(victim)
+    list(decrypt(path, out, make_cipher("k1")))
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"text" * 999])
+def test_a_source_that_is_none_leaves_nothing(tmp_path: Path, out: Path, content: bytes | None) -> None:
+    source = tmp_path / "x.db"
+    if content is not None:
+        source.write_bytes(content)
+    error: Any = DatabaseMissingError if content is None else (SchemaError, OSError)
+    with pytest.raises(error):
+        list(decrypt(source, out, make_cipher("k1")))
+    assert files(source) <= {"x.db"}

@@ -1,0 +1,125 @@
+"""A hold on a file: one at a time among processes and threads, gone with the process that has it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from sealpoint.errors import HeldError, StoppedError
+from sealpoint.maintenance.hold import SUFFIX, holding
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "x.db"
+    path.touch()
+    return path
+
+
+def test_one_holds_and_others_are_told(path: Path) -> None:
+    with holding(path):
+        with pytest.raises(HeldError, match=r"x\.db"), holding(path):
+            pass
+        with holding(path.with_name("y.db")):
+            pass
+    with holding(path):
+        pass
+
+
+def test_nothing_is_left_behind(path: Path) -> None:
+    with pytest.raises(KeyError), holding(path):
+        raise KeyError
+    assert [*path.parent.iterdir()] == [path]
+
+
+def test_a_hold_is_the_same_by_whatever_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path, or a link to the file."""
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    monkeypatch.chdir(path.parent)
+    with holding(path):
+        for name in (Path("x.db"), Path(f"../{path.parent.name}/x.db"), link):
+            with pytest.raises(HeldError), holding(name):
+                pass
+
+
+def test_a_hold_keeps_other_processes_away_and_dies_with_its_own(path: Path) -> None:
+    ready, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with holding(path):
+            os.write(go, b"x")
+            signal.pause()
+    os.read(ready, 1)
+    with pytest.raises(HeldError), holding(path):
+        pass
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for end in (ready, go):
+        os.close(end)
+    assert path.with_name(path.name + SUFFIX).exists()
+    with holding(path):
+        pass
+    assert [*path.parent.iterdir()] == [path]
+
+
+def test_never_two_at_once(path: Path) -> None:
+    """Also where the file that is locked comes and goes."""
+    inside = held = 0
+    worst = []
+
+    def work() -> None:
+        nonlocal inside, held
+        for _ in range(300):
+            try:
+                with holding(path):
+                    inside += 1
+                    worst.append(inside)
+                    held += 1
+                    inside -= 1
+            except HeldError:
+                pass
+
+    threads = [Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(worst) == 1
+    assert held
+
+
+def test_a_hold_on_a_file_that_was_taken_away_is_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder before us lets go between our opening the file and our locking it."""
+    lock, flock = path.with_name(path.name + SUFFIX), fcntl.flock
+    before = [lock.unlink]
+
+    def late(descriptor: int, operation: int) -> None:
+        while before:
+            before.pop()()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with holding(path):
+        assert not before
+        with pytest.raises(HeldError), holding(path):
+            pass
+
+
+def test_no_link_is_followed(path: Path) -> None:
+    """Somebody may have put one there to have a file made elsewhere."""
+    target = path.with_name("target")
+    path.with_name(path.name + SUFFIX).symlink_to(target)
+    with pytest.raises(StoppedError), holding(path):
+        pass
+    assert not target.exists()
+
+
+def test_a_folder_that_is_missing_is_no_hold(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError), holding(tmp_path / "missing" / "x.db"):
+        pass

@@ -1,0 +1,382 @@
+"""Rotation: what is refused and left, databases of every shape, and others at work on them."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.errors import (
+    BlobError,
+    HeldError,
+    IntegrityError,
+    KeyDestroyedError,
+    KeyDisabledError,
+    NoActiveKeyError,
+    SealpointError,
+    TagError,
+    UnknownKeyError,
+)
+from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
+from sealpoint.maintenance.rows import Batch, Progress, StoredValue
+from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
+from sealpoint.maintenance.verify import open_stored
+from tests.unit.maintenance.harm import flip
+from tests.unit.maintenance.sealed import (
+    SMALL,
+    bind,
+    failures,
+    make_cipher,
+    moved,
+    opened,
+    put,
+    run,
+    tags_of,
+    values_of,
+    write,
+)
+
+# --- what is refused, and what is left ------------------------------------------------------------
+
+REFUSALS: dict[str, tuple[tuple[str, ...], type[SealpointError]]] = {
+    "the key is missing": ((), UnknownKeyError),
+    "the key is disabled": (("k1=disabled",), KeyDisabledError),
+    "the key was destroyed": (("k1=destroyed",), KeyDestroyedError),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A database with values under k1."""
+    path = tmp_path / "x.db"
+    write(path, "k1", "a")
+    return path
+
+
+@pytest.mark.parametrize(("others", "error"), REFUSALS.values(), ids=REFUSALS)
+def test_values_without_a_key_are_each_reported_and_left(
+    path: Path, others: tuple[str, ...], error: type[SealpointError]
+) -> None:
+    write(path, "k2", "b")
+    before = values_of(path)
+    failed = failures(run(path, make_cipher("k3", "k2", *others)))
+    assert {type(failure.error) for failure in failed} == {error}
+    assert all(lacks_keys(failure) for failure in failed)
+    left = [value for value in before if value.tag.endswith(":k1")]
+    assert [value for value in values_of(path) if value.tag.endswith(":k1")] == left
+    assert len(failed) == len(left)
+    assert moved(run(path, make_cipher("k3", "k1"))) == len(left)
+
+
+def test_a_value_that_was_changed_does_not_lack_a_key(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        flip(connection, values_of(path)[0])
+    (failure,) = failures(run(path, make_cipher("k2", "k1")))
+    assert isinstance(failure.error, IntegrityError)
+    assert not lacks_keys(failure)
+
+
+def test_a_key_may_be_disabled_half_way(path: Path) -> None:
+    """What was moved until then opens under the new key; the rest waits for the old one."""
+    every = opened(path, make_cipher("k2", "k1"))
+    run(path, make_cipher("k2", "k1"), 1)
+    assert len(tags_of(path)) > 1
+    failed = failures(run(path, make_cipher("k2", "k1=disabled")))
+    assert {type(failure.error) for failure in failed} == {KeyDisabledError}
+    assert opened(path, make_cipher("k2", "k1")) == every
+    assert failures(run(path, make_cipher("k2", "k1"))) == []
+    assert opened(path, make_cipher("k2")) == every
+
+
+def test_a_ring_without_an_active_key_is_refused_at_once(path: Path) -> None:
+    before = values_of(path)
+    with closing(SqliteRows(path, writable=True)) as store, pytest.raises(NoActiveKeyError):
+        rotate(store, make_cipher("", "k1"))
+    assert values_of(path) == before
+
+
+@pytest.mark.parametrize("kind", ["plain", "eax", "gcm"])
+def test_what_we_did_not_seal_is_left_unless_it_is_asked_for(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x.db"
+    write(path, kind, "a")
+    before = values_of(path)
+    cipher = make_cipher("k1", "langgraph")
+    other = {"allow_legacy": True} if kind == "plain" else {"allow_plaintext": True}
+    assert moved(run(path, cipher, **other)) == 0
+    assert values_of(path) == before
+    with closing(SqliteRows(path)) as store:
+        assert sum(count.rows for count in outstanding(store, "k1")) == len(before)
+    own = {"allow_plaintext": True} if kind == "plain" else {"allow_legacy": True}
+    assert moved(run(path, cipher, **own)) == len(before)
+    with closing(SqliteRows(path)) as store:
+        assert outstanding(store, "k1") == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "blob", "error"),
+    [
+        ("pickle", b"cos\nsystem\n", SealpointError),
+        (None, b"x", TagError),
+        ("", b"x", SealpointError),
+        (b"msgpack", b"x", TagError),
+        ("msgpack", 7, BlobError),
+        ("msgpack", "text", BlobError),
+        ("msgpack", None, BlobError),
+        ("x" * 60, b"x", TagError),
+        ("msg pack", b"x", TagError),
+        ("msgp\u00e4ck", b"x", TagError),
+        ("msg\0pack", b"x", TagError),
+    ],
+)
+def test_plaintext_that_cannot_be_sealed_is_reported(
+    path: Path, tag: Any, blob: Any, error: type[SealpointError]
+) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        put(connection, values_of(path)[1], tag, blob)
+    (failure,) = failures(run(path, make_cipher("k2", "k1"), allow_plaintext=True))
+    assert isinstance(failure.error, error)
+    assert failure.place == values_of(path)[1].place
+    assert (values_of(path)[1].tag, values_of(path)[1].blob) == (tag, blob)
+
+
+def test_a_value_bound_to_its_row_does_not_open_in_another(path: Path) -> None:
+    """A transplanted value is a failure, and is not bound to its new place."""
+    bind(path, make_cipher("k1"), "a")
+    first, second = values_of(path)[:2]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        put(connection, second, first.tag, first.blob)
+    (failure,) = failures(run(path, make_cipher("k2", "k1")))
+    assert isinstance(failure.error, IntegrityError)
+    assert failure.place == second.place
+
+
+def test_a_failure_names_the_value_and_quotes_nothing_of_it(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        put(connection, values_of(path)[1], "msgpack", b"SECRET")
+        put(connection, values_of(path)[2], "msgpack", "SECRET")
+    for failure in failures(run(path, make_cipher("k2", "k1"), allow_plaintext=True)):
+        assert failure.table == "checkpoints"
+        assert set(failure.place) == {"thread_id", "checkpoint_ns", "checkpoint_id"}
+        assert "SECRET" not in f"{failure} {failure.error!r}"
+
+
+# --- shapes of databases --------------------------------------------------------------------------
+
+
+def test_an_empty_database_has_nothing_to_do(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM checkpoints")
+        connection.execute("DELETE FROM writes")
+    assert run(path, make_cipher("k2", "k1")) == []
+
+
+@pytest.mark.parametrize("dropped", ["checkpoints", "writes"])
+def test_one_table_is_enough(path: Path, dropped: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"DROP TABLE {dropped}")
+    every = opened(path, make_cipher("k1"))
+    assert moved(run(path, make_cipher("k2", "k1"))) == len(every)
+    assert opened(path, make_cipher("k2")) == every
+
+
+def test_an_older_writes_table_is_no_hindrance(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (column,) = connection.execute(
+            "SELECT count(*) FROM pragma_table_info('writes') WHERE name = 'task_path'"
+        ).fetchone()
+        if column:
+            connection.execute("ALTER TABLE writes DROP COLUMN task_path")
+    every = opened(path, make_cipher("k1"))
+    assert moved(run(path, make_cipher("k2", "k1"))) == len(every)
+    assert opened(path, make_cipher("k2")) == every
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [("plain", 0), ("plain", 1), ("k1", 0), ("k1", 1), ("k1", 50 * 1024 * 1024)]
+)
+def test_a_value_may_have_any_size(tmp_path: Path, kind: str, size: int) -> None:
+    path, cipher = tmp_path / "x.db", make_cipher("k2", "k1")
+    with closing(sqlite3.connect(path)) as connection:
+        write(path, kind, "a")
+        value, data = values_of(path)[1], bytes(size)
+        tag = "bytes" if kind == "plain" else "bytes+cobblestone256:k1"
+        blob = data if kind == "plain" else make_cipher("k1").seal("bytes", data)[1]
+        with connection:
+            put(connection, value, tag, blob)
+    del blob
+    run(path, cipher, allow_plaintext=True)
+    assert values_of(path)[1].tag == "bytes+cobblestone256:k2"
+    assert open_stored(make_cipher("k2"), values_of(path)[1]) == ("bytes", data)
+
+
+@pytest.mark.parametrize("mode", ["delete", "truncate", "persist", "wal"])
+def test_every_kind_of_journal_will_do(path: Path, mode: str) -> None:
+    """And stays the kind that it was."""
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(f"PRAGMA journal_mode = {mode}").fetchone() == (mode,)
+    every = opened(path, make_cipher("k1"))
+    assert moved(run(path, make_cipher("k2", "k1"))) == len(every)
+    assert opened(path, make_cipher("k2")) == every
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == (
+            (mode,) if mode in ("delete", "wal") else ("delete",)
+        )
+
+
+def test_row_ids_may_be_negative_and_far_apart(path: Path) -> None:
+    """Also the lowest that there is, which nothing comes before."""
+    row_ids = [-(2**63), 0, 2**63 - 1]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for number, row_id in enumerate(row_ids, start=1):
+            connection.execute("UPDATE checkpoints SET rowid = ? WHERE rowid = ?", (row_id, number))
+    assert [value.locator for value in values_of(path) if value.table == CHECKPOINTS] == row_ids
+    every = opened(path, make_cipher("k1"))
+    assert moved(run(path, make_cipher("k2", "k1"), batch=Batch(rows=1))) == len(every)
+    assert opened(path, make_cipher("k2")) == every
+
+
+# --- several at once ------------------------------------------------------------------------------
+
+
+def test_a_second_run_is_refused_while_the_first_holds_the_database(path: Path) -> None:
+    with closing(SqliteRows(path, writable=True)) as store, store.hold():
+        with pytest.raises(HeldError, match=r"another run holds x\.db"):
+            run(path, make_cipher("k2", "k1"))
+        list(rotate(store, make_cipher("k2", "k1")))
+    assert run(path, make_cipher("k2", "k1")) == []
+
+
+@pytest.mark.parametrize(("one", "other"), [("k2", "k2"), ("k2", "k3")], ids=["one aim", "two aims"])
+def test_two_that_hold_nothing_lose_nothing(path: Path, one: str, other: str) -> None:
+    """Their batches take turns, each on pages that the other has changed since they were read."""
+    write(path, "k1", "b")
+    keys = ("k1", "k2", "k3")
+    every = opened(path, make_cipher("k1"))
+    with (
+        closing(SqliteRows(path, writable=True)) as first,
+        closing(SqliteRows(path, writable=True)) as second,
+    ):
+        turns = [
+            rotate(store, make_cipher(aim, *(key for key in keys if key != aim)), batch=SMALL)
+            for store, aim in ((first, one), (second, other))
+        ]
+        while turns:
+            turns = [turn for turn in turns if next(turn, None) is not None]
+    assert opened(path, make_cipher("k1", "k2", "k3")) == every
+    assert tags_of(path) <= {f"{inner}+cobblestone256:{key}" for inner in INNERS for key in (one, other)}
+
+
+INNERS = ("msgpack", "bytes", "null")
+
+
+def test_a_writer_between_reading_and_writing_wins(path: Path) -> None:
+    """Compare-and-swap: the value it wrote stands, is counted as raced, and is moved by the next pass."""
+    value = values_of(path)[0]
+    late = make_cipher("k1").seal("bytes", b"late")
+    done = False
+
+    def interfere(met: StoredValue) -> None:
+        nonlocal done
+        if not done and met.key == value.key:
+            done = True
+            with closing(sqlite3.connect(path)) as connection, connection:
+                put(connection, value, *late)
+
+    seen = run(path, make_cipher("k2", "k1"), moved=interfere)
+    assert done
+    assert seen[-1].raced == 1  # type: ignore[union-attr]
+    assert opened(path, make_cipher("k2"))["checkpoints", *value.key] == ("bytes", b"late")
+
+
+def test_an_equal_value_in_another_row_is_not_taken_for_the_one_that_was_read(path: Path) -> None:
+    """The row was deleted and its row id given away, to a row with the same tag and bytes."""
+    value = values_of(path)[0]
+    bind(path, make_cipher("k1"), "a")
+    value = values_of(path)[0]
+
+    def swap(met: StoredValue) -> None:
+        if met == value:
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute(
+                    "UPDATE checkpoints SET thread_id = 'other' WHERE rowid = ?", (value.locator,)
+                )
+
+    run(path, make_cipher("k2", "k1"), moved=swap)
+    (found,) = [
+        each for each in values_of(path) if each.locator == value.locator and each.table == CHECKPOINTS
+    ]
+    assert (found.key[0], found.tag, found.blob) == ("other", value.tag, value.blob)
+
+
+# --- how it goes ----------------------------------------------------------------------------------
+
+
+def test_progress_counts_every_value_once(path: Path) -> None:
+    seen = [event for event in run(path, make_cipher("k2", "k1")) if isinstance(event, Progress)]
+    count = len(values_of(path))
+    assert [event.rows for event in seen] == sorted(event.rows for event in seen)
+    assert seen[-1][1:5] == (count, count, count, 0)
+    assert seen[-1].size_bytes == sum(len(value.blob) for value in values_of(path))
+
+
+def test_a_failure_is_told_once_in_however_many_passes(path: Path) -> None:
+    """Here a writer leaves work for a second pass."""
+    first, second = values_of(path)[:2]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        flip(connection, first)
+    late = make_cipher("k1").seal("bytes", b"late")
+    passes = 0
+
+    def interfere(met: StoredValue) -> None:
+        nonlocal passes
+        if met.key == second.key and passes < 3:
+            passes += 1
+            with closing(sqlite3.connect(path)) as connection, connection:
+                put(connection, second, late[0], make_cipher("k1").seal("bytes", b"late")[1])
+
+    seen = run(path, make_cipher("k2", "k1"), moved=interfere)
+    assert passes == 3
+    assert len(failures(seen)) == 1
+    assert {value.tag for value in values_of(path)[1:]} <= {f"{inner}+cobblestone256:k2" for inner in INNERS}
+
+
+def test_a_value_that_was_mended_meanwhile_is_moved(path: Path) -> None:
+    """Its failure in an earlier pass does not hide what is left to do."""
+    first = values_of(path)[0]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        flip(connection, first)
+
+    def mend(met: StoredValue) -> None:
+        if met.table != CHECKPOINTS and not mended:
+            mended.append(True)
+            with closing(sqlite3.connect(path)) as connection, connection:
+                put(connection, first, first.tag, first.blob)
+
+    mended: list[bool] = []
+    run(path, make_cipher("k2", "k1"), moved=mend)
+    with closing(SqliteRows(path)) as store:
+        assert outstanding(store, "k2") == []
+
+
+def test_batches_shrink_when_writers_wait_too_long(path: Path) -> None:
+    """Any wait is too long here. The next batch is read by then, and has the old size."""
+    for thread_id in "bcd":
+        write(path, "k1", thread_id)
+    with closing(SqliteRows(path, writable=True)) as store:
+        events = rotate(store, make_cipher("k2", "k1"), batch=Batch(rows=4), max_lock_seconds=0.0)
+        seen = [event for event in events if isinstance(event, Progress)]
+    steps = [after.rows - before.rows for before, after in pairwise(seen)]
+    assert steps[-5:] == [1] * 5
+    assert seen[-1].moved == len(values_of(path))
+
+
+def test_no_lock_is_held_between_events(path: Path) -> None:
+    """A writer goes on while whoever consumes the events takes his time."""
+    with closing(SqliteRows(path, writable=True)) as store:
+        for _ in rotate(store, make_cipher("k2", "k1"), batch=SMALL):
+            write(path, "k1", "z")
+        assert outstanding(store, "k2") != []

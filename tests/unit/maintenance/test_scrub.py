@@ -1,0 +1,183 @@
+"""Scrubbing: after it no old ciphertext is in the file or its log; before it, the search finds it."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.errors import ScrubError, StoppedError
+from sealpoint.maintenance.rows import StoredValue
+from sealpoint.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS, Traces, scrub
+from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
+from tests.unit.maintenance.sealed import checked, make_cipher, make_ring, opened, run, values_of, write
+
+RING = make_ring("k2", "k1")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A database that was sealed under k1."""
+    path = tmp_path / "x.db"
+    for thread_id in "abcdef":
+        write(path, "k1", thread_id, text="x" * 5000)
+    return path
+
+
+def content(path: Path) -> bytes:
+    """The database and all that hangs on it, in one piece."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_nothing_old_is_left(path: Path, mode: str) -> None:
+    """Neither the fragments that are searched for, nor any other part of any old value."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+    old, every, traces = values_of(path), opened(path, make_cipher("k1")), Traces()
+    run(path, make_cipher("k2", "k1"), moved=traces.add)
+    done = scrub(path, RING, traces.fragments)
+    assert done.found == ()
+    assert done.fragments == len(traces.fragments) > 0
+    assert done.searched_bytes >= path.stat().st_size
+    after = content(path)
+    assert b"+cobblestone256:k1" not in after
+    for value in old:
+        assert all(value.blob[at : at + 16] not in after for at in range(0, len(value.blob) - 16, 16))
+    assert opened(path, make_cipher("k2")) == every
+    assert checked(path) == "ok"
+
+
+def test_a_reader_kept_old_values_in_the_file_until_the_scrub(path: Path) -> None:
+    """The log could not be taken over while it read; another connection keeps the log from vanishing."""
+    traces = Traces()
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM checkpoints").fetchone()
+        run(path, make_cipher("k2", "k1"), moved=traces.add)
+        reader.execute("COMMIT")
+        before = content(path)
+        assert all(fragment in before for fragment in traces.fragments)
+        assert scrub(path, RING, traces.fragments).found == ()
+        after = content(path)
+        assert not any(fragment in after for fragment in traces.fragments)
+
+
+def test_the_first_encryption_leaves_no_plaintext(tmp_path: Path) -> None:
+    """Neither of what was sealed, nor of what was deleted before and still stood in free pages."""
+    path, traces = tmp_path / "x.db", Traces()
+    for thread_id in "ab":
+        write(path, "plain", thread_id, text="a phrase nobody should read again " * 500)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA secure_delete = OFF")  # some builds of SQLite have it on
+        connection.execute("DELETE FROM checkpoints WHERE thread_id = 'b'")
+    run(path, make_cipher("k1"), moved=traces.add, allow_plaintext=True)
+    assert b"nobody should read" in content(path)
+    assert scrub(path, make_ring("k1"), traces.fragments).found == ()
+    assert b"nobody should read" not in content(path)
+
+
+def test_the_search_finds_what_is_there(path: Path) -> None:
+    """What was not rotated is found by its fragments, and by its tags once no row carries them."""
+    traces = Traces()
+    for value in values_of(path):
+        traces.add(value)
+    assert scrub(path, RING, traces.fragments).found != ()
+    assert scrub(path, RING).found == ()  # rows carry the tags
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE copy AS SELECT * FROM checkpoints")
+        connection.execute("DELETE FROM checkpoints")
+        connection.execute("DELETE FROM writes")
+    found = scrub(path, RING).found
+    assert found != ()
+    assert {name for name, _ in found} == {"x.db"}
+    assert path.read_bytes()[found[0][1] :].startswith(b"+cobblestone256:k1")
+
+
+def test_a_fragment_across_two_chunks_is_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = Traces()
+    traces.add(values_of(path)[4])
+    ((_, place),) = scrub(path, RING, traces.fragments).found
+    for inside in range(1, FRAGMENT_BYTES):
+        monkeypatch.setattr("sealpoint.maintenance.scrub._CHUNK_BYTES", place + inside)
+        assert scrub(path, RING, traces.fragments).found == (("x.db", place),)
+
+
+def test_traces_are_a_sample_of_all_values() -> None:
+    """As many as there is room for, each of them from a value, and late values as likely as early ones."""
+    traces = Traces()
+    values = [number.to_bytes(2, "big") * FRAGMENT_BYTES for number in range(1000)]
+    for blob in values:
+        traces.add(StoredValue(CHECKPOINTS, ("t", "", "1"), "msgpack", blob))
+    assert len(traces.fragments) == MAX_FRAGMENTS
+    assert all(len(fragment) == FRAGMENT_BYTES for fragment in traces.fragments)
+    numbers = sorted(
+        next(at for at, blob in enumerate(values) if fragment in blob) for fragment in traces.fragments
+    )
+    assert numbers[0] < 250
+    assert numbers[-1] >= 750
+
+
+@pytest.mark.parametrize("blob", [None, 7, "text", b"", b"x" * (FRAGMENT_BYTES - 1)])
+def test_what_is_too_short_leaves_no_trace(blob: Any) -> None:
+    traces = Traces()
+    traces.add(StoredValue(CHECKPOINTS, ("t", "", "1"), "msgpack", blob))
+    assert traces.fragments == []
+
+
+READER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN")
+connection.execute("SELECT count(*) FROM checkpoints").fetchone()
+print("reads", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def reader(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that reads, and goes on reading."""
+    command = [sys.executable, "-c", READER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reads\n"
+        yield process
+
+
+@pytest.fixture
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealpoint.maintenance.sqlite_rows.READERS_TIMEOUT_MS", 50)
+
+
+@pytest.mark.usefixtures("_hurried")
+def test_a_reader_that_needs_the_log_is_named(path: Path, reader: subprocess.Popen[str]) -> None:
+    """And what was done so far is no harm; once it is gone, the scrub goes through."""
+    traces, every = Traces(), opened(path, make_cipher("k1"))
+    run(path, make_cipher("k2", "k1"), moved=traces.add)
+    with pytest.raises(ScrubError, match=rf"process {reader.pid} \(python"):
+        scrub(path, RING, traces.fragments)
+    reader.communicate()
+    assert scrub(path, RING, traces.fragments).found == ()
+    assert opened(path, make_cipher("k2")) == every
+
+
+@pytest.mark.usefixtures("_hurried")
+def test_a_reader_of_our_own_is_no_secret_either(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM checkpoints").fetchone()
+        run(path, make_cipher("k2", "k1"))
+        with pytest.raises(ScrubError, match="another connection"):
+            scrub(path, RING)
+
+
+def test_a_store_that_may_only_be_read_is_not_scrubbed(path: Path) -> None:
+    with closing(SqliteRows(path)) as store, pytest.raises(StoppedError):
+        store.vacuum()

@@ -1,0 +1,93 @@
+"""Verification names every value that does not open, whatever was done to it, and nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.errors import IntegrityError, PlaintextError, UnknownKeyError
+from sealpoint.maintenance.rows import Batch, Failure, Progress, StoredValue
+from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.maintenance.verify import verify
+from tests.unit.maintenance.harm import HARM
+from tests.unit.maintenance.sealed import bind, failures, make_cipher, put, values_of, write
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "x.db"
+    write(path, "k1", "a")
+    return path
+
+
+def check(path: Path, *keys: str, **options: Any) -> list[Failure]:
+    with closing(SqliteRows(path)) as store:
+        return failures(list(verify(store, make_cipher(*keys), **options)))
+
+
+def test_what_opens_is_no_failure(path: Path) -> None:
+    """Under whichever key, LangGraph's among them, and bound to rows or not."""
+    for thread_id, kind in {"b": "k2", "c": "eax", "d": "gcm", "e": "k1"}.items():
+        write(path, kind, thread_id)
+    bind(path, make_cipher("k1"), "e")
+    assert check(path, "k2", "k1", "langgraph") == []
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+@pytest.mark.parametrize("bound", [False, True], ids=["free", "bound"])
+def test_whatever_was_done_to_a_value_is_found(
+    path: Path, harm: Callable[[sqlite3.Connection, StoredValue], None], bound: bool
+) -> None:
+    if bound:
+        bind(path, make_cipher("k1"), "a")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        harm(connection, values_of(path)[1])
+    (failure,) = check(path, "k2", "k1")
+    assert failure.place == values_of(path)[1].place
+    assert failure.tag == values_of(path)[1].tag
+
+
+def test_a_value_bound_to_another_row_is_found(path: Path) -> None:
+    bind(path, make_cipher("k1"), "a")
+    first, second = values_of(path)[:2]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        put(connection, second, first.tag, first.blob)
+    (failure,) = check(path, "k1")
+    assert isinstance(failure.error, IntegrityError)
+    assert failure.place == second.place
+
+
+@pytest.mark.parametrize("key_id", ["a.row", "row", "a.dek.row"])
+def test_a_key_may_be_called_like_a_flag(path: Path, key_id: str) -> None:
+    write(path, key_id, "b")
+    assert check(path, key_id, "k1") == []
+
+
+def test_plaintext_passes_only_if_it_is_allowed(path: Path) -> None:
+    write(path, "plain", "b")
+    plain = [value.place for value in values_of(path) if "+" not in value.tag]
+    failed = check(path, "k1")
+    assert [failure.place for failure in failed] == plain
+    assert {type(failure.error) for failure in failed} == {PlaintextError}
+    assert check(path, "k1", allow_plaintext=True) == []
+
+
+def test_values_under_a_key_that_is_missing_are_found(path: Path) -> None:
+    write(path, "k2", "b")
+    failed = check(path, "k2")
+    assert {failure.place["thread_id"] for failure in failed} == {"a"}
+    assert {type(failure.error) for failure in failed} == {UnknownKeyError}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 1000])
+def test_progress_comes_to_all_values(path: Path, rows: int) -> None:
+    with closing(SqliteRows(path)) as store:
+        seen = [*verify(store, make_cipher("k1"), every=3, batch=Batch(rows=rows))]
+    count = len(values_of(path))
+    assert isinstance(seen[-1], Progress)
+    assert seen[-1][1:5] == (count, count, 0, 0)
