@@ -143,6 +143,9 @@ def decrypt(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", show_default=False, help="The new file; made private.")
     ],
+    allow_plaintext: Annotated[
+        bool, typer.Option("--allow-plaintext", help="Take over values that are not sealed.")
+    ] = False,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
@@ -158,7 +161,7 @@ def decrypt(
     cipher = RingCipher(open_ring(keys), follow=False)
     with stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
-        for event in pace.keep(decrypt_file(database, out, cipher)):
+        for event in pace.keep(decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)):
             if isinstance(event, Progress):
                 rows = event.moved
                 move(event.rows, event.total)
