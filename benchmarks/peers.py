@@ -52,7 +52,7 @@ LEGEND: Final = {
     SCRIPT: "list, loads, dumps with the new key, put: what one writes over a saver; it leaves the writes",
     COPY: "a copy of the file, and fsync",
     ROTATE: "sealpoint's rotation as it comes: to cobblestone256, by compare-and-swap",
-    ROTATE_GCM: "the same to suite aes256gcm",
+    ROTATE_GCM: "the same where rows are and stay in suite aes256gcm",
     VERIFY: "sealpoint's verification: every row opened",
 }
 

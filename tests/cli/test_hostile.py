@@ -1,0 +1,197 @@
+"""Hostile databases and careless words: refused with a code and a hint; nothing is run, overwritten or hung."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sealpoint.cli.exits import Exit
+from sealpoint.maintenance.hold import SUFFIX
+from tests.cli.conftest import CODE, Run
+from tests.unit.crypto.rings import states_text
+from tests.unit.maintenance.foreign import insert
+from tests.unit.maintenance.sealed import tags_of, write
+
+NAMES: Final = "\x1b]0;t\x07\x1b[2J\x9b31m\u202e\u2028\r\n\u200b"
+"""A thread's name that would set a terminal's title, clear it, and turn its lines round."""
+
+CONTROLS: Final = {sign for sign in NAMES if not sign.isprintable()} - {"\n"}
+
+LAID: Final[dict[str, Callable[[Path, Path], object]]] = {
+    "link": lambda place, victim: place.symlink_to(victim),
+    "dangling link": lambda place, victim: place.symlink_to(victim.with_name("nothing")),
+    "folder": lambda place, _: place.mkdir(),
+    "pipe": lambda place, _: os.mkfifo(place),
+    "hard link": lambda place, victim: place.hardlink_to(victim),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A database that LangGraph wrote, with all its values under k1."""
+    path = tmp_path / "x.db"
+    write(path, "k1", "a")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ring that seals under k2 and opens with k1, named in the environment."""
+    file = tmp_path / "ring.toml"
+    file.write_text(states_text(k2="active", k1="decrypt-only"))
+    file.chmod(0o600)
+    monkeypatch.setenv("SEALPOINT_KEYS", str(file))
+    return file
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A file that is nobody's business."""
+    file = tmp_path / "victim"
+    file.write_text("as it was")
+    return file
+
+
+def change(path: Path, statement: str, *parameters: object) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, parameters)
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["verify"], ["rotate"], ["keys", "destroy", "k1", "--yes", "--db"]]
+)
+@pytest.mark.parametrize("kind", ["folder", "pipe", "dangling link"])
+def test_database_that_is_no_file(
+    run: Run, tmp_path: Path, victim: Path, keys: Path, words: list[str], kind: str
+) -> None:
+    keys.write_text(states_text(k2="active", k1="disabled"))
+    place = tmp_path / "place"
+    LAID[kind](place, victim)
+    ended = run(*words, place)
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert "hint: " in ended.err
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+def test_ring_that_is_no_file(run: Run, tmp_path: Path, path: Path, keys: Path, kind: str) -> None:
+    place = tmp_path / "place"
+    LAID[kind](place, keys)
+    ended = run("rotate", path, "--apply", "--keys", place)
+    assert (ended.code, ended.out) == (Exit.KEYS, "")
+    assert tags_of(path) == {f"{kind}+cobblestone256:k1" for kind in ("msgpack", "bytes", "null")}
+
+
+@pytest.mark.parametrize("kind", LAID)
+def test_what_is_laid_in_place_of_the_lock_is_not_written_to(
+    run: Run, path: Path, victim: Path, kind: str
+) -> None:
+    """A rotation is refused, or goes on; either way it touches nothing that is not its own."""
+    LAID[kind](path.with_name(path.name + SUFFIX), victim)
+    ended = run("rotate", path, "--apply")
+    assert ended.code in {Exit.DONE, Exit.STOPPED}
+    assert (victim.read_text(), victim.with_name("nothing").exists()) == ("as it was", False)
+
+
+@pytest.mark.parametrize("kind", LAID)
+def test_what_is_laid_in_place_of_the_copy_is_left_alone(
+    run: Run, tmp_path: Path, path: Path, victim: Path, kind: str
+) -> None:
+    place = tmp_path / "copy.db"
+    LAID[kind](place, victim)
+    before = place.lstat()
+    assert run("decrypt", path, "--out", place).code == Exit.USAGE
+    after = place.lstat()
+    assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
+    assert (victim.read_text(), victim.with_name("nothing").exists()) == ("as it was", False)
+
+
+@pytest.mark.parametrize(
+    "words", [["inspect", "--thread", "forged"], ["types"], ["rotate", "--apply", "--plaintext"], ["audit"]]
+)
+@pytest.mark.parametrize("tag", ["pickle", "pickle+aes", "pickle+cobblestone256:k1"])
+def test_no_pickle_is_loaded(run: Run, tmp_path: Path, path: Path, words: list[str], tag: str) -> None:
+    mark = tmp_path / "loaded"
+    insert(path, [(tag, f'cos\nsystem\n(S"touch {mark}"\ntR.'.encode())])
+    run(words[0], path, *words[1:])
+    assert not mark.exists()
+
+
+def test_sealed_pickles_stay_what_they_are(run: Run, path: Path) -> None:
+    """A pickle that nobody sealed is left by a first sealing, and named."""
+    insert(path, [("pickle", b"cos\nsystem\n(S'true'\ntR.")])
+    ended = run("rotate", path, "--apply", "--plaintext")
+    assert ended.code == Exit.UNOPENED
+    assert "UnknownTypeError" in ended.err
+    assert "pickle" in tags_of(path)
+
+
+def test_value_relabelled_to_the_active_key_is_found_out(run: Run, path: Path) -> None:
+    """Rotation takes it for done, by its tag; the values are opened once more at the end for that."""
+    change(path, "UPDATE checkpoints SET type = 'msgpack+cobblestone256:k2' WHERE checkpoint_id = '000001'")
+    ended = run("rotate", path, "--apply")
+    assert ended.code == Exit.UNOPENED
+    assert "'000001'" in ended.err
+    assert "IntegrityError" in ended.err
+
+
+@pytest.mark.parametrize("words", [["status"], ["rotate", "--apply"], ["verify"], ["audit"], ["types"]])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_names_move_no_cursor(run: Run, path: Path, words: list[str], as_json: bool) -> None:
+    insert(path, [(NAMES, b"x"), (f"{NAMES}+aes", b"x")], thread=NAMES)
+    ended = run(words[0], path, *words[1:], *["--json"][:as_json])
+    assert ended.code in set(Exit) - {Exit.BUG}
+    assert not set(ended.out + ended.err) & CONTROLS
+
+
+def test_a_missing_file_is_named_without_its_escapes(run: Run, tmp_path: Path) -> None:
+    ended = run("status", f"{tmp_path}/{NAMES}")
+    assert ended.code == Exit.USAGE
+    assert not set(ended.err) & CONTROLS
+
+
+def test_long_names_are_cut(run: Run, path: Path) -> None:
+    """A megabyte of name is a line of text in a message."""
+    insert(path, [("msgpack+cobblestone256:k1", b"x" * 100)], thread="n" * 1_000_000)
+    ended = run("verify", path)
+    assert ended.code == Exit.UNOPENED
+    assert len(ended.out + ended.err) < 2_000
+
+
+def test_many_tags_are_summed_up(run: Run, path: Path) -> None:
+    insert(path, [(f"msgpack+cobblestone256:z{number}", b"x" * 100) for number in range(5_000)])
+    ended = run("status", path)
+    assert ended.code == Exit.DONE
+    assert len(ended.out.splitlines()) < 200
+    assert "others" in ended.out
+
+
+@pytest.mark.parametrize("words", [["status"], ["audit"], ["rotate"], ["inspect", "--thread", "a"]])
+def test_full_stdout(path: Path, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*CODE, words[0], str(path), *words[1:]]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == Exit.STOPPED
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--rate", "nan"],
+        ["--rate", "-1"],
+        ["--max-seconds", "nan"],
+        ["--max-lock-ms", "nan"],
+        ["--batch", "0"],
+    ],
+)
+def test_numbers_that_are_none(run: Run, path: Path, words: list[str]) -> None:
+    ended = run("rotate", path, "--apply", *words)
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert "hint: " in ended.err
