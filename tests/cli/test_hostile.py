@@ -1,4 +1,4 @@
-"""Hostile databases and careless words: refused with a code and a hint; nothing is run, overwritten or hung."""
+"""Hostile databases and careless words: a code and a hint; nothing is run, replaced or hung."""
 
 from __future__ import annotations
 
