@@ -18,7 +18,8 @@ from sealpoint.errors import SealpointError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.rows import Batch, Failure, Progress, Selection, StoredValue
 from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.verify import open_stored, pages, verify
+from sealpoint.maintenance.stored import open_stored
+from sealpoint.maintenance.verify import pages, verify
 from sealpoint.sqlite import schema
 
 KEYS = ("k1", "k2", "k.row")

@@ -13,10 +13,11 @@ from sealpoint.crypto import RingCipher
 from sealpoint.errors import OutputExistsError, PlaintextError, StoppedError, excerpt
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rotate import rewrite_all
-from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Selection, StoredValue
+from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Selection, StoredValue, failure
 from sealpoint.maintenance.sqlite_connection import copy_database
 from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.verify import open_stored, pages
+from sealpoint.maintenance.stored import open_stored
+from sealpoint.maintenance.verify import pages
 
 _SEALED = Selection(plaintext=False)
 
@@ -62,8 +63,15 @@ def decrypt(
 
 
 def _require_free(out: Path) -> None:
-    if os.path.lexists(out):
-        raise OutputExistsError(f"{out} is there already")
+    for suffix in (
+        "",
+        "-journal",
+        "-wal",
+        "-shm",
+    ):  # SQLite would take a log that is there for the copy's own
+        file = out.with_name(out.name + suffix)
+        if os.path.lexists(file):
+            raise OutputExistsError(f"{file} is there already")
 
 
 def _opener(cipher: RingCipher) -> Callable[[StoredValue], tuple[str, bytes]]:
@@ -107,7 +115,7 @@ def _unsealed(store: SqliteRows, batch: Batch) -> Iterator[Failure]:
             for value in page.values:
                 if not _SEALED.takes(value.tag):
                     error = PlaintextError(f"value of type {excerpt(value.tag)} is not sealed")
-                    yield Failure(table.name, value.place, value.tag, error)
+                    yield failure(value, error)
 
 
 def _put_in_place(partial: Path, out: Path) -> None:
@@ -117,9 +125,19 @@ def _put_in_place(partial: Path, out: Path) -> None:
         try:
             os.fsync(descriptor)
             if path == partial:
-                partial.rename(out)
+                _name(partial, out)
         finally:
             os.close(descriptor)
+
+
+def _name(partial: Path, out: Path) -> None:
+    """Give the copy its name, and take it from nobody who came first."""
+    try:
+        os.link(partial, out)
+    except FileExistsError:
+        raise OutputExistsError(f"{out} is there already") from None
+    except OSError:  # a file system without links
+        partial.rename(out)
 
 
 def _remove(partial: Path) -> None:

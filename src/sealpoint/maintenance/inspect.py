@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import SealpointError
-from sealpoint.maintenance.rows import BATCH, Batch, Failure, RowStore, Selection, StoredValue
-from sealpoint.maintenance.verify import open_stored, pages
+from sealpoint.maintenance.rows import BATCH, Batch, Failure, RowStore, Selection, StoredValue, failure
+from sealpoint.maintenance.stored import open_stored
+from sealpoint.maintenance.verify import pages
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
 
@@ -76,7 +77,7 @@ def _read(cipher: RingCipher, value: StoredValue, limits: Limits) -> Readable | 
         kind, data = open_stored(cipher, value, allow_plaintext=True)
         shown = plain(decode_inert(kind, data, limits))
     except SealpointError as error:
-        return Failure(value.table.name, value.place, value.tag, error)
+        return failure(value, error)
     return Readable(value.table.name, value.place, value.tag, shown)
 
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
-from sealpoint.maintenance.rows import BATCH, Batch, Event, Failure, Progress, RowStore, StoredValue
-from sealpoint.maintenance.verify import open_stored, pages
+from sealpoint.maintenance.rows import BATCH, Batch, Event, Failure, Progress, RowStore, StoredValue, failure
+from sealpoint.maintenance.stored import open_stored
+from sealpoint.maintenance.verify import pages
 from sealpoint.serde.allowlist import SAFE_TYPES
 from sealpoint.serde.inert import inventory as named_types
 from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
@@ -125,7 +126,7 @@ def _take(
         names = _names(*open_stored(cipher, value, allow_plaintext=True), limits)
     except SealpointError as error:
         found.failures += 1
-        return Failure(value.table.name, value.place, value.tag, error)
+        return failure(value, error)
     for (module, name), records in names.items():
         found.add(value, module, name, records)
     return None

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import KeyRingError, SealpointError
 from sealpoint.maintenance.rows import (
     BATCH,
@@ -26,7 +27,9 @@ from sealpoint.maintenance.rows import (
     StoredValue,
     Table,
     TagCount,
+    failure,
 )
+from sealpoint.maintenance.stored import require_decodable
 
 MAX_PASSES: Final = 8
 MAX_LOCK_SECONDS: Final = 0.1
@@ -80,16 +83,28 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
 
 
 class _Reseal:
-    """Seals a value anew under the active key, with its own coordinates if it is bound to them."""
+    """Seals a value anew under the active key, with its own coordinates if it is bound to them.
+
+    Sealed values are decoded without the check that all others must pass. So what no key of ours has
+    vouched for, or not for its type, passes it here.
+    """
 
     def __init__(self, cipher: RingCipher, *, allow_plaintext: bool, moved: Moved | None) -> None:
-        self._reseal = cipher.reseal
+        self._cipher = cipher
         self._allow_plaintext = allow_plaintext
         self._moved = moved
 
     def __call__(self, value: StoredValue) -> tuple[str, bytes]:
-        row = value.row if "+" in str(value.tag) else None
-        changed = self._reseal(value.tag, value.blob, row=row, allow_plaintext=self._allow_plaintext)
+        tag = str(value.tag)
+        if "+" not in tag:
+            changed = self._cipher.reseal(value.tag, value.blob, allow_plaintext=self._allow_plaintext)
+            require_decodable(value.tag, value.blob)
+        elif tag.endswith(f"+{LEGACY}"):
+            inner, data = self._cipher.open(value.tag, value.blob)
+            require_decodable(inner, data)
+            changed = self._cipher.seal(inner, data)
+        else:
+            changed = self._cipher.reseal(value.tag, value.blob, row=value.row)
         if self._moved is not None:
             self._moved(value)
         return changed
@@ -171,17 +186,17 @@ class _Run:
         try:
             return self._change(value)
         except SealpointError as error:
-            self._failures.append(Failure(value.table.name, value.place, value.tag, error))
+            self._failures.append(failure(value, error))
             return None
 
     def _new_failures(self) -> Iterator[Failure]:
         """Yield what failed in this batch and in no pass before."""
         failures, self._failures = self._failures, []
-        for failure in failures:
-            mark = hash((failure.table, *failure.place.values()))
+        for failed in failures:
+            mark = hash(repr((failed.table, failed.place)))  # of -1 and -2 alone hash() makes the same
             if mark not in self._reported:
                 self._reported.add(mark)
-                yield failure
+                yield failed
 
 
 def lacks_keys(failure: Failure) -> bool:

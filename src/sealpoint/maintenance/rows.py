@@ -268,6 +268,12 @@ class Failure(NamedTuple):
     error: Exception
 
 
+def failure(value: StoredValue, error: Exception) -> Failure:
+    """Return the failure of a value, with an error that keeps no frame alive, and so no bytes of it."""
+    error.__cause__ = error.__context__ = None
+    return Failure(value.table.name, value.place, value.tag, error.with_traceback(None))
+
+
 Event = Progress | Failure
 Events = Generator[Event, None, None]
 """A run: it goes on while somebody asks for its events, and ends when it is closed."""

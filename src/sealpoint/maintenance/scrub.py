@@ -81,7 +81,7 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
     with closing(SqliteRows(path, writable=True)) as store:
         if not store.vacuum():
             raise ScrubError(f"the log of {path} cannot be emptied: {_readers(path)}")
-        live = " ".join(str(count.tag) for count in store.count())
+        live = frozenset(str(count.tag).rpartition(":")[2] for count in store.count())
     fragments = tuple(traces)
     files = [file for suffix in _FILES if (file := path.with_name(path.name + suffix)).exists()]
     found = tuple(
@@ -93,13 +93,18 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
 _FILES: Final = ("", "-wal", "-journal")
 
 
-def _old_tags(ring: KeyRing, live: str) -> re.Pattern[bytes] | None:
-    """Return what matches tags of keys that no row is under, or begins to be, any more."""
+def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
+    """Return what matches tags of keys that no row is under any more; ``live`` are the keys of rows."""
     flags = "".join(rf"(?:\.{flag})?" for flag in FLAGS)
-    retired = [key.id for key in ring.keys if key.state is not KeyState.ACTIVE and f":{key.id}" not in live]
+    retired = [key.id for key in ring.keys if key.state is not KeyState.ACTIVE and key.id not in live]
     if not retired:
         return None
-    ids = "|".join(map(re.escape, retired))
+    # What follows a tag may look like more of it, so that is asked only where it would tell two keys apart.
+    end = "(?![a-z0-9.-])"
+    ids = "|".join(
+        re.escape(key_id) + (end if any(other.startswith(key_id) for other in live) else "")
+        for key_id in retired
+    )
     return re.compile(rf"\+(?:{'|'.join(sorted(SUITES))}){flags}:(?:{ids})".encode())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -23,6 +24,9 @@ _PASSING: Final = {
     sqlite3.SQLITE_CANTOPEN: "the file, or its log beside it, cannot be opened",
 }
 
+_ELSEWHERE: Final = "let this account write beside the file, or copy it with all that stands beside it"
+_HINTS: Final = {_PASSING[code]: _ELSEWHERE for code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)}
+
 
 def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
     """Open a file that exists: waiting for others, trusting no schema, with transactions by hand.
@@ -31,36 +35,42 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
         StoppedError: If it is locked, or has a log that cannot be read without writing beside it.
         DamagedFileError: If it is damaged, or no database.
     """
-    if writable:
-        return _connect(path, "mode=rw")
-    connection = _connect(path, "mode=ro")
-    try:
-        with sqlite_words():
-            connection.execute("SELECT count(*) FROM main.sqlite_master")
-    except StoppedError:
-        connection.close()
-        log = path.with_name(path.name + "-wal")
-        if log.exists() and log.stat().st_size:
-            raise
-        return _connect(path, "mode=ro&immutable=1")  # on a medium that nobody writes to
-    return connection
+    path = path.resolve()  # SQLite looks for the log beside the file itself
+    with sqlite_words():
+        if writable:
+            return _connect(path, "mode=rw")
+        try:
+            return _connect(path, "mode=ro")
+        except sqlite3.OperationalError as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+            if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_log(path):
+                raise
+        return _connect(path, "mode=ro&immutable=1")  # a medium that nobody writes to
+
+
+def _has_log(path: Path) -> bool:
+    return any(os.path.lexists(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
-    with sqlite_words():
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{options}",
-            uri=True,
-            isolation_level=None,
-            timeout=BUSY_TIMEOUT_MS / 1000,
-            check_same_thread=False,  # the commit has a thread of its own; never both at once
-        )
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?{options}",
+        uri=True,
+        isolation_level=None,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+        check_same_thread=False,  # the commit has a thread of its own; never both at once
+    )
+    try:
         connection.execute("PRAGMA trusted_schema = OFF")
         # A batch that a power cut takes back is found and done again by the next run.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        connection.execute("SELECT count(*) FROM main.sqlite_master")  # the first that reads the file
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -69,12 +79,15 @@ def sqlite_words() -> Iterator[None]:
     """Raise our own errors for what SQLite meets: also for what will pass, after which a run goes on."""
     try:
         with own_words():
-            yield
+            try:
+                yield
+            except MemoryError:
+                raise StoppedError("no memory for a value of this size, or of a damaged file") from None
     except sqlite3.OperationalError as error:
         cause = _PASSING.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF)
         if cause is None:
             raise
-        raise StoppedError(cause) from None
+        raise StoppedError(cause, hint=_HINTS.get(cause)) from None
 
 
 def copy_database(source: sqlite3.Connection, out: Path) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import DatabaseMissingError, SchemaError, TextError
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rows import (
@@ -30,6 +29,7 @@ from sealpoint.maintenance.rows import (
     TagCount,
 )
 from sealpoint.maintenance.sqlite_connection import connect, sqlite_words
+from sealpoint.maintenance.sqlite_scan import as_bytes, condition, require_rising, text_or_bytes
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, Budget
 
@@ -109,6 +109,7 @@ class SqliteRows:
 
     def _require_tables(self) -> tuple[Table, ...]:
         with sqlite_words():
+            (self._schema_version,) = self.connection.execute("PRAGMA main.schema_version").fetchone()
             schema.require_tables(self.connection)
             existing = schema.existing_tables(self.connection)
             tables = tuple(table for table in _NAMES if table.name in existing)
@@ -129,23 +130,34 @@ class SqliteRows:
         self.settle()
         counts = []
         for table in self.tables:
-            # Lengths first: a sort by tag would carry the values along.
+            # Lengths first: a sort by tag would carry the values along. More rows than the file has room for
+            # are those of pages that are met again and again.
             statement = f"""
                 WITH sizes(tag, size) AS MATERIALIZED (
-                    SELECT type, length({table.value}) FROM main.{table.name})
+                    SELECT iif(length(type) > {_TAG_CHARS}, substr(type, 1, {_TAG_CHARS}), type),
+                        length({table.value})
+                    FROM main.{table.name} LIMIT {self._most_rows()})
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag"""
             found, _ = self._rows(statement, (), _ALL)
             counts += [TagCount(table.name, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
+    def _most_rows(self) -> int:
+        """Return more rows than the file has room for."""
+        with sqlite_words():
+            (pages,) = self.connection.execute("PRAGMA main.page_count").fetchone()
+            (size_bytes,) = self.connection.execute("PRAGMA main.page_size").fetchone()
+        return int(pages) * int(size_bytes) // _ROW_BYTES
+
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after a row id. See `RowStore.read`."""
-        condition, parameters = _condition(selection)
+        where, parameters = condition(selection)
         statement = f"""
             SELECT {", ".join(table.key)}, type, {table.value}, rowid FROM main.{table.name}
-            WHERE rowid >= ? {condition} ORDER BY rowid"""
+            WHERE rowid >= ? {where} ORDER BY rowid"""
         first = _LOWEST if after is None else after + 1
         found, more = self._rows(statement, (first, *parameters), batch)
+        require_rising(first, [row[-1] for row in found])
         values = [StoredValue(table, row[:-3], *row[-3:]) for row in found]
         return Page(values, values[-1].locator if more else None)
 
@@ -159,7 +171,7 @@ class SqliteRows:
         try:
             return self._take(statement, parameters, batch)
         except TextError:
-            self.connection.text_factory = _text_or_bytes
+            self.connection.text_factory = text_or_bytes
         try:
             return self._take(statement, parameters, batch)
         finally:
@@ -215,6 +227,7 @@ class SqliteRows:
             self.connection.execute("BEGIN IMMEDIATE")
             start = perf_counter()
             try:
+                self._require_same_schema()
                 moved = self.connection.executemany(statement, updates).rowcount
             except BaseException:
                 self._roll_back()
@@ -231,6 +244,12 @@ class SqliteRows:
                 raise
             self._lock_seconds = perf_counter() - start
             self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
+
+    def _require_same_schema(self) -> None:
+        """Check the tables again if somebody has changed them: a trigger would act in our name."""
+        (version,) = self.connection.execute("PRAGMA main.schema_version").fetchone()
+        if version != self._schema_version:
+            self.tables = self._require_tables()
 
     def _roll_back(self) -> None:
         if self.connection.in_transaction:
@@ -276,7 +295,7 @@ class SqliteRows:
             found, more = self._rows(statement.format(operator), (last,), BATCH)
             yield from (text for (text,) in found if isinstance(text, str))
             if more:
-                last, operator = _as_bytes(found[-1][0]), ">"
+                last, operator = as_bytes(found[-1][0]), ">"
 
     def metadata(self) -> Iterator[Any]:
         """Yield the metadata of each checkpoint, as it stands in the column."""
@@ -284,6 +303,7 @@ class SqliteRows:
         first, more = _LOWEST, CHECKPOINTS in self.tables
         while more:
             found, more = self._rows(statement, (first,), BATCH)
+            require_rising(first, [row_id for _, row_id in found])
             yield from (metadata for metadata, _ in found)
             if more:
                 first = found[-1][1] + 1
@@ -295,39 +315,5 @@ class SqliteRows:
 
 _LOWEST: Final = -(2**63)
 _ALL: Final = Batch(2**62, 2**62)
-
-
-def _text_or_bytes(text: bytes) -> str | bytes:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return text
-
-
-def _as_bytes(text: str | bytes) -> bytes:
-    return text if isinstance(text, bytes) else text.encode()
-
-
-def _condition(selection: Selection) -> tuple[str, tuple[Any, ...]]:
-    """Return what follows WHERE: what `Selection.takes` says, in SQL.
-
-    Bytes are compared, because GLOB and LIKE take a NUL for the end.
-    """
-    tag, parts, parameters = "CAST(coalesce(type, '') AS BLOB)", list[str](), list[Any]()
-    if not selection.plaintext:
-        parts.append(f"AND instr({tag}, X'2B')")
-    for end in _left_out(selection):
-        parts.append(f"AND NOT (substr({tag}, ?) = ? AND instr({tag}, X'2B'))")
-        parameters += [-len(end), end]
-    if selection.thread_id is not None:
-        parts.append("AND thread_id = ?")
-        parameters.append(selection.thread_id)
-    return " ".join(parts), tuple(parameters)
-
-
-def _left_out(selection: Selection) -> Iterator[bytes]:
-    """Yield how tags end that are not taken."""
-    if not selection.legacy:
-        yield f"+{LEGACY}".encode()
-    if selection.without_key is not None:
-        yield f":{selection.without_key}".encode()
+_TAG_CHARS: Final = 100  # more than any tag has, and enough to show what a forger wrote
+_ROW_BYTES: Final = 8  # fewer than any row takes

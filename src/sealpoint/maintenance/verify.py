@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from sealpoint.crypto import RingCipher
-from sealpoint.errors import PlaintextError, SealpointError, excerpt
+from sealpoint.errors import SealpointError
 from sealpoint.maintenance.rows import (
     BATCH,
     EVERYTHING,
@@ -19,7 +19,9 @@ from sealpoint.maintenance.rows import (
     Selection,
     StoredValue,
     Table,
+    failure,
 )
+from sealpoint.maintenance.stored import open_stored
 
 
 def verify(
@@ -70,21 +72,4 @@ def _try(cipher: RingCipher, value: StoredValue, *, allow_plaintext: bool) -> It
     try:
         open_stored(cipher, value, allow_plaintext=allow_plaintext)
     except SealpointError as error:
-        yield Failure(value.table.name, value.place, value.tag, error)
-
-
-def open_stored(
-    cipher: RingCipher, value: StoredValue, *, allow_plaintext: bool = False
-) -> tuple[str, bytes]:
-    """Open one value: return its inner type and the serializer's bytes.
-
-    Raises:
-        PlaintextError: If it is not sealed, and that is not allowed.
-        SealpointError: What `RingCipher.open` raises.
-    """
-    tag = value.tag
-    if isinstance(tag, str) and "+" not in tag and isinstance(value.blob, bytes):
-        if allow_plaintext:
-            return tag, value.blob
-        raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
-    return cipher.open(tag, value.blob, row=value.row)
+        yield failure(value, error)

@@ -17,7 +17,8 @@ from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.rows import Batch, Event, Failure, Progress, StoredValue
 from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.verify import open_stored, pages
+from sealpoint.maintenance.stored import open_stored
+from sealpoint.maintenance.verify import pages
 from sealpoint.serde import EncryptedSerializer
 from tests.unit.crypto.rings import material_of
 from tests.unit.sqlite.rows import at

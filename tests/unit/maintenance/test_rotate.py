@@ -24,7 +24,7 @@ from sealpoint.errors import (
 from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
 from sealpoint.maintenance.rows import Batch, Progress, StoredValue
 from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
-from sealpoint.maintenance.verify import open_stored
+from sealpoint.maintenance.stored import open_stored
 from tests.unit.maintenance.harm import flip
 from tests.unit.maintenance.sealed import (
     SMALL,

@@ -14,7 +14,8 @@ import pytest
 from sealpoint.maintenance.rotate import outstanding
 from sealpoint.maintenance.rows import Selection
 from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.verify import open_stored, verify
+from sealpoint.maintenance.stored import open_stored
+from sealpoint.maintenance.verify import verify
 from sealpoint.serde import EncryptedSerializer
 from tests.unit.maintenance.harm import HARM
 from tests.unit.maintenance.sealed import (

@@ -1,0 +1,59 @@
+"""Walking through the rows of a SQLite table: which are taken, in which order, and texts that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from sealpoint.crypto.tag import LEGACY
+from sealpoint.errors import DamagedFileError
+from sealpoint.maintenance.rows import Selection
+
+
+def require_rising(first: int, row_ids: list[int]) -> None:
+    """Refuse row ids that go back: the pages of a damaged file would be read for ever.
+
+    Raises:
+        DamagedFileError: If one is not above the one before, or is below ``first``.
+    """
+    if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
+        raise DamagedFileError("the row ids of a table are not in order")
+
+
+def text_or_bytes(text: bytes) -> str | bytes:
+    """Decode a text; one that is not UTF-8, which only a forger writes, stays bytes."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    """Return the bytes of a text that `text_or_bytes` gave."""
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def condition(selection: Selection) -> tuple[str, tuple[Any, ...]]:
+    """Return what follows WHERE: what `Selection.takes` says, in SQL.
+
+    Bytes are compared, because GLOB and LIKE take a NUL for the end.
+    """
+    tag, parts, parameters = "CAST(coalesce(type, '') AS BLOB)", list[str](), list[Any]()
+    if not selection.plaintext:
+        parts.append(f"AND instr({tag}, X'2B')")
+    for end in _left_out(selection):
+        parts.append(f"AND NOT (substr({tag}, ?) = ? AND instr({tag}, X'2B'))")
+        parameters += [-len(end), end]
+    if selection.thread_id is not None:
+        parts.append("AND thread_id = ?")
+        parameters.append(selection.thread_id)
+    return " ".join(parts), tuple(parameters)
+
+
+def _left_out(selection: Selection) -> Iterator[bytes]:
+    """Yield how tags end that are not taken."""
+    if not selection.legacy:
+        yield f"+{LEGACY}".encode()
+    if selection.without_key is not None:
+        yield f":{selection.without_key}".encode()

@@ -1,0 +1,44 @@
+"""One stored value: opened to its bytes, and checked where no key of ours vouches for them."""
+
+from __future__ import annotations
+
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import DecodeError, PlaintextError, UnknownTypeError, excerpt
+from sealpoint.maintenance.rows import StoredValue
+from sealpoint.serde.envelope import parse_json
+from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, require_few_costly, scan
+
+
+def open_stored(
+    cipher: RingCipher, value: StoredValue, *, allow_plaintext: bool = False
+) -> tuple[str, bytes]:
+    """Open one value: return its inner type and the serializer's bytes.
+
+    Raises:
+        PlaintextError: If it is not sealed, and that is not allowed.
+        SealpointError: What `RingCipher.open` raises.
+    """
+    tag = value.tag
+    if isinstance(tag, str) and "+" not in tag and isinstance(value.blob, bytes):
+        if allow_plaintext:
+            return tag, value.blob
+        raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
+    return cipher.open(tag, value.blob, row=value.row)
+
+
+def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Check bytes as a strict serializer does before it decodes them. Nothing is built of what they name.
+
+    Raises:
+        LimitError: If they are larger, deeper or have more elements than ``limits`` say.
+        DecodeError: If they are not what ``kind`` says.
+        UnknownTypeError: If ``kind`` is none that is read of a stranger; ``pickle`` is none.
+    """
+    if kind == "msgpack":
+        require_few_costly(data, scan(data, limits), limits)
+    elif kind == "json":
+        parse_json(data, lambda envelope: envelope, limits)
+    elif kind == "null" and data:
+        raise DecodeError("a value of type 'null' has bytes")
+    elif kind not in ("null", "bytes", "bytearray"):
+        raise UnknownTypeError(f"a value of type {excerpt(kind)} is not read of a stranger")

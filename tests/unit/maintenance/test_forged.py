@@ -1,0 +1,160 @@
+"""What an intruder put into a file does not become authentic, endless or large by upkeep."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import ormsgpack
+import pytest
+
+from sealpoint.errors import (
+    DamagedFileError,
+    DecodeError,
+    LimitError,
+    OutputExistsError,
+    SchemaError,
+    UnknownTypeError,
+)
+from sealpoint.maintenance.decrypt import decrypt
+from sealpoint.maintenance.rotate import rotate
+from sealpoint.maintenance.rows import Failure, StoredValue
+from sealpoint.maintenance.scrub import scrub
+from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.maintenance.stored import require_decodable
+from sealpoint.maintenance.verify import verify
+from sealpoint.sqlite import schema
+from tests.unit.maintenance.sealed import make_cipher, make_ring, put, tags_of, values_of, write
+
+
+def nested(levels: int) -> bytes:
+    """Extensions within each other: a decoder without a bound runs out of stack."""
+    data = ormsgpack.packb(None)
+    for _ in range(levels):
+        data = ormsgpack.packb(ormsgpack.Ext(7, data))
+    return data
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write(tmp_path / "x.db", "k1", "a")
+    return tmp_path / "x.db"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "error"),
+    [
+        ("msgpack", nested(300), LimitError),
+        ("msgpack", b"\xc1", DecodeError),
+        ("json", b"[" * 300 + b"]" * 300, DecodeError),
+        ("null", b"x", DecodeError),
+        ("pickle", b"", UnknownTypeError),
+        ("made up", b"", UnknownTypeError),
+    ],
+)
+def test_what_a_strict_reader_refuses_is_not_decodable(
+    kind: str, data: bytes, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        require_decodable(kind, data)
+
+
+@pytest.mark.parametrize(("kind", "data"), [("null", b""), ("bytes", b"\xc1"), ("json", b'{"a": [1]}')])
+def test_ordinary_bytes_are_decodable(kind: str, data: bytes) -> None:
+    require_decodable(kind, data)
+
+
+def test_plaintext_that_would_end_a_reader_is_not_made_authentic(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    write(path, "plain", "a")
+    value = values_of(path)[0]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        put(connection, value, "msgpack", nested(300))
+    with closing(SqliteRows(path, writable=True)) as store:
+        events = list(rotate(store, make_cipher("k1"), allow_plaintext=True))
+    (failed,) = (event for event in events if isinstance(event, Failure))
+    assert isinstance(failed.error, LimitError)
+    assert "msgpack" in tags_of(path)
+
+
+def test_a_failure_keeps_no_frame_alive(path: Path) -> None:
+    """Frames hold the bytes of values, and a ring without the key fails every row: gigabytes would stay."""
+    with closing(SqliteRows(path, writable=True)) as store:
+        runs = [*verify(store, make_cipher("k9")), *rotate(store, make_cipher("k9"))]
+    errors = [event.error for event in runs if isinstance(event, Failure)]
+    assert errors
+    assert not any(error.__traceback__ or error.__context__ or error.__cause__ for error in errors)
+
+
+def test_row_ids_that_go_back_are_refused(tmp_path: Path) -> None:
+    """Two bytes of the file set one back, and the same page would be read for ever."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA page_size = 65536")
+        connection.execute(schema.CREATE_CHECKPOINTS)
+        rows = [(row_id, str(row_id)) for row_id in range(200, 2300)]
+        statement = "INSERT INTO checkpoints (rowid, thread_id, checkpoint_id, type, checkpoint, metadata)"
+        connection.executemany(f"{statement} VALUES (?, ?, '1', 'null', x'', x'7b7d')", rows)
+    data = path.read_bytes()
+    row_id = bytes([0x80 | 2199 >> 7, 2199 & 0x7F])
+    data = re.sub(re.escape(row_id) + b"\x08", bytes([0x80 | 199 >> 7, 199 & 0x7F]) + b"\x08", data)
+    path.write_bytes(data)
+    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+        list(verify(store, make_cipher("k1"), allow_plaintext=True))
+    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+        list(store.metadata())
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_a_log_beside_the_name_of_a_copy_is_not_adopted(path: Path, suffix: str) -> None:
+    log = path.with_name("out.db" + suffix)
+    log.write_bytes(b"x")
+    with pytest.raises(OutputExistsError):
+        list(decrypt(path, path.with_name("out.db"), make_cipher("k1")))
+    assert log.read_bytes() == b"x"
+
+
+def test_a_trigger_that_comes_during_a_run_ends_it(path: Path) -> None:
+    with closing(SqliteRows(path, writable=True)) as store:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            body = "BEGIN UPDATE writes SET channel = 'x'; END"
+            connection.execute(f"CREATE TRIGGER t AFTER UPDATE ON checkpoints {body}")
+        with pytest.raises(SchemaError):
+            list(rotate(store, make_cipher("k2", "k1")))
+    assert not any(value.place.get("channel") == "x" for value in values_of_unchecked(path))
+
+
+def values_of_unchecked(path: Path) -> list[StoredValue]:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TRIGGER t")
+    return values_of(path)
+
+
+def test_an_index_that_comes_during_a_run_does_not_end_it(path: Path) -> None:
+    with closing(SqliteRows(path, writable=True)) as store:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("CREATE INDEX i ON writes (channel)")
+        list(rotate(store, make_cipher("k2", "k1")))
+    assert {str(tag).rpartition(":")[2] for tag in tags_of(path)} == {"k2"}
+
+
+def test_scrub_tells_a_key_from_one_whose_id_goes_on(path: Path) -> None:
+    """Rows of k1 that somebody keeps in a table of their own are found beside live rows of k10."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE kept AS SELECT type, value FROM writes")
+    with closing(SqliteRows(path, writable=True)) as store:
+        list(rotate(store, make_cipher("k10", "k1")))
+    assert scrub(path, make_ring("k10", "k1")).found
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE kept")
+    assert not scrub(path, make_ring("k10", "k1")).found
+
+
+def test_long_tags_are_counted_by_how_they_begin(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for value in values_of(path)[:2]:
+            put(connection, value, "x" * 100_000 + str(value.locator), value.blob)
+    with closing(SqliteRows(path)) as store:
+        assert max(len(str(count.tag)) for count in store.count()) == 100
