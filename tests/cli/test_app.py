@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -187,6 +188,19 @@ def test_bar_on_a_terminal() -> None:
     assert done.stdout == b"data\n" * 3
     assert b"rotate" in os.read(ours, 10_000)
     os.close(ours)
+
+
+@pytest.mark.parametrize("columns", [0, 1, 5])
+def test_narrow_terminal(columns: int) -> None:
+    """Names are broken over lines of 40 columns, and no column of the table is lost."""
+    code = "from sealpoint.cli.screen import *; show_table(('table', 'rows'), [('x' * 20, 7)])"
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
+    subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, check=True)
+    os.close(theirs)
+    head, row = re.sub(r"\x1b\[\d*m", "", os.read(ours, 10_000).decode()).splitlines()
+    os.close(ours)
+    assert (head.split(), row.split()) == (["table", "rows"], ["x" * 20, "7"])
 
 
 # --- databases --------------------------------------------------------------------------------

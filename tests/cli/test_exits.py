@@ -53,7 +53,15 @@ def test_no_error_of_ours_is_a_bug(kind: type[errors.SealpointError]) -> None:
         (KeyboardInterrupt(), Exit.STOPPED),
         (OSError(errno.ENOSPC, "full"), Exit.STOPPED),
         (OSError(errno.EDQUOT, "full"), Exit.STOPPED),
+        (OSError(errno.EMFILE, "files"), Exit.STOPPED),
+        (OSError(errno.ENFILE, "files"), Exit.STOPPED),
+        (OSError(errno.EAGAIN, "processes"), Exit.STOPPED),
+        (OSError(errno.ENOMEM, "memory"), Exit.STOPPED),
+        (MemoryError(), Exit.STOPPED),
         (PermissionError(errno.EACCES, "no"), Exit.USAGE),
+        (OSError(errno.ELOOP, "links"), Exit.USAGE),
+        (OSError(errno.ENOTSUP, "no"), Exit.USAGE),
+        (OSError(errno.EXDEV, "no"), Exit.USAGE),
         (postgres.DiskFull(), Exit.STOPPED),
         (postgres.AdminShutdown(), Exit.STOPPED),
         (postgres.InvalidPassword(), Exit.USAGE),
@@ -92,3 +100,8 @@ def test_message_of_postgres_quotes_no_row() -> None:
     """Its first line alone: those below it may show values."""
     error = postgres.UniqueViolation("duplicate key\nDETAIL:  Key (thread_id)=(alice) already exists.")
     assert message(error) == "duplicate key"
+
+
+def test_message_of_too_little_memory() -> None:
+    """Python's own error says nothing."""
+    assert message(MemoryError()).startswith("not enough memory")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import typer
 
+from sealpoint.cli.change import require_number
 from sealpoint.cli.exits import Exit
 from sealpoint.maintenance.hold import SUFFIX
 from tests.cli.conftest import CODE, Run
@@ -186,12 +189,81 @@ def test_full_stdout(path: Path, words: list[str]) -> None:
     [
         ["--rate", "nan"],
         ["--rate", "-1"],
+        ["--rate", "inf"],
+        ["--rate", "1e400"],
         ["--max-seconds", "nan"],
+        ["--max-seconds", "inf"],
         ["--max-lock-ms", "nan"],
+        ["--max-lock-ms", "1e308"],
         ["--batch", "0"],
+        ["--batch", "9" * 30],
+        ["--workers", "65"],
     ],
 )
 def test_numbers_that_are_none(run: Run, path: Path, words: list[str]) -> None:
     ended = run("rotate", path, "--apply", *words)
     assert (ended.code, ended.out) == (Exit.USAGE, "")
     assert "hint: " in ended.err
+
+
+def test_not_a_number() -> None:
+    """Refused without the bounds too: not every version of typer takes it to be beyond them."""
+    with pytest.raises(typer.BadParameter):
+        require_number(float("nan"))
+    assert (require_number(None), require_number(0.5)) == (None, 0.5)
+
+
+def test_limit_that_is_none(run: Run, path: Path) -> None:
+    ended = run("inspect", path, "--thread", "a", "--limit", 2**63 - 1)
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert "hint: " in ended.err
+
+
+def shell(*words: object, to: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the program with redirections of a shell."""
+    command = shlex.join([*CODE, *map(str, words)])
+    return subprocess.run(
+        ["sh", "-c", f"exec {command} {to}"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("to", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_streams_that_cannot_be_written(path: Path, to: str) -> None:
+    """A rotation does its work, and what it would say gets into no file, nor among the data."""
+    plan = shell("rotate", path, to=to)
+    assert plan.returncode == Exit.DONE
+    assert "nothing was changed" not in plan.stdout
+    done = shell("rotate", path, "--apply", "--verify", "sample", to=to)
+    assert (done.returncode, done.stderr) == (Exit.DONE, "")
+    assert tags_of(path) == {f"{kind}+cobblestone256:k2" for kind in ("msgpack", "bytes", "null")}
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_question_without_stdin(path: Path, keys: Path) -> None:
+    keys.write_text(states_text(k2="active", k1="disabled"))
+    done = shell("keys", "destroy", "k1", "--no-database-check", to="<&-")
+    assert done.returncode == Exit.USAGE
+    assert "no terminal to ask on" in done.stderr
+
+
+def test_ascii_streams(path: Path) -> None:
+    """What an encoding lacks is shown escaped, on both of them."""
+    named = path.rename(path.with_name("caf\u00e9.db"))
+    found = shell("status", named, to="", PYTHONIOENCODING="ascii")
+    assert (found.returncode, found.stderr) == (Exit.DONE, "")
+    assert "caf\\xe9.db" in found.stdout
+    missing = shell("status", path.with_name("th\u00e9.db"), to="", PYTHONIOENCODING="ascii")
+    assert missing.returncode == Exit.USAGE
+    assert "th\\xe9.db" in missing.stderr
+
+
+def test_words_that_are_no_text(run: Run, path: Path) -> None:
+    for words in (["inspect", path, "--thread", "a\udcff"], ["status", "postgresql:///a\udcff"]):
+        ended = run(*words)
+        assert (ended.code, ended.out) == (Exit.USAGE, "")
+        assert r"a\udcff' is not UTF-8" in ended.err

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import gc
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,10 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from sealpoint.cli.app import run
+from sealpoint.cli.exits import Exit
+from sealpoint.cli.findings import Failures, Tally
+from sealpoint.errors import IntegrityError
+from sealpoint.maintenance.rows import Failure
 from tests.unit.maintenance.foreign import GOLDEN, K1, SECRET, insert, write
 
 COMMANDS = ["status", "audit", "types", "inspect", "verify"]
@@ -271,6 +278,18 @@ def test_inspect_needs_keys_for_sealed_values(
     assert "IntegrityError" in capsys.readouterr().err
 
 
+def test_inspect_tells_a_key_that_is_missing(
+    sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that another ring may have, as `verify` does: 5, unless there is more amiss."""
+    bad = [("msgpack+aes256gcm:k2", bytes(99)), ("msgpack+cobblestone256:k1", bytes(99))]
+    insert(sealed, bad[:1], thread="t2")
+    insert(sealed, bad, thread="t3")
+    assert called("inspect", sealed, "--thread", "t2", "--keys", keys) == 5
+    assert "UnknownKeyError" in capsys.readouterr().err
+    assert called("inspect", sealed, "--thread", "t3", "--keys", keys) == 4
+
+
 def test_inspect_stops_at_its_limit_and_says_so(plaintext: Path, capsys: pytest.CaptureFixture[str]) -> None:
     insert(plaintext, [("null", b"")] * 5, thread="t1")
     found = document(capsys, "inspect", plaintext, "--thread", "t1", "--limit", 3)
@@ -284,6 +303,37 @@ def test_inspect_of_a_thread_that_is_not_there(plaintext: Path, capsys: pytest.C
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "no thread 't2'" in shown.err
+
+
+# --- failures ---------------------------------------------------------------------------------
+
+
+class Weighty:
+    """Stands for the bytes of a value."""
+
+
+def weighty_failure(weight: Weighty) -> Failure:
+    """A failure whose traceback leads to what it is about."""
+
+    def fail(_: Weighty) -> None:
+        raise IntegrityError("x")
+
+    try:
+        fail(weight)
+    except IntegrityError as error:
+        return Failure("writes", {"thread_id": "t1"}, "null", error)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("kind", [Tally, lambda: Failures(aloud=False)])
+def test_failures_keep_no_value(kind: Callable[[], Tally]) -> None:
+    failures, weight = kind(), Weighty()
+    alive = weakref.ref(weight)
+    failures.add(weighty_failure(weight))
+    del weight
+    gc.collect()
+    assert alive() is None
+    assert (failures.count, failures.code) == (1, Exit.UNOPENED)
 
 
 # --- verify -----------------------------------------------------------------------------------

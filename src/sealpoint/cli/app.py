@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typer.core import TyperGroup
 
 from sealpoint.cli import change, keys, read
 from sealpoint.cli.exits import Exit, exit_code, message
-from sealpoint.cli.screen import complain, require_command
+from sealpoint.cli.screen import complain, let_go, prepare_streams, require_command
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 
@@ -34,7 +33,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(Exit.STOPPED) from None
         except BrokenPipeError:
-            _let_go_of_stdout()
+            let_go(sys.stdout)
             raise typer.Exit(Exit.STOPPED) from None
 
 
@@ -80,6 +79,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Without the program's name; those of the process by default.
     """
+    prepare_streams()
     try:
         code = app(args=arguments, prog_name="sealpoint", standalone_mode=False)
         sys.stdout.flush()
@@ -92,7 +92,7 @@ def _report(error: Exception) -> Exit:
     if isinstance(error, typer.Abort):  # the answer to a question did not come
         return Exit.STOPPED
     if isinstance(error, BrokenPipeError):
-        _let_go_of_stdout()
+        let_go(sys.stdout)
         return Exit.STOPPED
     if isinstance(error, _USAGE_ERROR):
         return _explain_usage(error)
@@ -109,8 +109,3 @@ def _explain_usage(error: Any) -> Exit:
     path = "sealpoint" if error.ctx is None else error.ctx.command_path
     complain(error.format_message(), f"see `{path} --help`")
     return Exit.USAGE
-
-
-def _let_go_of_stdout() -> None:
-    """Nobody reads on: what is still to be flushed at the end goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

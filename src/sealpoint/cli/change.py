@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,13 @@ from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.maintenance.rows import BATCH, Batch, Progress
 
 
+def require_number(number: float | None) -> float | None:
+    """Refuse what is not a number: it is neither below a bound nor above one."""
+    if number is not None and math.isnan(number):
+        raise typer.BadParameter("it is not a number")
+    return number
+
+
 def rotate(
     database: DatabaseArgument,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; else only the plan is shown.")] = False,
@@ -37,21 +45,45 @@ def rotate(
         bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
     ] = False,
     batch: Annotated[
-        int, typer.Option("--batch", min=1, metavar="ROWS", help="Rows in one transaction, at most.")
+        int,
+        typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most."),
     ] = BATCH.rows,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0.001, metavar="ROWS", show_default=False, help="Rows a second, at most."),
+        typer.Option(
+            "--rate",
+            min=0.001,
+            max=1_000_000_000,
+            callback=require_number,
+            metavar="ROWS",
+            show_default=False,
+            help="Rows a second, at most.",
+        ),
     ] = None,
     max_lock_ms: Annotated[
         float,
-        typer.Option("--max-lock-ms", min=1, metavar="MS", help="Smaller batches if writers wait longer."),
+        typer.Option(
+            "--max-lock-ms",
+            min=1,
+            max=3_600_000,
+            callback=require_number,
+            metavar="MS",
+            help="Smaller batches if writers wait longer.",
+        ),
     ] = MAX_LOCK_SECONDS * 1000,
     max_seconds: Annotated[
         float | None,
-        typer.Option("--max-seconds", min=0, metavar="S", show_default=False, help="Stop after this time."),
+        typer.Option(
+            "--max-seconds",
+            min=0,
+            max=1_000_000_000,
+            callback=require_number,
+            metavar="S",
+            show_default=False,
+            help="Stop after this time.",
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes, for Postgres.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1,
     suite: Annotated[
         str, typer.Option("--suite", help="What to seal in: cobblestone256 or aes256gcm.")
     ] = "cobblestone256",
@@ -169,8 +201,7 @@ def decrypt(
                 failures.add(event)
     written = not (failures.count or pace.stopped)
     if as_json:
-        parts = [findings.failure_object(failure) for failure in failures.kept]
-        counts = {"rows": rows, "failed": failures.count, "failures": parts}
+        counts = {"rows": rows, "failed": failures.count, "failures": failures.kept}
         show_json({"database": database, "out": str(out) if written else None, **counts})
     elif written:
         say(f"{rows} values were opened; {out} holds them readable for whoever can read the file")

@@ -60,8 +60,10 @@ _CLASSES: Final[tuple[tuple[type[SealpointError], Exit], ...]] = (
 )
 _ERRNOS: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE), Exit.STOPPED),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM), Exit.STOPPED),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST), Exit.USAGE),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG), Exit.USAGE),
+    **dict.fromkeys((errno.ELOOP, errno.ENOTSUP, errno.EXDEV), Exit.USAGE),
 }
 _SQLITE: Final = {
     **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM), Exit.STOPPED),
@@ -80,7 +82,7 @@ def exit_code(error: BaseException) -> Exit:
     """Return the code that an error ends in; ``BUG`` for one that nobody foresaw."""
     if isinstance(error, SealpointError):
         return next(code for kind, code in _CLASSES if isinstance(error, kind))
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt | MemoryError):
         return Exit.STOPPED
     if isinstance(error, sqlite3.Error):
         return _SQLITE.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, Exit.BUG)
@@ -95,6 +97,8 @@ def message(error: BaseException) -> str:
     """Return what to tell people about an error that was foreseen."""
     if _is_postgres(error):  # the rest of its text may quote a row
         return excerpt(str(error).strip().partition("\n")[0])[1:-1]
+    if isinstance(error, MemoryError):
+        return "not enough memory for a value, or for all that was to be shown"
     return str(error)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sealpoint.cli.exits import Exit
@@ -102,7 +102,7 @@ def emit_types(found: Inventory) -> None:
 
 
 def types_object(
-    name: str, found: Inventory, failures: Iterable[Failure], allowlist: Allowlist | None
+    name: str, found: Inventory, failures: Sequence[dict[str, Any]], allowlist: Allowlist | None
 ) -> dict[str, Any]:
     """What `types --json` prints."""
     return {
@@ -121,15 +121,18 @@ def types_object(
         "values": found.values,
         "not_opened": found.not_opened,
         "failed": found.failures,
-        "failures": [failure_object(failure) for failure in failures],
+        "failures": failures,
     }
 
 
 # --- values and failures ----------------------------------------------------------------------
 
 
-def show_value(found: Readable) -> None:
-    """Print where a value stands, and the value below."""
+def show_value(found: Readable | Failure) -> None:
+    """Print where a value stands, and the value below; or complain of it."""
+    if isinstance(found, Failure):
+        complain(failure_line(found))
+        return
     print(printable(f"{found.table} {place_line(found.place)} {found.tag}"))
     for line in json.dumps(found.value, indent=2, ensure_ascii=False).splitlines():
         print(f"  {printable(line)}")
@@ -165,26 +168,17 @@ def failure_object(failure: Failure) -> dict[str, Any]:
     }
 
 
-class Failures:
-    """Failures that are told as they come, or kept for the end: the first `MAX_TOLD` or `MAX_FAILURES`."""
+class Tally:
+    """How many failures there were, and whether it is keys alone that were missing."""
 
-    def __init__(self, *, aloud: bool) -> None:
-        self.kept: list[Failure] = []
+    def __init__(self) -> None:
         self.count = 0
-        self._aloud = aloud
         self._lack_keys = True
 
     def add(self, failure: Failure) -> None:
         """Take in another one."""
         self.count += 1
         self._lack_keys = self._lack_keys and lacks_keys(failure)
-        if not self._aloud:
-            if len(self.kept) < MAX_FAILURES:
-                self.kept.append(failure)
-        elif self.count <= MAX_TOLD:
-            complain(failure_line(failure))
-        elif self.count == MAX_TOLD + 1:
-            say("there are more; `sealpoint verify` names all of them")
 
     @property
     def code(self) -> Exit:
@@ -192,6 +186,29 @@ class Failures:
         if not self.count:
             return Exit.DONE
         return Exit.KEYS if self._lack_keys else Exit.UNOPENED
+
+
+class Failures(Tally):
+    """Failures that are told as they come, or kept for the end: the first `MAX_TOLD` or `MAX_FAILURES`.
+
+    They are kept as JSON: the traceback of an error would keep the bytes of its value with it.
+    """
+
+    def __init__(self, *, aloud: bool) -> None:
+        super().__init__()
+        self.kept: list[dict[str, Any]] = []
+        self._aloud = aloud
+
+    def add(self, failure: Failure) -> None:
+        """Take in another one."""
+        super().add(failure)
+        if not self._aloud:
+            if len(self.kept) < MAX_FAILURES:
+                self.kept.append(failure_object(failure))
+        elif self.count <= MAX_TOLD:
+            complain(failure_line(failure))
+        elif self.count == MAX_TOLD + 1:
+            say("there are more; `sealpoint verify` names all of them")
 
 
 class LineReport:

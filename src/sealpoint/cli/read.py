@@ -14,8 +14,15 @@ import typer
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import JsonOption, complain, progress_bar, say, show_json, show_table
-from sealpoint.cli.stores import DatabaseArgument, DatabasesArgument, KeysOption, open_ring, opened
+from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
+from sealpoint.cli.stores import (
+    DatabaseArgument,
+    DatabasesArgument,
+    KeysOption,
+    open_ring,
+    opened,
+    require_text,
+)
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.keyfile import RingEntry, read_ring_entries
 from sealpoint.errors import KeyFileMissingError, excerpt
@@ -118,7 +125,9 @@ def types(
 def inspect(
     database: DatabaseArgument,
     thread: Annotated[str, typer.Option("--thread", metavar="ID", show_default=False, help="The thread.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Show so many values at most.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=100_000, help="Show so many values at most.")
+    ] = 100,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
@@ -126,24 +135,24 @@ def inspect(
 
     This is the one command that shows what was sealed.
     """
+    require_text(thread, "--thread")
+    values, shown, tally = [], 0, findings.Tally()
     with opened([database]) as (store,):
-        name, cipher = store.name, _get_cipher(store, keys)
-        found = list(islice(read_thread(store, cipher, thread), limit + 1))
-    shown, more = found[:limit], len(found) > limit
-    if as_json:
-        values = [findings.value_object(part) for part in shown]
-        show_json({"database": name, "thread": thread, "values": values, "more": more})
-    else:
-        for part in shown:
+        name, found = store.name, read_thread(store, _get_cipher(store, keys), thread)
+        for part in islice(found, limit):
+            shown += 1
             if isinstance(part, Failure):
-                complain(findings.failure_line(part))
+                tally.add(part)
+            if as_json:
+                values.append(findings.value_object(part))
             else:
                 findings.show_value(part)
+        more = next(found, None) is not None
+    if as_json:
+        show_json({"database": name, "thread": thread, "values": values, "more": more})
     if more or not shown:
         say(f"shown are the first {limit} values; there are more" if more else f"no thread {excerpt(thread)}")
-    if any(isinstance(part, Failure) for part in shown):
-        return Exit.KEYS if cipher is None else Exit.UNOPENED
-    return Exit.DONE
+    return tally.code
 
 
 def verify(
@@ -159,7 +168,7 @@ def verify(
     Exits with 4 if there is one, or with 5 if keys are all that is missing. A value that is not sealed
     is one.
     """
-    rows, failures = 0, findings.Failures(aloud=False)
+    rows, failures = 0, findings.Tally()
     with opened([database]) as (store,), progress_bar("verify") as move:
         cipher = RingCipher(open_ring(keys))
         report = findings.JsonReport(store.name) if as_json else findings.LineReport()

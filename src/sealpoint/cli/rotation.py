@@ -121,7 +121,7 @@ class Outcome:
             "raced": self.raced,
             "left": self.left,
             "failed": self.failures.count,
-            "failures": [findings.failure_object(failure) for failure in self.failures.kept],
+            "failures": self.failures.kept,
             "stopped": self.stopped,
             "verified": self.verified,
             "scrubbed": scrubbed

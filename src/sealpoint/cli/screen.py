@@ -7,10 +7,12 @@ does not get to move the cursor.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from typing import Annotated, Any, Final, TextIO
 
 import typer
 from rich.console import Console
@@ -23,6 +25,30 @@ from sealpoint.cli.exits import Exit
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 _PIPE_COLUMNS: Final = 10_000  # nothing is cut off in a file; lines are only as long as they must be
+_MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
+
+
+def prepare_streams() -> None:
+    """Open what stands in for streams that were closed, and let each show what its encoding lacks, escaped.
+
+    In this order each takes the number of the one it stands in for, and no database gets that.
+    """
+    for name, flags, mode in (
+        ("stdin", os.O_RDONLY, "r"),
+        ("stdout", os.O_WRONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def let_go(stream: TextIO) -> None:
+    """Nobody reads on: what is still to be flushed to a stream at the end goes nowhere."""
+    with suppress(OSError):  # it may have no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: object) -> str:
@@ -44,7 +70,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         table.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold")
     for row in cells:
         table.add_row(*("-" if cell is None else Text(printable(cell)) for cell in row))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    console = Console(highlight=False)
+    console.width = max(console.width, _MIN_COLUMNS) if sys.stdout.isatty() else _PIPE_COLUMNS
     with console.capture() as lines:
         console.print(table)
     for line in lines.get().splitlines():
@@ -53,7 +80,15 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 def say(text: str) -> None:
     """Tell people something, on stderr."""
-    print(printable(text), file=sys.stderr, flush=True)
+    _tell(printable(text))
+
+
+def _tell(text: str) -> None:
+    """Write to stderr. That nobody can read it ends no work."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        let_go(sys.stderr)
 
 
 def complain(text: str, hint: str = "") -> None:
@@ -66,7 +101,7 @@ def complain(text: str, hint: str = "") -> None:
 def require_command(context: typer.Context) -> None:
     """Show the help to who named no command of a group, and end."""
     if context.invoked_subcommand is None:
-        print(context.get_help(), file=sys.stderr)
+        _tell(context.get_help())
         raise typer.Exit(Exit.USAGE)
 
 
@@ -78,6 +113,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         What moves it: called with how many are done, and of how many.
     """
     console = Console(stderr=True)
+    console.width = max(console.width, _MIN_COLUMNS)
     if not console.is_terminal:
         yield lambda *_: None
         return

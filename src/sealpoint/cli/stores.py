@@ -52,6 +52,7 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
     """
     _require_no_password(database)
     if is_url(database):
+        require_text(database, "DB")
         from sealpoint.maintenance.postgres_rows import PostgresRows
 
         return PostgresRows(database, writable=writable)
@@ -76,6 +77,14 @@ def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list
 def open_ring(path: Path | None) -> KeyRing:
     """Load the ring with all its material; ``None`` looks in the usual places."""
     return KeyRing.load(path)
+
+
+def require_text(text: str, name: str) -> None:
+    """Refuse an argument whose bytes were not UTF-8: no database can be asked for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{excerpt(text)} is not UTF-8", param_hint=name) from None
 
 
 def _require_no_password(database: str) -> None:

@@ -70,16 +70,16 @@ class Follower(NeverPickled):
         changed = stamp != self._seen
         if not changed and (self._retry_at is None or monotonic() < self._retry_at):
             return
-        self._seen, self._retry_at = stamp, None
         try:
             ring = require_later(self._ring, KeyRing.load(self._path))
         except (SealpointError, OSError) as error:
-            self._retry_at = monotonic() + RETRY_SECONDS
+            self._seen, self._retry_at = stamp, monotonic() + RETRY_SECONDS
             if changed:
                 logger.warning("ring file %s is not taken over, the ring stays: %s", self._path, error)
             return
-        self._ring = ring
         self._put(ring)
+        self._ring = ring
+        self._seen, self._retry_at = stamp, None  # last of all: a look that is interrupted is made again
         logger.info("ring file %s was read again: %r", self._path, ring)
 
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION: Final = 1
+MAX_RING_BYTES: Final = 64 * 1024
+MAX_LINE_DOTS: Final = 64  # the parser's time grows with the square of the parts of a dotted key
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
@@ -129,10 +131,17 @@ def read_tables(file: Path) -> tuple[list[tuple[RingEntry, dict[str, Any]]], lis
     require_one_legacy(entry.suite for entry in entries)
     for index in indexes:
         _require_index(index, f"{file}: [[index]]")
+        if index.get("id") in {entry.id for entry in entries}:
+            raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {index['id']!r}")
     return list(zip(entries, tables, strict=True)), indexes
 
 
 def _parse(data: bytes, file: Path) -> dict[str, Any]:
+    if len(data) > MAX_RING_BYTES:
+        raise KeyFileSyntaxError(f"{file} has {len(data)} bytes, and a ring at most {MAX_RING_BYTES}")
+    lines = (line for line in data.split(b"\n") if not line.startswith(b"#"))
+    if any(line.count(b".") > MAX_LINE_DOTS for line in lines):
+        raise KeyFileSyntaxError(f"{file} has a line with over {MAX_LINE_DOTS} dots")
     try:
         return tomllib.loads(data.decode())
     except UnicodeDecodeError:

@@ -80,13 +80,20 @@ def read_private(path: Path, *, forbidden: int = 0o077) -> bytes:
         raise SourceError(f"{excerpt(str(path))} is not a path") from None
     try:
         _require_private(path, os.fstat(descriptor), forbidden)
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        data = _read(path, descriptor)
     finally:
         os.close(descriptor)
     if len(data) > MAX_FILE_BYTES:
         raise SourceError(f"{path} has over {MAX_FILE_BYTES} bytes", hint="name the right file")
     return data
+
+
+def _read(path: Path, descriptor: int) -> bytes:
+    try:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
 
 
 def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None:

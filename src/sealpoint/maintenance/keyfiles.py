@@ -11,17 +11,28 @@ from __future__ import annotations
 
 import base64
 import os
+import stat
 from itertools import count
 from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
+from sealpoint.crypto import check_value
 from sealpoint.crypto.sources import parse_material, read_private
 from sealpoint.crypto.suites import KEY_BYTES
-from sealpoint.errors import FilePermissionsError, OutputExistsError, StoppedError
+from sealpoint.errors import (
+    FileLinkError,
+    FilePermissionsError,
+    KeyMoveError,
+    KeyRingError,
+    OutputExistsError,
+    StoppedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container
+
+    from sealpoint.crypto.keyfile import RingEntry
 
 KEY_FOLDER: Final = "keys.d"
 
@@ -124,22 +135,44 @@ def make_material(ring: Path, key_id: str) -> bytes:
 
     Raises:
         OutputExistsError: If somebody else's file has the name.
+        FileLinkError: If the folder for key files is a link.
+        FilePermissionsError: If others can write in it.
         StoppedError: If it cannot be written.
     """
     file, pending = key_file(ring, key_id), _pending(ring, key_id)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    _require_own_folder(file.parent)
     if _is_left_over(ring, key_id):
         return parse_material(read_private(file), str(file))
     if os.path.lexists(file):
         raise OutputExistsError(
             f"{file} is there already", hint="name another id; no key file is overwritten"
         )
-    file.parent.mkdir(mode=0o700, exist_ok=True)
     material = os.urandom(KEY_BYTES)
     write_private(pending, base64.b64encode(material) + b"\n")
     os.link(pending, file)  # unlike a renaming it never replaces what came in between
     keep_names(file.parent)
     keep_names(ring.parent)
     return material
+
+
+def _require_own_folder(folder: Path) -> None:
+    if folder.is_symlink():
+        raise FileLinkError(f"{folder} is a symbolic link", hint="put the folder itself there")
+    require_unshared(folder)
+
+
+def require_unshared(folder: Path) -> None:
+    """Raise `FilePermissionsError` if everybody can put files into a folder, take them out or swap them.
+
+    A group may: where each account has a group of its own, folders are made for it to write.
+    """
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o002:
+        raise FilePermissionsError(
+            f"{folder} has mode {mode:04o}: everybody can put files into it",
+            hint="chmod o-w the folder, or keep the ring in one of its own",
+        )
 
 
 def settle(ring: Path, key_id: str) -> None:
@@ -160,6 +193,40 @@ def note_doomed(ring: Path, key_id: str, name: str | None) -> None:
     if name is not None:
         note.symlink_to(name)  # whole from its first moment; it is read, and never followed
         keep_names(ring.parent)
+
+
+def require_doomed(ring: Path, entry: RingEntry) -> None:
+    """Refuse a note that a stopped run cannot have left for a tombstone, whose source is not known any more.
+
+    Raises:
+        FilePermissionsError: If it belongs to another account that is not root.
+        KeyMoveError: If the file that it names is not known to hold the key.
+    """
+    note = beside(ring, f"{entry.id}.destroyed")
+    if not note.is_symlink():
+        return
+    owner = note.lstat().st_uid
+    if owner not in (os.geteuid(), 0):
+        raise FilePermissionsError(
+            f"{note} belongs to user {owner}, not to {os.geteuid()}",
+            hint="remove it: it is not from sealpoint",
+        )
+    file = ring.parent / note.readlink()
+    if os.path.lexists(file) and not _holds(file, entry):
+        raise KeyMoveError(
+            f"{note} names {file}, which is not known to hold the key {entry.id!r}",
+            hint="remove the note, and the file too if it was the key's",
+        )
+
+
+def _holds(file: Path, entry: RingEntry) -> bool:
+    """Whether a file holds the key, by the check value that its tombstone keeps; without one nobody knows."""
+    try:
+        raw = read_private(file)
+        material = parse_material(raw, str(file)) if entry.suite is None else raw
+    except KeyRingError:
+        return False
+    return entry.check == check_value(material)
 
 
 def remove_doomed(ring: Path, key_id: str) -> Path | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.crypto import KeyState, check_value, keyfile
-from sealpoint.crypto.keyfile import RingEntry, find_ring_file, read_ring_entries
+from sealpoint.crypto.keyfile import RingEntry, find_ring_file, read_ring_entries, read_tables
 from sealpoint.crypto.sources import read_private
 from sealpoint.crypto.tag import require_key_id
 from sealpoint.errors import (
@@ -46,6 +46,7 @@ class _Held:
     file: Path
     data: bytes
     entries: tuple[RingEntry, ...]
+    index_ids: tuple[str, ...]
 
     def replace(self, change: Change) -> None:
         """Put a changed file in its place."""
@@ -81,7 +82,10 @@ def require_entry(entries: Sequence[RingEntry], key_id: str) -> RingEntry:
 def _held(path: str | PathLike[str] | None) -> Iterator[_Held]:
     file = find_ring_file(path)
     with _holding(file):
-        yield _Held(file, read_private(file, forbidden=_SHARED), read_ring_entries(file))
+        data = read_private(file, forbidden=_SHARED)
+        tables, indexes = read_tables(file)
+        index_ids = tuple(index["id"] for index in indexes if "id" in index)
+        yield _Held(file, data, tuple(entry for entry, _ in tables), index_ids)
 
 
 @contextmanager
@@ -90,6 +94,7 @@ def _holding(file: Path) -> Iterator[None]:
         raise FilePermissionsError(
             f"this account may not write in {file.parent}", hint="run this as the account that owns the ring"
         )
+    keyfiles.require_unshared(file.parent)
     with holding(file):
         yield
 
@@ -106,9 +111,11 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
 
     Raises:
         OutputExistsError: If the ring file or the key file is there already.
+        FilePermissionsError: If others can write in its folder, as in all other moves.
     """
     file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(file.parents):  # parents=True would give those above it what the umask leaves
+        folder.mkdir(mode=0o755, exist_ok=True)
     with _holding(file):
         if os.path.lexists(file):
             raise OutputExistsError(f"{file} is there already")
@@ -138,11 +145,11 @@ def stage_key(path: str | PathLike[str] | None = None, key_id: str | None = None
         OutputExistsError: If its key file is there already, and is not from a move that was stopped.
     """
     with _held(path) as ring:
-        taken = [entry.id for entry in ring.entries]
-        for one in taken:
-            keyfiles.settle(ring.file, one)
-        key_id, entry = _new_key(ring.file, key_id, taken, KeyState.STAGED)
-        ring.replace(lambda tree, parse: tree["key"].append(parse(entry)["key"][0]))
+        for entry in ring.entries:
+            keyfiles.settle(ring.file, entry.id)
+        taken = [*(entry.id for entry in ring.entries), *ring.index_ids]
+        key_id, text = _new_key(ring.file, key_id, taken, KeyState.STAGED)
+        ring.replace(lambda tree, parse: tree["key"].append(parse(text)["key"][0]))
         keyfiles.settle(ring.file, key_id)
     return key_id
 
@@ -225,6 +232,8 @@ def destroy_key(
             keyfiles.note_doomed(ring.file, key_id, _own_file(ring, key_id))
             now = datetime.now(UTC).replace(microsecond=0)
             ring.replace(lambda tree, _: _bury(tree, key_id, now))
+        else:
+            keyfiles.require_doomed(ring.file, entry)
         return keyfiles.remove_doomed(ring.file, key_id)
 
 
@@ -284,14 +293,17 @@ def _bury(tree: Any, key_id: str, now: datetime) -> None:
 def _own_file(ring: _Held, key_id: str) -> str | None:
     """Return the file of a key as its entry names it, if no other entry has the same."""
     tree = tomllib.loads(ring.data.decode())
-    tables = [*tree["key"], *tree.get("index", ())]
-    files = {table.get("id", "index"): table.get("source", {}).get("file") for table in tables}
-    own = files.pop(key_id)
-    for other, name in files.items():
-        if (
-            own
-            and name
-            and os.path.realpath(ring.file.parent / own) == os.path.realpath(ring.file.parent / name)
-        ):
-            raise KeyMoveError(f"cannot destroy {key_id!r}: its file is also that of {other!r}")
-    return str(own) if own else None
+    key = _key(tree, key_id)
+    own = key["source"].get("file")
+    if own is None:
+        return None
+    for other in [*tree["key"], *tree.get("index", ())]:
+        name = other.get("source", {}).get("file")
+        if other is not key and name is not None and _is_same(ring.file.parent, own, name):
+            called = repr(other["id"]) if "id" in other else "the [[index]]"
+            raise KeyMoveError(f"cannot destroy {key_id!r}: its file is also that of {called}")
+    return str(own)
+
+
+def _is_same(folder: Path, one: str, other: str) -> bool:
+    return os.path.realpath(folder / one) == os.path.realpath(folder / other)

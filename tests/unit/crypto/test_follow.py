@@ -259,6 +259,21 @@ def test_source_that_was_missing_is_asked_again(file: Path, clock: list[float]) 
     assert subject.open(*value) == VALUE
 
 
+def test_look_that_is_interrupted_is_made_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the ring is read again: the next look finds the same change."""
+    subject, value = RingCipher(KeyRing.load(file)), sealed_under("k2")
+    replace(file, states_text(k1="active", k2="staged"))
+
+    def interrupt(*_: object) -> KeyRing:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyRing, "load", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            subject.open(*value)
+    assert subject.open(*value) == VALUE
+
+
 REACHED = {
     "staged": {"staged", "active", "decrypt-only", "disabled", "destroyed"},
     "active": {"active", "decrypt-only", "disabled", "destroyed"},

@@ -31,8 +31,10 @@ CASES: dict[str, Case] = {
     "empty": ("", KeyFileFieldError, "lacks the field 'version'"),
     "no TOML": ("version = 1\nactive = k1\n", KeyFileSyntaxError, "line 2"),
     "duplicate field": ("version = 1\nversion = 1\n", KeyFileSyntaxError, "not TOML"),
-    "deep nesting": ("a = " + "[" * 100_000, KeyFileSyntaxError, "nested too deeply"),
-    "deep tables": ("a = " + "{a = " * 100_000, KeyFileSyntaxError, "nested too deeply"),
+    "deep nesting": ("a = " + "[" * 50_000, KeyFileSyntaxError, "nested too deeply"),
+    "deep tables": ("a = " + "{a = " * 10_000, KeyFileSyntaxError, "nested too deeply"),
+    "long dotted key": ("a" + ".a" * 30_000 + " = 1", KeyFileSyntaxError, "a line with over 64 dots"),
+    "too large": (GOOD + "#" * (1 << 16), KeyFileSyntaxError, "a ring at most 65536"),
     "endless number": ("version = " + "1" * 10_000, KeyFileSyntaxError, "too many digits"),
     "unknown field": ("colour = 'red'\n" + GOOD, KeyFileFieldError, "unknown field 'colour'"),
     # version
@@ -102,6 +104,7 @@ CASES: dict[str, Case] = {
     ),
     # index
     "index without source": (ring_text("[[index]]", "id = 'index'"), KeyFileFieldError, "lacks the field"),
+    "index with a key's id": (ring_text(*INDEX, "id = 'k1'"), DuplicateKeyError, "both called 'k1'"),
     "index with state": (ring_text(*INDEX, "state = 'active'"), KeyFileFieldError, "unknown field 'state'"),
     "index id = 5": (ring_text(*INDEX, "id = 5"), KeyIdError, "not a key id"),
     "index created = text": (ring_text(*INDEX, "created = 'x'"), KeyFileSyntaxError, "'created'"),
@@ -112,6 +115,12 @@ CASES: dict[str, Case] = {
 def test_the_ring_that_all_of_them_are_made_from_loads(tmp_path: Path) -> None:
     assert KeyRing.load(write_ring(tmp_path, GOOD)).ids == ("k1",)
     assert KeyRing.load(write_ring(tmp_path, ring_text(*SECOND, *INDEX))).ids == ("k1", "k2")
+
+
+def test_rings_that_just_fit(tmp_path: Path) -> None:
+    """The largest, a ruler of dots in a comment, and a key called as an index without an id is."""
+    KeyRing.load(write_ring(tmp_path, GOOD + "#".ljust((1 << 16) - len(GOOD), ".")))
+    KeyRing.load(write_ring(tmp_path, ring_text(*INDEX).replace("'k1'", "'index'")))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -144,6 +144,12 @@ def test_file_too_large_is_not_cut_short(tmp_path: Path) -> None:
         read_private(write(tmp_path / "k", bytes(MAX_FILE_BYTES + 1)))
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file that opens and cannot be read")
+def test_file_that_opens_and_cannot_be_read() -> None:
+    with pytest.raises(SourceError, match="cannot be read"):
+        read_private(Path("/proc/self/mem"))
+
+
 def test_refusals_leave_no_descriptor_open(tmp_path: Path) -> None:
     write(tmp_path / "open", NEW, 0o644)
     for path in (tmp_path, tmp_path / "open", Path(os.devnull)):

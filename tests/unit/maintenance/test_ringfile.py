@@ -339,6 +339,63 @@ def test_file_of_two_keys_is_not_removed(ring: Path) -> None:
     assert keyfiles.key_file(ring, "k2").exists()
 
 
+def index_of(file: str, key_id: str | None = None) -> str:
+    name = f"id = '{key_id}'\n" if key_id else ""
+    return f"\n[[index]]\n{name}source = {{ file = '{file}' }}\n"
+
+
+def test_key_is_not_taken_for_the_index(ring: Path) -> None:
+    """A key may be called as an index without an id is; each keeps its own file."""
+    stage_key(ring, "index")
+    other = ring.with_name("other.key")
+    other.write_bytes(keyfiles.key_file(ring, "k1").read_bytes())
+    ring.write_text(ring.read_text() + index_of("other.key"))
+    assert destroy_key(ring, "index") == keyfiles.key_file(ring, "index")
+    assert names(ring) == {"keys.toml", "keys.d/k1.key", "other.key"}
+
+
+def test_file_of_the_index_is_not_removed(ring: Path) -> None:
+    stage_key(ring, "index")
+    ring.write_text(ring.read_text() + index_of("keys.d/index.key"))
+    with pytest.raises(KeyMoveError, match=r"also that of the \[\[index\]\]"):
+        destroy_key(ring, "index")
+    assert keyfiles.key_file(ring, "index").exists()
+
+
+def test_id_of_the_index_is_taken(ring: Path) -> None:
+    """Nothing is made for a key that the ring could not be read with."""
+    ring.write_text(ring.read_text() + index_of("keys.d/k1.key", "k2"))
+    with pytest.raises(DuplicateKeyError):
+        stage_key(ring, "k2")
+    assert names(ring) == {"keys.toml", "keys.d/k1.key"}
+
+
+@pytest.mark.parametrize("content", [b"precious", bytes(32)], ids=["no key", "another key"])
+def test_note_of_a_stopped_run_removes_the_key_alone(ring: Path, content: bytes) -> None:
+    """A link that somebody put there names no other file to be removed, be it another key's."""
+    stage_key(ring, "k2")
+    destroy_key(ring, "k2")
+    other = ring.with_name("other")
+    other.write_bytes(content)
+    other.chmod(0o600)
+    ring.with_name(".keys.toml.k2.destroyed").symlink_to(other)
+    with pytest.raises(KeyMoveError, match="not known to hold the key 'k2'"):
+        destroy_key(ring, "k2")
+    assert other.read_bytes() == content
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+def test_note_of_another_account_is_refused(ring: Path) -> None:
+    stage_key(ring, "k2")
+    destroy_key(ring, "k2")
+    note = ring.with_name(".keys.toml.k2.destroyed")
+    note.symlink_to("keys.d/k1.key")
+    os.chown(note, 12345, 12345, follow_symlinks=False)
+    with pytest.raises(FilePermissionsError, match="belongs to user 12345"):
+        destroy_key(ring, "k2")
+    assert keyfiles.key_file(ring, "k1").exists()
+
+
 def test_check_names_each_key_that_is_wrong(ring: Path) -> None:
     for key_id in ("k2", "k3", "k4"):
         stage_key(ring, key_id)
@@ -384,6 +441,51 @@ def test_folder_that_is_not_ours_is_refused(ring: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(FilePermissionsError, match="may not write in"):
         stage_key(ring, "k2")
+
+
+@pytest.mark.parametrize("mode", [0o757, 0o777, 0o1777])
+def test_folder_that_everybody_can_write_is_refused(ring: Path, mode: int) -> None:
+    """They could put another ring there, or notes of their own."""
+    ring.parent.chmod(mode)
+    for act in (stage_key, lambda file: create_ring(file.with_name("new.toml"))):
+        with pytest.raises(FilePermissionsError, match=f"mode {mode:04o}"):
+            act(ring)
+    assert names(ring) == {"keys.toml", "keys.d/k1.key"}
+
+
+def test_folder_that_a_group_can_write_serves(ring: Path) -> None:
+    """So folders are made where each account has a group of its own."""
+    ring.parent.chmod(0o775)
+    stage_key(ring, "k2")
+    assert "k2" in ring.read_text(encoding="utf-8")
+
+
+def test_key_folder_that_others_can_write_is_refused(ring: Path) -> None:
+    (ring.parent / "keys.d").chmod(0o777)
+    with pytest.raises(FilePermissionsError, match="mode 0777"):
+        stage_key(ring, "k2")
+
+
+def test_key_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "else").mkdir(mode=0o700)
+    (tmp_path / "keys.d").symlink_to("else")
+    with pytest.raises(FileLinkError, match=r"keys\.d is a symbolic link"):
+        create_ring(tmp_path / "keys.toml", "k1")
+    assert list((tmp_path / "else").iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022])
+def test_new_folders_are_closed_to_others_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    ring = tmp_path / "a" / "b" / "keys.toml"
+    before = os.umask(umask)
+    try:
+        create_ring(ring, "k1")
+    finally:
+        os.umask(before)
+    modes = [
+        folder.stat().st_mode & 0o777 for folder in (tmp_path / "a", ring.parent, ring.parent / "keys.d")
+    ]
+    assert modes == [0o755, 0o755, 0o700]
 
 
 def test_owner_stays_or_nothing_is_written(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
