@@ -24,7 +24,8 @@ COUNTER: Final[Any] = {"configurable": {"thread_id": "counter"}}
 
 DAMAGES: Final[dict[str, tuple[str, type[SealpointError]]]] = {
     "a changed byte": (
-        "{blob} = CAST(substr({blob}, 1, 70) || x'00' || substr({blob}, 72) AS BLOB)",
+        "{blob} = CAST(substr({blob}, 1, 70) || iif(substr({blob}, 71, 1) = x'00', x'01', x'00')"
+        " || substr({blob}, 72) AS BLOB)",
         IntegrityError,
     ),
     "another type": ("type = 'bytes' || substr(type, instr(type, '+'))", IntegrityError),
