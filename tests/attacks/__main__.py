@@ -22,6 +22,7 @@ def main() -> int:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its threads would take address space, each in every child
     sandbox.load()
     cases = [case for case in TABLES[options.table]() if options.family in (None, case.family)]
+    cases = cases[:: options.every]
     sides = [side for side in _SIDES.values() if options.side in (None, side.name)]
     results = {side.name: _run(cases, side, options.jobs) for side in sides}
     _print(cases, results, options)
@@ -60,6 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--side", choices=_SIDES, help="attack one of the two only")
     parser.add_argument("--family", help="run the cases of one family only")
     parser.add_argument("--table", choices=TABLES, default="attacks", help="what to run")
+    parser.add_argument("--every", type=int, default=1, help="run one case of so many")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     return parser.parse_args()
 
