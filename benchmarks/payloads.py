@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import random
+import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -134,7 +135,13 @@ def scalars(rng: Random) -> dict[str, Any]:
         "uuid": twenty(lambda: UUID(int=rng.getrandbits(128))),
         "decimal": twenty(lambda: Decimal(rng.randint(0, 10**9)) / 1000),
         "path": twenty(lambda: Path("data", _words(rng, 1), f"{rng.randint(0, 99)}.json")),
+        "pattern": twenty(lambda: re.compile(rf"{_words(rng, 1)}-(\d+)", re.IGNORECASE)),
         "address": twenty(lambda: ipaddress.IPv4Address(rng.getrandbits(32))),
+        "interface": twenty(lambda: ipaddress.IPv4Interface((rng.getrandbits(32), 24))),
+        "network": twenty(lambda: ipaddress.IPv4Network((rng.getrandbits(16) << 16, 16))),
+        "address 6": twenty(lambda: ipaddress.IPv6Address(rng.getrandbits(128))),
+        "interface 6": twenty(lambda: ipaddress.IPv6Interface((rng.getrandbits(128), 64))),
+        "network 6": twenty(lambda: ipaddress.IPv6Network((rng.getrandbits(64) << 64, 64))),
         "enum": twenty(lambda: rng.choice(list(Priority))),
         "dataclass": twenty(lambda: Step(_words(rng, 1), rng.randint(0, 99), rng.random())),
     }

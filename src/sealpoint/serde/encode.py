@@ -24,6 +24,7 @@ import functools
 import ipaddress
 import pathlib
 import re
+import socket
 import sys
 import threading
 import zoneinfo
@@ -272,6 +273,21 @@ def _pattern(_: type) -> Encoder:
     return lambda obj: _ext(POSITIONAL_ARGUMENTS, "re", "compile", (obj.pattern, obj.flags))
 
 
+def _address(cls: type) -> Encoder:
+    is_known = cls.__module__ == ipaddress.__name__ and cls.__name__.startswith("IPv6")
+    return _single(_ipv6_text if is_known else str)(cls)
+
+
+def _ipv6_text(obj: Any) -> str:
+    """Return ``str(obj)``, which takes Python 6 to 10 us, and the system 2."""
+    address = getattr(obj, "network_address", obj)
+    text = socket.inet_ntop(socket.AF_INET6, address.packed)
+    if "." in text or address.scope_id:  # which the two write in different ways
+        return str(obj)
+    network = obj if address is not obj else getattr(obj, "network", None)
+    return text if network is None else f"{text}/{network.prefixlen}"
+
+
 def _dataclass(cls: Any) -> Encoder:
     return _keyword(_fields(*(field.name for field in dataclasses.fields(cls))))(cls)
 
@@ -308,13 +324,8 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]],
     (Decimal, _single(str)),
     ((set, frozenset, deque), _single(tuple)),
     (
-        (
-            ipaddress.IPv4Address,
-            ipaddress.IPv4Network,
-            ipaddress.IPv6Address,
-            ipaddress.IPv6Network,
-        ),
-        _single(str),
+        (ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv6Address, ipaddress.IPv6Network),
+        _address,
     ),
     (datetime.datetime, _datetime),
     (datetime.timedelta, _positional(attrgetter("days", "seconds", "microseconds"))),

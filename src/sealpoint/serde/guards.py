@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,7 @@ from sealpoint.serde.encode import (
 
 MAX_PATTERN_CHARS: Final = 1000
 MAX_PATTERN_STEPS: Final = 50_000
+_KEPT_PATTERNS: Final = 128
 """Lines of Python that the compiler of patterns may run. A wide range that ignores case takes millions."""
 
 MAX_DECIMAL_CHARS: Final = 1000
@@ -157,6 +159,7 @@ def _pattern(arguments: Any) -> None:
     compile_within(pattern, flags, MAX_PATTERN_STEPS)
 
 
+@lru_cache(_KEPT_PATTERNS)  # a saver reads the same patterns again and again
 def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[Any]:
     """Compile a pattern, and give up after ``steps`` lines of the compiler, which is written in Python.
 

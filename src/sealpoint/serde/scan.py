@@ -280,16 +280,20 @@ def require_few_costly(data: bytes, payloads: list[int], limits: Limits) -> None
     Raises:
         LimitError: If they do.
     """
-    if len(payloads) > min(limits.patterns, limits.chunks):
-        # Among small records, to look for the names anywhere takes a fifth of the time of looking at each.
-        if len(data) < _SMALL_RECORD_BYTES * len(payloads) and not any(name in data for name in _DEAR_NAMES):
-            return
-        # Nearly no value names one, and the lengths of the modules tell: to ask map() for them takes a tenth
-        # of the time of a search through all bytes. Chunks are looked for where there can be too many.
+    if len(payloads) <= min(limits.patterns, limits.chunks):
+        return
+    # Nearly no value names one. Among large records the lengths of the modules tell: to ask map() for them
+    # takes a tenth of the time of a search through all bytes. Chunks matter where there can be too many.
+    if len(data) >= _SMALL_RECORD_BYTES * len(payloads):
         lengths = _DEAR if len(payloads) > limits.chunks else _DEAR_BUT_CHUNKS
         places = [payload + 1 for payload in payloads if payload + 1 < len(data)]
-        if not lengths.isdisjoint(map(data.__getitem__, places)):
-            require_counts(Counter(read_names(data, payload) for payload in payloads), limits)
+        if lengths.isdisjoint(map(data.__getitem__, places)):
+            return
+    if any(
+        data.count(name) > most
+        for name, most in zip(_DEAR_NAMES, (limits.patterns, limits.chunks), strict=True)
+    ):
+        require_counts(Counter(read_names(data, payload) for payload in payloads), limits)
 
 
 def require_counts(names: Mapping[tuple[str, str], int], limits: Limits) -> None:

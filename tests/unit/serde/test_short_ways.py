@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
 
 import ormsgpack
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -16,6 +17,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.encode import OPTIONS, PYDANTIC_V2, SINGLE_ARGUMENT, _default, _encode_by_questions
+from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.rebuild import make_builder
 from tests.compat.samples import SAMPLES, Samples
 from tests.property.strategies_values import messages
@@ -211,10 +213,16 @@ def test_the_short_way_is_not_taken_where_it_differs(monkeypatch: pytest.MonkeyP
             "::ffff:1.2.3.4",
         ),
         *("fe80::1%eth0", "0:0:0:0:0:0:0:1", ":::", "1::2::3", "", 5, -1, b"\1\2\3\4", ["1.2.3.4"]),
+        *("1.2.3.4/24", "1.2.3.0/24", "1.2.3.4/32", "0.0.0.0/0", "1.2.3.4/33", "1.2.3.4/-1", "1.2.3.4/+24"),
+        *("1.2.3.4/024", "1.2.3.4/ 24", "1.2.3.4/2_4", "1.2.3.4/\u0662", "1.2.3.0/255.255.255.0"),
+        *("1.2.3.4/", "1.2.3.4/24/24", "01.2.3.4/24", "/", "/24", "2001:db8::1/64", "2001:db8::/64", "::/0"),
+        *("2001:DB8::/64", "::1/129", "fe80::1%eth0/64", "::ffff:1.2.3.4/128"),
     ],
     ids=ascii,
 )
-@pytest.mark.parametrize("cls", [IPv4Address, IPv6Address])
+@pytest.mark.parametrize(
+    "cls", [IPv4Address, IPv6Address, IPv4Interface, IPv6Interface, IPv4Network, IPv6Network]
+)
 def test_an_address_is_what_its_class_makes_of_it(cls: Any, text: Any) -> None:
     try:
         expected: Any = cls(text)
@@ -225,3 +233,36 @@ def test_an_address_is_what_its_class_makes_of_it(cls: Any, text: Any) -> None:
     except UnbuildableValueError:
         made = "refused"
     assert (type(made), repr(made)) == (type(expected), repr(expected))
+
+
+def written(value: Any) -> Inert:
+    made: Inert = decode_inert(*JsonPlusSerializer().dumps_typed(value))
+    return made
+
+
+@pytest.mark.parametrize("cls", [IPv6Address, IPv6Interface, IPv6Network])
+@given(
+    bits=st.integers(0, 128).flatmap(lambda width: st.integers(0, 2**width - 1)), shift=st.integers(0, 128)
+)
+@example(bits=0xFFFF_0102_0304, shift=0)
+@example(bits=0x0102_0304, shift=0)
+def test_an_ipv6_address_is_written_as_its_class_writes_it(cls: Any, bits: int, shift: int) -> None:
+    """Runs of zeros at either end, and the forms that hold an IPv4 address."""
+    number = (bits << shift) % 2**128
+    value = cls((number, 128)) if cls is not IPv6Address else cls(number)
+    assert written(value)[1:] == ("ipaddress", cls.__name__, str(value))
+
+
+@pytest.mark.parametrize("text", ["fe80::1%eth0", "fe80::1%eth0/64"])
+def test_an_ipv6_scope_is_written(text: str) -> None:
+    value = IPv6Interface(text) if "/" in text else IPv6Address(text)
+    assert written(value).payload == text
+
+
+def test_a_class_made_from_an_address_writes_itself() -> None:
+    class Loud(IPv6Address):
+        def __str__(self) -> str:
+            return "2001:DB8::1"
+
+    Loud.__module__ = "elsewhere"
+    assert written(Loud(1)).payload == "2001:DB8::1"
