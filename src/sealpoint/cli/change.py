@@ -20,6 +20,7 @@ from sealpoint.maintenance.decrypt import decrypt as decrypt_file
 from sealpoint.maintenance.pace import Pace
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.maintenance.rows import BATCH, Batch, Progress
+from sealpoint.maintenance.scrub import Scrubbed
 
 
 def require_number(number: float | None) -> float | None:
@@ -162,12 +163,16 @@ def _tell(outcome: Outcome, key_id: str) -> None:
     elif outcome.left:
         say(f"{outcome.left} values are not under {key_id!r}: `sealpoint rotate` without --apply says why")
     if outcome.scrubbed:
-        places = [f"{file} at byte {place}" for file, place in outcome.scrubbed.found[:10]]
-        found = f"found: {', '.join(places)}" if places else "found nothing"
-        say(
-            f"searched {outcome.scrubbed.searched_bytes} bytes for {outcome.scrubbed.fragments}"
-            f" fragments of old values and for old tags: {found}"
-        )
+        say(_search_result(outcome.scrubbed))
+
+
+def _search_result(scrubbed: Scrubbed) -> str:
+    places = [f"{file} at byte {place}" for file, place in scrubbed.found[:10]]
+    found = f"found: {', '.join(places)}" if places else "found nothing"
+    looked_for = f"for {scrubbed.fragments} fragments of old values and for old tags"
+    if not scrubbed.fragments:  # a run that moves nothing knows none
+        looked_for = "for old tags alone, because this run has moved no values to look for"
+    return f"searched {scrubbed.searched_bytes} bytes {looked_for}: {found}"
 
 
 def decrypt(

@@ -19,7 +19,9 @@ from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.stored import open_stored
 from sealpoint.maintenance.verify import pages
 
+_FILES = ("", "-journal", "-wal", "-shm")
 _SEALED = Selection(plaintext=False)
+_HINT = "see what is there, and that this account may write to the folder"
 
 
 def decrypt(
@@ -55,20 +57,17 @@ def decrypt(
     _require_free(out)
     with holding(out):
         partial = out.with_name(f".{out.name}.partial")
+        _make_private(partial)
         try:
-            _copy(source, partial)
+            with closing(SqliteRows(source)) as store:  # whose tables are checked
+                copy_database(store.connection, partial)
             yield from _open_all(partial, out, _opener(cipher), batch, allow_plaintext=allow_plaintext)
         finally:
             _remove(partial)
 
 
 def _require_free(out: Path) -> None:
-    for suffix in (
-        "",
-        "-journal",
-        "-wal",
-        "-shm",
-    ):  # SQLite would take a log that is there for the copy's own
+    for suffix in _FILES:  # SQLite would take a log that is there for the copy's own
         file = out.with_name(out.name + suffix)
         if os.path.lexists(file):
             raise OutputExistsError(f"{file} is there already")
@@ -78,14 +77,12 @@ def _opener(cipher: RingCipher) -> Callable[[StoredValue], tuple[str, bytes]]:
     return lambda value: open_stored(cipher, value)
 
 
-def _copy(source: Path, partial: Path) -> None:
-    _remove(partial)  # of a run that was killed
+def _make_private(partial: Path) -> None:
     try:
+        _remove(partial)  # of a run that was killed
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise StoppedError(f"{partial} cannot be made: {os.strerror(error.errno or 0)}") from None
-    with closing(SqliteRows(source)) as store:  # whose tables are checked
-        copy_database(store.connection, partial)
+        raise StoppedError(f"{partial} cannot be made: {os.strerror(error.errno or 0)}", hint=_HINT) from None
 
 
 def _open_all(
@@ -141,6 +138,6 @@ def _name(partial: Path, out: Path) -> None:
 
 
 def _remove(partial: Path) -> None:
-    for suffix in ("", "-journal", "-wal", "-shm"):
+    for suffix in _FILES:
         with suppress(FileNotFoundError):
             partial.with_name(partial.name + suffix).unlink()

@@ -21,6 +21,7 @@ from sealpoint.errors import (
     UnboundValueError,
     UnknownKeyError,
 )
+from sealpoint.serde.encrypted import EncryptedSerializer as OurEncryptedSerializer
 from tests.unit.crypto.rings import NEW, SUITES, make_cipher, make_ring
 
 VALUES: list[Any] = [None, b"", b"bytes", bytearray(b"bytearray"), {"a": [1, 2.5, "ü", None]}, "x" * 50_000]
@@ -50,6 +51,17 @@ def test_ring_cipher_under_langgraphs_serializer(suite: str, value: object) -> N
     tag, blob = serializer.dumps_typed(value)
     assert (Tag.parse(tag).suite, Tag.parse(tag).key_id) == (suite, "new")
     assert serializer.loads_typed((tag, blob)) == value
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, b"bytes", None], ids=["msgpack", "bytes", "null"])
+def test_what_it_seals_there_is_not_taken_for_a_value_whose_type_is_bound(value: object) -> None:
+    """LangGraph's serializer writes the type beside the seal: whoever holds the database may change it."""
+    cipher = make_cipher()
+    tag, blob = EncryptedSerializer(is_cipher(cipher)).dumps_typed(value)
+    with pytest.raises(IntegrityError):
+        cipher.open(tag, blob)
+    with pytest.raises(IntegrityError):
+        OurEncryptedSerializer(cipher).loads_typed((tag, blob))
 
 
 def test_refusals_reach_langgraphs_caller() -> None:

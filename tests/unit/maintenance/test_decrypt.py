@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from sealpoint.errors import DatabaseMissingError, HeldError, OutputExistsError, PlaintextError, SchemaError
+from sealpoint.errors import (
+    DatabaseMissingError,
+    HeldError,
+    OutputExistsError,
+    PlaintextError,
+    SchemaError,
+    StoppedError,
+)
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rows import Progress, StoredValue
@@ -181,6 +188,15 @@ def test_what_a_killed_run_left_is_taken_away(path: Path, out: Path) -> None:
         (out.parent / f".out.db.partial{suffix}").write_text("left")
     list(decrypt(path, out, make_cipher("k1")))
     assert files(path) == {"x.db", "out.db"}
+
+
+def test_a_folder_in_the_place_of_the_partial_copy_is_named_and_left(path: Path, out: Path) -> None:
+    folder = out.parent / ".out.db.partial"
+    folder.mkdir()
+    with pytest.raises(StoppedError, match=r"out\.db\.partial cannot be made") as raised:
+        list(decrypt(path, out, make_cipher("k1")))
+    assert raised.value.hint
+    assert folder.is_dir()
 
 
 def test_a_link_in_the_place_of_the_partial_copy_is_not_followed(path: Path, out: Path) -> None:
