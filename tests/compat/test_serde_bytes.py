@@ -74,7 +74,7 @@ def test_the_pickle_fallback_is_taken_for_the_same_values(value: Any) -> None:
         type(None),
         Point,
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__ if type(value) is object else repr(value),
 )
 def test_both_refuse_the_same_values(value: Any) -> None:
     """With the builtin error that LangGraph raises; ours is one of it."""
