@@ -147,7 +147,9 @@ class KeyFileError(KeyRingError, ValueError):
 class KeyFileMissingError(KeyFileError, FileNotFoundError):
     """There is no ring file where one was named or looked for."""
 
-    hint = "name one by argument or in $SEALPOINT_KEYS, or see keys.example for what goes into it"
+    hint = (
+        "name it (--keys FILE, or $SEALPOINT_KEYS), or make one: `sealpoint keys init`, or see keys.example"
+    )
 
 
 class KeyFileSyntaxError(KeyFileError):

@@ -213,6 +213,31 @@ def test_promote_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -
     assert run("keys", "promote", "k3").code == 0
 
 
+def test_disable_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -> None:
+    """It is the step that stops agents. Where it is done already, nothing is asked again."""
+    file = database(tmp_path, ring)
+    for step in (("generate", "k2"), ("promote", "k2")):
+        run("keys", *step)
+    error = explained(run("keys", "disable", "k1", "--db", file), Exit.FOUND)
+    assert f"cannot disable 'k1': {file} has " in error
+    assert states(ring)["k1"] == "decrypt-only"
+    assert run("keys", "disable", "k1").code == 0
+    assert run("keys", "disable", "k1", "--db", file).code == 0
+
+
+def test_a_disabled_key_whose_material_is_gone_stops_nothing_but_enable(run: Run, ring: Path) -> None:
+    for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1")):
+        run("keys", *step)
+    material = ring.parent / "keys.d" / "k1.key"
+    material.rename(ring.parent / "elsewhere")
+    assert KeyRing.load(ring).active_id == "k2"
+    assert run("keys", "check").code == Exit.KEYS
+    assert "key 'k1'" in explained(run("keys", "enable", "k1"), Exit.KEYS)
+    assert states(ring)["k1"] == "disabled"
+    (ring.parent / "elsewhere").rename(material)
+    assert run("keys", "enable", "k1").code == 0
+
+
 def test_destroy_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -> None:
     file = database(tmp_path, ring)
     for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1")):

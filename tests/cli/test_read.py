@@ -104,6 +104,31 @@ def test_status_with_a_ring_shows_states(
     }
 
 
+@pytest.mark.parametrize(
+    ("rows", "key", "code"),
+    [
+        ([], "k1", 0),
+        ([], "k2", 3),
+        ([("msgpack", b"")], "k1", 3),
+        ([("msgpack+aes", b"")], "k1", 3),
+        ([("no tag+", b"")], "k1", 3),
+        ([("msgpack+aes256gcm:k1", b"")], "k1", 0),
+    ],
+)
+def test_status_ends_with_3_for_a_value_under_anything_else(
+    sealed: Path, keys: Path, rows: list[tuple[str, bytes]], key: str, code: int
+) -> None:
+    insert(sealed, rows)
+    assert called("status", sealed, "--only", key, "--keys", keys) == code
+
+
+def test_status_says_how_many_are_not_under_the_key(
+    sealed: Path, plaintext: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("status", sealed, plaintext, "--only", "k1") == 3
+    assert "2 values are not under 'k1'" in capsys.readouterr().err
+
+
 def test_status_refuses_a_ring_that_is_named_and_missing_or_broken(sealed: Path, keys: Path) -> None:
     assert called("status", sealed, "--keys", keys.parent / "missing.toml") == 5
     keys.write_text("version = 2")
@@ -299,10 +324,29 @@ def test_inspect_stops_at_its_limit_and_says_so(plaintext: Path, capsys: pytest.
 
 
 def test_inspect_of_a_thread_that_is_not_there(plaintext: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("inspect", plaintext, "--thread", "t2") == 0
+    assert called("inspect", plaintext, "--thread", "t2") == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "no thread 't2'" in shown.err
+
+
+def test_inspect_without_a_thread_lists_the_threads(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once each, also one that has writes alone. No key is needed, and no control character is shown."""
+    insert(sealed, [("null", b"")] * 2, thread="t\x1b[31m")
+    assert called("inspect", sealed) == 0
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["thread", r"t\x1b[31m", "t1"]
+    found = document(capsys, "inspect", sealed)
+    assert (found["threads"], found["more"]) == (["t\x1b[31m", "t1"], False)
+
+
+def test_the_list_of_threads_stops_at_its_limit_and_says_so(
+    sealed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    insert(sealed, [("null", b"")], thread="t2")
+    found = document(capsys, "inspect", sealed, "--limit", 1)
+    assert (found["threads"], found["more"]) == (["t1"], True)
+    assert called("inspect", sealed, "--limit", 1) == 0
+    assert "the first 1 threads; there are more" in capsys.readouterr().err
 
 
 # --- failures ---------------------------------------------------------------------------------

@@ -159,9 +159,9 @@ def _tell(outcome: Outcome, key_id: str) -> None:
     names = ("moved", "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
     show_table(columns, [[document[name] for name in names]])
     if outcome.stopped:
-        say("stopped early: run the same command again, it goes on where it stopped")
+        say(outcome.stopped)
     elif outcome.left:
-        say(f"{outcome.left} values are not under {key_id!r}: `sealpoint rotate` without --apply says why")
+        say(f"{outcome.left} values are not under {key_id!r}: the same command without --apply says why")
     if outcome.scrubbed:
         say(_search_result(outcome.scrubbed))
 

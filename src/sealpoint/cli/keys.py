@@ -135,10 +135,19 @@ def promote(
 
 
 @app.command()
-def disable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Refuse values under a key that only opened. `enable` undoes it."""
+def disable(
+    key_id: KeyArgument,
+    path: KeysOption = None,
+    databases: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Refuse values under a key that only opened. `enable` undoes it.
+
+    Refused while a database that is named with --db has rows under it.
+    """
     file = find_ring_file(path)
-    ringfile.disable_key(file, key_id)
+    with opened(databases or []) as stores:
+        ringfile.disable_key(file, key_id, stores)
     _show(file, [key_id], as_json)
     say(f"Should values under it be missed, undo it: sealpoint keys enable {key_id}")
 

@@ -28,6 +28,7 @@ from sealpoint.crypto.keyfile import RingEntry, read_ring_entries
 from sealpoint.errors import KeyFileMissingError, excerpt
 from sealpoint.maintenance.audit import audit as look_at
 from sealpoint.maintenance.inspect import inspect as read_thread
+from sealpoint.maintenance.inspect import threads
 from sealpoint.maintenance.inventory import Inventory
 from sealpoint.maintenance.inventory import inventory as take_inventory
 from sealpoint.maintenance.rows import Event, Failure, Progress
@@ -50,8 +51,21 @@ AllowOption = Annotated[
 ]
 
 
-def status(databases: DatabasesArgument, keys: KeysOption = None, as_json: JsonOption = False) -> Exit:
-    """Show what is sealed under which key, and what is not. Needs no key, and reads no value."""
+def status(
+    databases: DatabasesArgument,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only", metavar="ID", show_default=False, help="Exit with 3 if a value is not under this key."
+        ),
+    ] = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Show what is sealed under which key, and what is not. Needs no key, and reads no value.
+
+    It believes the tags: that values also open is what `verify` shows.
+    """
     entries = _read_entries(keys)
     with opened(databases) as stores:
         found = [(store.name, take_shares(store, entries)) for store in stores]
@@ -63,7 +77,11 @@ def status(databases: DatabasesArgument, keys: KeysOption = None, as_json: JsonO
     else:
         rows = ((name, *findings.share_row(share)) for name, shares in found for share in shares)
         show_table(("database", *findings.SHARES), rows)
-    return Exit.DONE
+    others = sum(share.rows for _, shares in found for share in shares if share.key_id != only)
+    if only is None or not others:
+        return Exit.DONE
+    say(f"{others} values are not under {excerpt(only)}")
+    return Exit.FOUND
 
 
 def audit(
@@ -124,17 +142,24 @@ def types(
 
 def inspect(
     database: DatabaseArgument,
-    thread: Annotated[str, typer.Option("--thread", metavar="ID", show_default=False, help="The thread.")],
+    thread: Annotated[
+        str | None,
+        typer.Option(
+            "--thread", metavar="ID", show_default=False, help="The thread; without it, ids are listed."
+        ),
+    ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=100_000, help="Show so many values at most.")
+        int, typer.Option("--limit", min=1, max=100_000, help="Show so many values, or ids, at most.")
     ] = 100,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
     """Show the values of one thread as plain data. Nothing is imported, and what is long is cut.
 
-    This is the one command that shows what was sealed.
+    This is the one command that shows what was sealed. Without --thread it lists the ids of threads.
     """
+    if thread is None:
+        return _list_threads(database, limit, as_json=as_json)
     require_text(thread, "--thread")
     values, shown, tally = [], 0, findings.Tally()
     with opened([database]) as (store,):
@@ -150,9 +175,25 @@ def inspect(
         more = next(found, None) is not None
     if as_json:
         show_json({"database": name, "thread": thread, "values": values, "more": more})
-    if more or not shown:
-        say(f"shown are the first {limit} values; there are more" if more else f"no thread {excerpt(thread)}")
+    if not shown:
+        say(f"no thread {excerpt(thread)}: without --thread the ids of all are listed")
+        return Exit.USAGE
+    if more:
+        say(f"shown are the first {limit} values; there are more")
     return tally.code
+
+
+def _list_threads(database: str, limit: int, *, as_json: bool) -> Exit:
+    with opened([database]) as (store,):
+        name, ids = store.name, list(islice(threads(store), limit + 1))
+    more = len(ids) > limit
+    if as_json:
+        show_json({"database": name, "threads": ids[:limit], "more": more})
+    else:
+        show_table(("thread",), [[thread_id] for thread_id in ids[:limit]])
+    if more:
+        say(f"shown are the first {limit} threads; there are more")
+    return Exit.DONE
 
 
 def verify(

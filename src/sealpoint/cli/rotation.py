@@ -19,7 +19,7 @@ from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Progress, RowStore
+from sealpoint.maintenance.rows import Batch, Event, Progress, RowStore, Selection, mark
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
@@ -27,6 +27,10 @@ from sealpoint.maintenance.verify import verify
 from sealpoint.maintenance.workers import Order, rotate_in_processes
 
 SAMPLE_EVERY: Final = 100
+_UNSCRUBBED: Final = (
+    "the values are moved; what they were before may still be in the file. Run the same command again when"
+    " nothing reads it: it can then search for old tags, and not for the old values"
+)
 
 
 class Check(StrEnum):
@@ -86,13 +90,18 @@ def _action(share: Share, ring: KeyRing, wishes: Wishes) -> Action:
 
 
 class Outcome:
-    """What a run has done so far."""
+    """What a run has done so far.
+
+    Attributes:
+        stopped: What to say of a run that did not come to its end; empty for one that did.
+    """
 
     def __init__(self, *, aloud: bool) -> None:
         self.failures = findings.Failures(aloud=aloud)
         self.moved = self.raced = self.left = 0
         self.seconds = self.longest_lock_seconds = 0.0
-        self.stopped = False
+        self.stopped: str = ""
+        self._told = set[int]()
         self.verified: int | None = None
         self.scrubbed: Scrubbed | None = None
 
@@ -101,7 +110,8 @@ class Outcome:
         if isinstance(event, Progress):
             self.moved, self.raced = event.moved, event.raced
             self.longest_lock_seconds = max(self.longest_lock_seconds, event.lock_seconds)
-        else:
+        elif mark(event) not in self._told:
+            self._told.add(mark(event))
             self.failures.add(event)
 
     @property
@@ -122,7 +132,7 @@ class Outcome:
             "left": self.left,
             "failed": self.failures.count,
             "failures": self.failures.kept,
-            "stopped": self.stopped,
+            "stopped": bool(self.stopped),
             "verified": self.verified,
             "scrubbed": scrubbed
             and {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]},
@@ -143,12 +153,17 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
                     move(event.rows, event.total)
         outcome.seconds = monotonic() - start
         outcome.left = sum(count.rows for count in outstanding(store, cipher.ring.require_active().id))
-        outcome.stopped = paced.is_over and outcome.left > 0
+        if paced.is_over and _has_work(store, cipher.ring, wishes):
+            outcome.stopped = "stopped early: run the same command again, it goes on where it stopped"
         if not outcome.stopped and wishes.check is not Check.NONE:
             _verify(store, cipher, wishes, outcome, paced)
         if wishes.scrub and not outcome.stopped and isinstance(store, SqliteRows):
             store.close()
             _scrub(store.path, cipher, traces, outcome)
+
+
+def _has_work(store: RowStore, ring: KeyRing, wishes: Wishes) -> bool:
+    return any(action in (Action.MOVE, Action.SEAL) for _, action in make_plan(store, ring, wishes))
 
 
 def _events(
@@ -184,22 +199,22 @@ def _order(wishes: Wishes, cipher: RingCipher) -> Order:
 
 
 def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome, pace: Pace) -> None:
-    """Open values once more. What the run left as it found it has been told already."""
+    """Open what is sealed once more. What the run left as it found it has been told already."""
     every = SAMPLE_EVERY if wishes.check is Check.SAMPLE else 1
-    told = outcome.failures.count > 0
     rows = failed = 0
     with progress_bar("verify") as move:
-        for event in verify(store, cipher, allow_plaintext=True, every=every):
+        for event in verify(store, cipher, selection=Selection(plaintext=False), every=every):
             if isinstance(event, Progress):
                 rows = event.rows
                 move(rows, event.total)
-                outcome.stopped = pace.is_over and rows < event.total
-                if outcome.stopped:
+                if pace.is_over and rows < event.total:
+                    outcome.stopped = (
+                        "stopped early: the values are moved, and `sealpoint verify` opens all of them"
+                    )
                     break
                 continue
             failed += 1
-            if not told:
-                outcome.failures.add(event)
+            outcome.add(event)
     outcome.verified = -(-rows // every) - failed
 
 
@@ -209,7 +224,7 @@ def _scrub(path: Path, cipher: RingCipher, traces: Traces, outcome: Outcome) -> 
         outcome.scrubbed = scrub(path, cipher.ring, traces.fragments)
     except (ScrubError, StoppedError) as error:
         complain(str(error), error.hint)
-        outcome.stopped = True
+        outcome.stopped = _UNSCRUBBED
 
 
 @contextmanager

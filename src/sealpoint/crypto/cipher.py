@@ -98,6 +98,9 @@ class RingCipher(NeverPickled):
         """
         if not inner:
             raise TagError("a value without a type name cannot be sealed")
+        return self._seal(inner, data, row, secret)
+
+    def _seal(self, inner: str, data: bytes, row: Row | None, secret: bytes | None) -> tuple[str, bytes]:
         if monotonic() >= self._look_at:
             self._look()
         keyed = self._keyed
@@ -193,9 +196,7 @@ class RingCipher(NeverPickled):
             ``<suite>:<key id>`` and the sealed bytes. The type that such code writes before
             the name is not bound; `EncryptedSerializer` binds it.
         """
-        if monotonic() >= self._look_at:
-            self._look()
-        tag, blob = self._keyed.seal("", plaintext, None, None)
+        tag, blob = self._seal("", plaintext, None, None)
         return tag[1:], blob
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:

@@ -16,7 +16,6 @@ from typing import Final
 from weakref import WeakSet
 
 from sealpoint.crypto.keys import Key, KeyRing, NeverPickled, Origin
-from sealpoint.crypto.states import KeyState
 from sealpoint.errors import KeyReversalError, SealpointError
 
 LOOK_SECONDS: Final = 3.0
@@ -107,7 +106,7 @@ def _require_later_key(old: Key, new: Key | None) -> None:
         raise KeyReversalError(f"key {old.id!r} is for another suite than before")
     if not old.state.reaches(new.state):
         raise KeyReversalError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
-    if new.state is not KeyState.DESTROYED and not compare_digest(old.material, new.material):
+    if old.material and new.material and not compare_digest(old.material, new.material):
         raise KeyReversalError(f"key {old.id!r} has other material than before")
 
 

@@ -28,10 +28,13 @@ from sealpoint.errors import (
     ActiveKeyError,
     CheckValueError,
     DuplicateKeyError,
+    FileLinkError,
+    FilePermissionsError,
     KeyFileFieldError,
     KeyFileMissingError,
     KeyFileSyntaxError,
     KeyFileVersionError,
+    SourceError,
     TestKeysError,
     excerpt,
 )
@@ -108,13 +111,18 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
 
 
 def load_ring(path: str | PathLike[str] | None = None) -> KeyRing:
-    """Read the ring file and the material of every key in it. See `KeyRing.load`."""
+    """Read the ring file, and the material of every key that may be used. See `KeyRing.load`."""
     file = find_ring_file(path)
     origin = Origin.of(file)  # before it is read: a change in between is noticed by the next look
     entries, indexes = read_tables(file)
-    keys = [load_key(entry, table, file) for entry, table in entries]
+    keys = [load_key(entry, table, file, ask=_is_needed(entry)) for entry, table in entries]
     index = next((_read_material(table, file, f"{file}: [[index]]") for table in indexes), None)
     return KeyRing(keys, index=index, origin=origin)
+
+
+def _is_needed(entry: RingEntry) -> bool:
+    """Whether a key's material is read: of a ring that holds some itself, to see that it is private."""
+    return entry.state.opens or entry.source == "inline"
 
 
 def read_tables(file: Path) -> tuple[list[tuple[RingEntry, dict[str, Any]]], list[dict[str, Any]]]:
@@ -213,11 +221,13 @@ def _read_entry(table: Mapping[str, Any], where: str) -> RingEntry:
     return RingEntry(table["id"], state, *dates, table.get("suite"), table.get("check"), source)
 
 
-def load_key(entry: RingEntry, table: Mapping[str, Any], file: Path) -> Key:
-    """Ask a key's source for its material, and hold that against the entry's check value."""
+def load_key(entry: RingEntry, table: Mapping[str, Any], file: Path, *, ask: bool = True) -> Key:
+    """Ask a key's source for its material, and hold that against the entry's check value.
+
+    Without ``ask`` the key has no material, which is enough to refuse its values.
+    """
     dates = {"created": entry.created, "destroyed": entry.destroyed}
-    gone = entry.state is KeyState.DESTROYED
-    material = b"" if gone else _read_material(table, file, f"{file}: key {entry.id!r}")
+    material = _read_material(table, file, f"{file}: key {entry.id!r}") if ask else b""
     return Key(entry.id, material, entry.state, suite=entry.suite, **dates)
 
 
@@ -237,7 +247,10 @@ def _require_types(entry: Mapping[str, Any], where: str) -> None:
 
 
 def _read_material(entry: Mapping[str, Any], file: Path, where: str) -> bytes:
-    raw = read_source(entry["source"], file.parent)
+    try:
+        raw = read_source(entry["source"], file.parent)
+    except (FileLinkError, FilePermissionsError, SourceError) as error:
+        raise type(error)(f"{where}: {error}", hint=error.hint) from None
     material = raw if entry.get("suite") == LEGACY else parse_material(raw, where)
     if material.startswith(TEST_MATERIAL_PREFIX):
         if os.environ.get(ALLOW_TEST_KEYS) != "1":

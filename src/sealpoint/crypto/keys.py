@@ -86,7 +86,8 @@ class Key(NeverPickled):
 
     Attributes:
         id: Public name, 1 to 24 of ``[a-z0-9.-]``; stands in the tag of every value it sealed.
-        material: 32 bytes; for ``suite="aes"`` 16, 24 or 32; empty for a destroyed key.
+        material: 32 bytes; for ``suite="aes"`` 16, 24 or 32; empty for a destroyed key, and it
+            may be for a disabled one, which needs none to be refused.
         state: What may be done with it.
         created: When it was made, if known.
         destroyed: When it was destroyed, if it was and that is known.
@@ -114,13 +115,15 @@ class Key(NeverPickled):
         if len(self.material) not in self._lengths():
             wanted = " or ".join(map(str, self._lengths()))
             raise KeyMaterialError(
-                f"key {self.id!r}: {len(self.material)} bytes of material instead of {wanted}"
+                f"key {self.id!r}: {len(self.material)} bytes of material instead of {wanted}",
+                hint="LANGGRAPH_AES_KEY has 16, 24 or 32 characters" if self.suite else None,
             )
 
     def _lengths(self) -> tuple[int, ...]:
         if self.state is KeyState.DESTROYED:
             return (0,)
-        return LEGACY_KEY_BYTES if self.suite == LEGACY else (KEY_BYTES,)
+        lengths = LEGACY_KEY_BYTES if self.suite == LEGACY else (KEY_BYTES,)
+        return (0, *lengths) if self.state is KeyState.DISABLED else lengths
 
     def __repr__(self) -> str:
         return f"Key(id={self.id!r}, state={self.state.value!r})"

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 4096
 MAX_FILE_BYTES: Final = 1 << 20
+_UNSET: Final = (
+    "set it for this process; a key that nothing needs any more can be disabled, and is not asked for"
+)
 COMMAND_TIMEOUT_SECONDS: Final = 10.0
 
 
@@ -115,7 +118,7 @@ def _from_env(name: str, folder: Path) -> bytes:
     del folder
     value = os.environ.get(name)
     if value is None:
-        raise SourceError(f"environment variable {name} is not set", hint="set it for this process")
+        raise SourceError(f"environment variable {name} is not set", hint=_UNSET)
     return os.fsencode(value)
 
 

@@ -10,13 +10,14 @@ from os import PathLike
 from pathlib import Path
 
 from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import OutputExistsError, PlaintextError, StoppedError, excerpt
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rotate import rewrite_all
 from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Selection, StoredValue, failure
 from sealpoint.maintenance.sqlite_connection import copy_database
 from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.stored import open_stored
+from sealpoint.maintenance.stored import open_stored, require_decodable
 from sealpoint.maintenance.verify import pages
 
 _FILES = ("", "-journal", "-wal", "-shm")
@@ -74,7 +75,13 @@ def _require_free(out: Path) -> None:
 
 
 def _opener(cipher: RingCipher) -> Callable[[StoredValue], tuple[str, bytes]]:
-    return lambda value: open_stored(cipher, value)
+    def open_value(value: StoredValue) -> tuple[str, bytes]:
+        inner, data = open_stored(cipher, value)
+        if value.tag.endswith(f"+{LEGACY}"):  # the key did not authenticate the type
+            require_decodable(inner, data)
+        return inner, data
+
+    return open_value
 
 
 def _make_private(partial: Path) -> None:

@@ -49,9 +49,12 @@ def _take(lock: Path) -> int:
             raise StoppedError(f"{lock} cannot be made: {cause}", hint=_HINT) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             os.close(descriptor)
             raise HeldError(f"another run holds {lock.name.removesuffix(SUFFIX)}") from None
+        except OSError as error:  # a file system without locks
+            os.close(descriptor)
+            raise StoppedError(f"{lock} cannot be locked: {os.strerror(error.errno or 0)}") from None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), lock.stat(follow_symlinks=False)):
                 return descriptor

@@ -48,6 +48,15 @@ class Readable(NamedTuple):
     value: Any
 
 
+def threads(store: RowStore) -> Iterator[str]:
+    """Yield the id of each thread once, table by table in their order."""
+    seen = set[str]()
+    for _, thread_id in store.names("thread_id"):
+        if thread_id not in seen:
+            seen.add(thread_id)
+            yield thread_id
+
+
 def inspect(
     store: RowStore,
     cipher: RingCipher | None,

@@ -205,11 +205,11 @@ class PostgresRows:
                 self._named(statement, table.name), [*map(list, zip(*updates, strict=True))]
             ).rowcount
 
-    def names(self) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns: each column with each distinct text of it."""
+    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `RowStore.names`."""
         for table, columns in self._found.columns.items():
             for column in _NAMED:
-                if column in columns:
+                if column in columns and only in (None, column):
                     for (text,) in self._scan(table, f"DISTINCT {column}", column, _NAME_ROWS):
                         yield column, text
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -180,22 +180,25 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
         if before == key_id:
             return key_id
         require_move(entry, "promote")
-        for problem in check_ring(ring.file, [key_id]).values():
-            if problem is not None:
-                raise problem
+        _require_material(ring.file, entry)
         older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
         require_unused(older, stores, f"cannot promote {key_id!r}")
         ring.replace(lambda tree, _: _promote(tree, key_id, before))
     return before
 
 
-def disable_key(path: str | PathLike[str] | None, key_id: str) -> None:
+def disable_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> None:
     """Refuse values under a key that only opened. One that is disabled stays so.
 
     Raises:
         KeyMoveError: If its state does not allow it.
+        KeyInUseError: If a store has rows under it.
     """
-    _move(path, key_id, "disable", KeyState.DISABLED)
+
+    def require(_: Path, entry: RingEntry) -> None:
+        require_unused([entry], stores, f"cannot disable {key_id!r}")
+
+    _move(path, key_id, "disable", KeyState.DISABLED, require)
 
 
 def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
@@ -203,8 +206,9 @@ def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
 
     Raises:
         KeyMoveError: If its state does not allow it.
+        KeyRingError: Another of its subclasses, if the key's material is not to be had.
     """
-    _move(path, key_id, "enable", KeyState.DECRYPT_ONLY)
+    _move(path, key_id, "enable", KeyState.DECRYPT_ONLY, _require_material)
 
 
 def destroy_key(
@@ -261,6 +265,13 @@ def check_ring(
     return found
 
 
+def _require_material(file: Path, entry: RingEntry) -> None:
+    """Refuse to let a key be used whose material is not to be had: no process could load the ring."""
+    for problem in check_ring(file, [entry.id]).values():
+        if problem is not None:
+            raise problem
+
+
 # --- what a move does to the ring's tree ------------------------------------------------------
 
 
@@ -268,11 +279,18 @@ def _key(tree: Any, key_id: str) -> Any:
     return next(entry for entry in tree["key"] if entry["id"] == key_id)
 
 
-def _move(path: str | PathLike[str] | None, key_id: str, move: str, state: KeyState) -> None:
+def _move(
+    path: str | PathLike[str] | None,
+    key_id: str,
+    move: str,
+    state: KeyState,
+    require: Callable[[Path, RingEntry], None],
+) -> None:
     with _held(path) as ring:
         entry = require_entry(ring.entries, key_id)
         if entry.state is not state:
             require_move(entry, move)
+            require(ring.file, entry)
             ring.replace(lambda tree, _: _key(tree, key_id).update(state=state.value))
 
 

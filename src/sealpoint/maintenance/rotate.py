@@ -28,6 +28,7 @@ from sealpoint.maintenance.rows import (
     Table,
     TagCount,
     failure,
+    mark,
 )
 from sealpoint.maintenance.stored import require_decodable
 
@@ -193,9 +194,8 @@ class _Run:
         """Yield what failed in this batch and in no pass before."""
         failures, self._failures = self._failures, []
         for failed in failures:
-            mark = hash(repr((failed.table, failed.place)))  # of -1 and -2 alone hash() makes the same
-            if mark not in self._reported:
-                self._reported.add(mark)
+            if mark(failed) not in self._reported:
+                self._reported.add(mark(failed))
                 yield failed
 
 

@@ -217,8 +217,11 @@ class RowStore(Protocol):
             HeldError: If another run holds the database.
         """
 
-    def names(self) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns: each column with each distinct text of it."""
+    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns: each column with each distinct text of it, by table.
+
+        With ``only``, of that column alone.
+        """
 
     def metadata(self) -> Iterator[Any]:
         """Yield the metadata of each checkpoint, as it stands in the column."""
@@ -272,6 +275,11 @@ def failure(value: StoredValue, error: Exception) -> Failure:
     """Return the failure of a value, with an error that keeps no frame alive, and so no bytes of it."""
     error.__cause__ = error.__context__ = None
     return Failure(value.table.name, value.place, value.tag, error.with_traceback(None))
+
+
+def mark(failed: Failure) -> int:
+    """Return what tells the failures of two values apart."""
+    return hash(repr((failed.table, failed.place)))  # of -1 and -2 alone hash() makes the same
 
 
 Event = Progress | Failure

@@ -109,7 +109,7 @@ class SqliteRows:
 
     def _require_tables(self) -> tuple[Table, ...]:
         with sqlite_words():
-            (self._schema_version,) = self.connection.execute("PRAGMA main.schema_version").fetchone()
+            (version,) = self.connection.execute("PRAGMA main.schema_version").fetchone()
             schema.require_tables(self.connection)
             existing = schema.existing_tables(self.connection)
             tables = tuple(table for table in _NAMES if table.name in existing)
@@ -117,6 +117,7 @@ class SqliteRows:
                 raise SchemaError(f"{self.path} has neither of the tables 'checkpoints' and 'writes'")
             for table in tables:
                 self._require_row_ids(table)
+        self._schema_version = version  # last of all: what was refused is refused again
         return tables
 
     def _require_row_ids(self, table: Table) -> None:
@@ -127,7 +128,6 @@ class SqliteRows:
 
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
-        self.settle()
         counts = []
         for table in self.tables:
             # Lengths first: a sort by tag would carry the values along. More rows than the file has room for
@@ -168,6 +168,7 @@ class SqliteRows:
 
         Text that is not UTF-8, which only a forger writes, comes as bytes.
         """
+        self.settle()
         try:
             return self._take(statement, parameters, batch)
         except TextError:
@@ -207,15 +208,17 @@ class SqliteRows:
         if page.last is not None:  # before the write lock is taken, so that the commit is all that holds it
             self._ahead = table, page.last, selection, self.read(table, page.last, selection, batch)
         moved = self._update(table, updates) if updates else 0
+        if page.last is None:  # nothing comes behind which the commit could go on
+            self.settle()
+        lock_seconds, self._lock_seconds = self._lock_seconds, 0.0
         size = sum(len(value.blob) for value in page.values if isinstance(value.blob, bytes))
-        return Rewritten(len(page.values), moved, len(updates) - moved, size, self._lock_seconds, page.last)
+        return Rewritten(len(page.values), moved, len(updates) - moved, size, lock_seconds, page.last)
 
     def _page(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Page:
         """Return the page that was read ahead, if it is the one."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[:3] == (table, after, selection):
             return ahead[3]
-        self.settle()
         return self.read(table, after, selection, batch)
 
     def _update(self, table: Table, updates: list[tuple[Any, ...]]) -> int:
@@ -242,7 +245,7 @@ class SqliteRows:
             except BaseException:
                 self._roll_back()
                 raise
-            self._lock_seconds = perf_counter() - start
+            self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
             self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
 
     def _require_same_schema(self) -> None:
@@ -279,11 +282,12 @@ class SqliteRows:
             self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         return not busy
 
-    def names(self) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns: each column with each distinct text of it."""
+    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `RowStore.names`."""
         for table in self.tables:
             for column in _NAMES[table]:
-                if column != "task_path" or schema.has_task_path(self.connection):
+                has_it = column != "task_path" or schema.has_task_path(self.connection)
+                if has_it and only in (None, column):
                     yield from ((column, text) for text in self._texts(table, column))
 
     def _texts(self, table: Table, column: str) -> Iterator[str]:

@@ -29,6 +29,7 @@ def verify(
     cipher: RingCipher,
     *,
     allow_plaintext: bool = False,
+    selection: Selection = EVERYTHING,
     every: int = 1,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
@@ -38,17 +39,18 @@ def verify(
         store: A database.
         cipher: Opens with the keys of its ring.
         allow_plaintext: Let values that are not sealed pass; else each is a failure.
-        every: Open only one value of so many; all are read.
+        selection: Which values to read.
+        every: Open only one value of so many; all of the selection are read.
         batch: How much to read at a time.
 
     Yields:
         Progress after each batch, with nothing moved; a failure for each value that does not open.
     """
-    total = sum(count.rows for count in store.count())
+    total = sum(count.rows for count in store.count() if selection.takes(count.tag))
     seen = size = 0
     numbers = count()
     for table in store.tables:
-        for page in pages(store, table, batch=batch):
+        for page in pages(store, table, selection, batch):
             for value in page.values:
                 size += len(value.blob) if isinstance(value.blob, bytes) else 0
                 if next(numbers) % every == 0:

@@ -16,7 +16,7 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import SealpointError, StoppedError
 from sealpoint.maintenance.pace import Pace, Signal
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS, rotate
-from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Progress
+from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Progress, mark
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -66,7 +66,7 @@ def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
     lines, processes = [], []
     # Ctrl-C in a terminal goes to every process: whoever started us is told, and passes it on.
     resource_tracker.ensure_running()  # it comes with the first process, and would end the block
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         for _ in range(workers):
             ours, theirs = context.Pipe()
@@ -149,9 +149,8 @@ def _sum(told: Iterator[tuple[int, Event]]) -> Iterator[Event]:
     failed: set[int] = set()
     for number, event in told:
         if isinstance(event, Failure):
-            mark = hash((event.table, *event.place.values()))
-            if mark not in failed:
-                failed.add(mark)
+            if mark(event) not in failed:
+                failed.add(mark(event))
                 yield event
             continue
         latest[number] = event

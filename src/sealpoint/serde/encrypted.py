@@ -103,26 +103,39 @@ class EncryptedSerializer:
         self._plaintext_met = Counter[str]()
 
     @classmethod
-    def from_key(cls, key: bytes, *, key_id: str = "k1", serde: SerializerProtocol | None = None) -> Self:
-        """Make a serializer from 32 bytes in hand.
+    def from_key(
+        cls,
+        key: bytes,
+        *,
+        key_id: str = "k1",
+        serde: SerializerProtocol | None = None,
+        plaintext: PlaintextPolicy = "refuse",
+    ) -> Self:
+        """Make a serializer from 32 bytes in hand; ``serde`` and ``plaintext`` are as for the class.
 
         Raises:
             KeyMaterialError: If ``key`` does not have 32 bytes.
             KeyIdError: If ``key_id`` is none.
         """
         ring = KeyRing([Key(id=key_id, material=key, state=KeyState.ACTIVE)])
-        return cls(RingCipher(ring), _DEFAULT if serde is None else serde)
+        return cls(RingCipher(ring), _DEFAULT if serde is None else serde, plaintext=plaintext)
 
     @classmethod
     def from_key_file(
-        cls, path: str | PathLike[str] | None = None, *, serde: SerializerProtocol | None = None
+        cls,
+        path: str | PathLike[str] | None = None,
+        *,
+        serde: SerializerProtocol | None = None,
+        plaintext: PlaintextPolicy = "refuse",
     ) -> Self:
         """Make a serializer from a ring file; see `KeyRing.load` for where it is looked for.
+
+        ``serde`` and ``plaintext`` are as for the class.
 
         Raises:
             KeyRingError: One of its subclasses, each for one thing that can be wrong.
         """
-        return cls(RingCipher(KeyRing.load(path)), _DEFAULT if serde is None else serde)
+        return cls(RingCipher(KeyRing.load(path)), _DEFAULT if serde is None else serde, plaintext=plaintext)
 
     @property
     def cipher(self) -> CipherProtocol:

@@ -28,8 +28,8 @@ from sealpoint.serde.encode import (
 )
 
 MAX_PATTERN_CHARS: Final = 1000
-MAX_PATTERN_STEPS: Final = 50_000
 _KEPT_PATTERNS: Final = 128
+MAX_PATTERN_STEPS: Final = 50_000
 """Lines of Python that the compiler of patterns may run. A wide range that ignores case takes millions."""
 
 MAX_DECIMAL_CHARS: Final = 1000
@@ -111,7 +111,7 @@ def _timedelta(arguments: Any) -> None:
 
 def _decimal(text: Any) -> None:
     _text(MAX_DECIMAL_CHARS)(text)
-    exponent = re.search(r"[eE]([+-]?\d+)$", text)
+    exponent = re.search(r"[eE]([+-]?\d+)$", text.strip().replace("_", ""))  # as the class reads it
     _check(not exponent or abs(int(exponent[1])) <= MAX_DECIMAL_EXPONENT, "its exponent is out of range")
 
 

@@ -13,6 +13,7 @@ from sealpoint.errors import (
     CheckValueError,
     FileLinkError,
     FilePermissionsError,
+    KeyDisabledError,
     KeyFileMissingError,
     KeyMaterialError,
     KeyRingError,
@@ -72,7 +73,7 @@ def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         f"source = {{ inline = '{OTHER.hex()}' }}",
     )
     ring = KeyRing.load(write_ring(tmp_path, text))
-    materials = [NEW, OLD, OTHER, OTHER, b"", b"0123456789abcdef"]
+    materials = [NEW, OLD, OTHER, b"", b"", b"0123456789abcdef"]
     assert [key.material for key in ring.keys] == materials
     assert ring.ids == ("k1", "k2", "k3", "k4", "k5", "langgraph")
     assert [key.state.value for key in ring.keys][:2] == ["active", "decrypt-only"]
@@ -145,7 +146,36 @@ def test_key_with_trailing_spaces(tmp_path: Path) -> None:
     assert "remove the white space" in caught.value.hint
 
 
-@pytest.mark.parametrize("state", ["active", "staged", "decrypt-only", "disabled"])
+SOURCES_OF_NOTHING = {
+    "file": "{ file = 'none' }",
+    "env": "{ env = 'SEALPOINT_NONE' }",
+    "credential": "{ credential = 'none' }",
+    "command": "{ command = ['false'] }",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES_OF_NOTHING.values(), ids=SOURCES_OF_NOTHING)
+def test_a_disabled_key_needs_no_material(tmp_path: Path, source: str) -> None:
+    """Whoever disables a key takes its material away next; that must not keep a process from starting."""
+    ring = KeyRing.load(write_ring(tmp_path, ring_text(source=source, state="disabled")))
+    with pytest.raises(KeyDisabledError):
+        ring.require_key("k1")
+
+
+@pytest.mark.parametrize("source", SOURCES_OF_NOTHING.values(), ids=SOURCES_OF_NOTHING)
+def test_an_error_of_a_source_names_the_key(tmp_path: Path, source: str) -> None:
+    with pytest.raises(SourceError, match=r"keys\.toml: key 'k1': "):
+        KeyRing.load(write_ring(tmp_path, ring_text(source=source)))
+
+
+def test_a_ring_with_a_disabled_key_in_it_must_be_private(tmp_path: Path) -> None:
+    path = write_ring(tmp_path, ring_text(source=f"{{ inline = '{NEW.hex()}' }}", state="disabled"))
+    path.chmod(0o644)
+    with pytest.raises(FilePermissionsError, match="read"):
+        KeyRing.load(path)
+
+
+@pytest.mark.parametrize("state", ["active", "staged", "decrypt-only"])
 def test_check_value_that_does_not_match(tmp_path: Path, state: str) -> None:
     """Swapped or damaged material is told at load, and not by values that do not open."""
     text = ring_text(f"check = '{check_value(NEW)}'", state=state)
