@@ -419,6 +419,22 @@ def test_verify_names_every_value_that_does_not_open(
     assert (found["rows"], found["failed"]) == (6, 4)
 
 
+def test_verify_of_a_file_that_is_damaged_further_on_prints_one_object(
+    plaintext: Path, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was found before the damage is in it; the exit code and stderr say that it is not all."""
+    insert(plaintext, [("msgpack", b"\5" * 1_500), *[("msgpack", b"")] * 2_000, ("msgpack", b"\5" * 50_000)])
+    data = plaintext.read_bytes()
+    content = data.index(b"\5" * 4_000)  # of the first page behind the row, which begins with the next one
+    page = content - content % 4096
+    plaintext.write_bytes(data[:page] + b"\xff" * 4 + data[page + 4 :])
+    assert called("verify", plaintext, "--keys", keys, "--json") == 4
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert found["failed"] == len(found["failures"]) > 0
+    assert "malformed" in shown.err
+
+
 def test_verify_lets_plaintext_pass_when_told(plaintext: Path, keys: Path) -> None:
     assert called("verify", plaintext, "--keys", keys) == 4
     assert called("verify", plaintext, "--keys", keys, "--allow-plaintext") == 0

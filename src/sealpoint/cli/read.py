@@ -213,14 +213,16 @@ def verify(
     with opened([database]) as (store,), progress_bar("verify") as move:
         cipher = RingCipher(open_ring(keys))
         report = findings.JsonReport(store.name) if as_json else findings.LineReport()
-        for event in open_all(store, cipher, allow_plaintext=allow_plaintext):
-            if isinstance(event, Progress):
-                rows = event.rows
-                move(rows, event.total)
-            else:
-                failures.add(event)
-                report.add(event)
-    report.end(rows, failures.count)
+        try:
+            for event in open_all(store, cipher, allow_plaintext=allow_plaintext):
+                if isinstance(event, Progress):
+                    rows = event.rows
+                    move(rows, event.total)
+                else:
+                    failures.add(event)
+                    report.add(event)
+        finally:  # what was begun on stdout is one object, also if the file is damaged further on
+            report.end(rows, failures.count)
     return failures.code
 
 

@@ -94,7 +94,7 @@ class KeyedRing(NeverPickled):
     def _require_matching(self, tag: Tag, row: Row | None, secret: bytes | None) -> Key:
         """Refuse what can be refused before any cryptography, and return the key."""
         if tag.key_id is None and tag.inner not in LEGACY_INNER:
-            raise LegacyTypeError(f"row under LANGGRAPH_AES_KEY with type {excerpt(tag.inner)}")
+            raise LegacyTypeError(f"rows under LANGGRAPH_AES_KEY never have the type {excerpt(tag.inner)}")
         if "row" in tag.flags and row is None:
             raise RowMissingError(f"{tag.format()} is bound to its row, and no row was given")
         if "row" not in tag.flags and row is not None:

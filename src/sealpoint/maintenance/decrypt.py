@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -13,6 +14,7 @@ from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import OutputExistsError, PlaintextError, StoppedError, excerpt
 from sealpoint.maintenance.hold import holding
+from sealpoint.maintenance.keyfiles import keep
 from sealpoint.maintenance.rotate import rewrite_all
 from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Selection, StoredValue, failure
 from sealpoint.maintenance.sqlite_connection import copy_database
@@ -20,6 +22,7 @@ from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.stored import open_stored, require_decodable
 from sealpoint.maintenance.verify import pages
 
+_WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
 _FILES = ("", "-journal", "-wal", "-shm")
 _SEALED = Selection(plaintext=False)
 _HINT = "see what is there, and that this account may write to the folder"
@@ -42,8 +45,8 @@ def decrypt(
         source: A SQLite file.
         out: Where the copy goes; there must be nothing yet.
         cipher: Opens with the keys of its ring.
-        allow_plaintext: Take values over that are not sealed, and pass from then on for what a holder
-            of the key wrote; else each is a failure.
+        allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
+            nothing tells them from what a holder of the key wrote.
         batch: How much to change in one transaction.
 
     Yields:
@@ -124,24 +127,23 @@ def _unsealed(store: SqliteRows, batch: Batch) -> Iterator[Failure]:
 
 def _put_in_place(partial: Path, out: Path) -> None:
     _require_free(out)
-    for path in (partial, out.parent):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-            if path == partial:
-                _name(partial, out)
-        finally:
-            os.close(descriptor)
+    keep(partial)
+    _name(partial, out)
+    keep(out.parent)
 
 
 def _name(partial: Path, out: Path) -> None:
     """Give the copy its name, and take it from nobody who came first."""
     try:
-        os.link(partial, out)
+        try:
+            os.link(partial, out)
+        except OSError as error:
+            if error.errno not in _WITHOUT_LINKS:
+                raise
+            os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            partial.replace(out)
     except FileExistsError:
         raise OutputExistsError(f"{out} is there already") from None
-    except OSError:  # a file system without links
-        partial.rename(out)
 
 
 def _remove(partial: Path) -> None:

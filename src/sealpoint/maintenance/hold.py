@@ -29,7 +29,7 @@ def holding(path: Path) -> Iterator[None]:
         HeldError: If somebody else does.
         StoppedError: If no file can be made beside it.
     """
-    path = path.resolve()  # one file, one hold, by whatever name
+    path = path.resolve()  # one hold, by whatever link it is called; hard links stay two files
     lock = path.with_name(path.name + SUFFIX)
     descriptor = _take(lock)
     try:

@@ -85,9 +85,9 @@ def _give(path: Path, descriptor: int, like: os.stat_result) -> None:
     os.fchmod(descriptor, like.st_mode & 0o777)
 
 
-def keep_names(folder: Path) -> None:
-    """Bring a folder down to the disk, with the names that were made and removed in it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def keep(path: Path) -> None:
+    """Bring a file down to the disk, or a folder with the names that were made and removed in it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -151,8 +151,8 @@ def make_material(ring: Path, key_id: str) -> bytes:
     material = os.urandom(KEY_BYTES)
     write_private(pending, base64.b64encode(material) + b"\n")
     os.link(pending, file)  # unlike a renaming it never replaces what came in between
-    keep_names(file.parent)
-    keep_names(ring.parent)
+    keep(file.parent)
+    keep(ring.parent)
     return material
 
 
@@ -192,7 +192,7 @@ def note_doomed(ring: Path, key_id: str, name: str | None) -> None:
     note.unlink(missing_ok=True)
     if name is not None:
         note.symlink_to(name)  # whole from its first moment; it is read, and never followed
-        keep_names(ring.parent)
+        keep(ring.parent)
 
 
 def require_doomed(ring: Path, entry: RingEntry) -> None:
@@ -242,7 +242,7 @@ def remove_doomed(ring: Path, key_id: str) -> Path | None:
     file = ring.parent / note.readlink()
     try:
         file.unlink(missing_ok=True)
-        keep_names(file.parent)
+        keep(file.parent)
     except OSError as error:
         raise StoppedError(
             f"{file} cannot be removed: {os.strerror(error.errno or 0)}",

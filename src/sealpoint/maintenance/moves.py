@@ -48,7 +48,7 @@ def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wha
 
 
 def _is_under(tag: Any, entry: RingEntry) -> bool:
-    """Whether a tag names a key, be it one of a later release that is not read otherwise."""
+    """Whether a tag names a key. Also for tags of later releases, which this one cannot parse."""
     if not isinstance(tag, str) or "+" not in tag:
         return False
     try:

@@ -63,7 +63,7 @@ class _Held:
             fresh.replace(self.file)
         finally:
             fresh.unlink(missing_ok=True)
-        keyfiles.keep_names(self.file.parent)
+        keyfiles.keep(self.file.parent)
 
 
 def require_entry(entries: Sequence[RingEntry], key_id: str) -> RingEntry:
@@ -112,6 +112,7 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
     Raises:
         OutputExistsError: If the ring file or the key file is there already.
         FilePermissionsError: If others can write in its folder, as in all other moves.
+        OSError: If a folder cannot be made.
     """
     file = Path(path)
     for folder in reversed(file.parents):  # parents=True would give those above it what the umask leaves
@@ -125,7 +126,7 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
         fresh.chmod(0o644)
         os.link(fresh, file)  # unlike a renaming it never replaces what came in between
         fresh.unlink()
-        keyfiles.keep_names(file.parent)
+        keyfiles.keep(file.parent)
         keyfiles.settle(file, key_id)
     return key_id
 
@@ -172,6 +173,7 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
     Raises:
         KeyMoveError: If the key's state does not allow it.
         KeyInUseError: If a store has rows under a key of the ring that is neither of the two.
+            Where no key was active, nothing is refused: that is how sealing is taken up again.
         KeyRingError: Another of its subclasses, if the key's material is not to be had.
     """
     with _held(path) as ring:

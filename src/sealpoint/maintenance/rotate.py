@@ -2,7 +2,8 @@
 
 A pass walks over what is not under the active key yet. What slow writers left behind it the next
 pass finds; the tag column is the only memory of what is done, so a run may end at any point and
-begin again. The walk stops wherever its consumer stops asking: no lock is held between events.
+begin again. The walk stops wherever its consumer stops asking: no lock waits for the consumer, because
+the commit of a batch ends by itself.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
 class _Reseal:
     """Seals a value anew under the active key, with its own coordinates if it is bound to them.
 
-    Sealed values are decoded without the check that all others must pass. So what no key of ours has
-    vouched for, or not for its type, passes it here.
+    Sealed values are decoded without the check that all others must pass. So plaintext and LangGraph's
+    own rows pass it here, because nothing has authenticated their type.
     """
 
     def __init__(self, cipher: RingCipher, *, allow_plaintext: bool, moved: Moved | None) -> None:

@@ -161,7 +161,7 @@ class Rewritten(NamedTuple):
         moved: Values that were changed.
         raced: Values that a writer had changed meanwhile; theirs stands.
         size_bytes: Of the values that were seen.
-        lock_seconds: How long writers had to wait for it.
+        lock_seconds: How long the write lock was held since the last batch was told of.
         last: Where the next batch begins; ``None`` if this was the last one.
     """
 
@@ -243,7 +243,7 @@ class Progress(NamedTuple):
         moved: Values changed so far in the run.
         raced: Values that writers had changed meanwhile, so far in the run.
         size_bytes: Of the values looked at so far in the run.
-        lock_seconds: How long writers had to wait for this batch.
+        lock_seconds: How long the write lock was held since the last batch was told of.
     """
 
     table: str

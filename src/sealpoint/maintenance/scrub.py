@@ -83,11 +83,12 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
             raise ScrubError(f"the log of {path} cannot be emptied: {_readers(path)}")
         live = frozenset(str(count.tag).rpartition(":")[2] for count in store.count())
     fragments = tuple(traces)
-    files = [file for suffix in _FILES if (file := path.with_name(path.name + suffix)).exists()]
-    found = tuple(
-        (file.name, place) for file in files for place in _search(file, _old_tags(ring, live), fragments)
-    )
-    return Scrubbed(sum(file.stat().st_size for file in files), len(fragments), found)
+    size, found = 0, set[tuple[str, int]]()
+    for file in (path.with_name(path.name + suffix) for suffix in _FILES):
+        with suppress(FileNotFoundError):  # a log goes when the last who has it open does
+            size += file.stat().st_size
+            found.update((file.name, place) for place in _search(file, _old_tags(ring, live), fragments))
+    return Scrubbed(size, len(fragments), tuple(sorted(found)))
 
 
 _FILES: Final = ("", "-wal", "-journal")
@@ -99,7 +100,7 @@ def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
     retired = [key.id for key in ring.keys if key.state is not KeyState.ACTIVE and key.id not in live]
     if not retired:
         return None
-    # What follows a tag may look like more of it, so that is asked only where it would tell two keys apart.
+    # The end is looked at only if one id is the beginning of another: random bytes may follow the tag.
     end = "(?![a-z0-9.-])"
     ids = "|".join(
         re.escape(key_id) + (end if any(other.startswith(key_id) for other in live) else "")

@@ -1,4 +1,4 @@
-"""Connections to SQLite files for upkeep: they wait for others, trust no schema, and speak our words."""
+"""Connections to SQLite files for upkeep: they wait for locks, trust no schema, and raise our own errors."""
 
 from __future__ import annotations
 

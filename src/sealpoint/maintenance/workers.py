@@ -119,7 +119,7 @@ def _halt(lines: Sequence[Line]) -> None:
 
 
 def _end(lines: Sequence[Line]) -> None:
-    """Let all of them end; one can only when somebody has taken what it still had to tell."""
+    """Let all of them end. A worker waits until its pipe is read, so each is read to its end."""
     _halt(lines)
     for line in lines:
         with suppress(EOFError, ConnectionError):

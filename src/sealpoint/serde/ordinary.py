@@ -158,4 +158,7 @@ ORDINARY: Final[dict[tuple[str, str], Callable[[Any, Builder, Builder], Builder]
     ("langchain_core.messages.ai", "AIMessage"): _message,
     ("langchain_core.messages.ai", "AIMessageChunk"): _message,
 }
-"""By (module, name): from the class, what builds it, and what guards first, to the short way."""
+"""By (module, name): what makes a builder that skips the guard for ordinary arguments.
+
+It takes the class, the builder without the guard, and the one with it.
+"""
