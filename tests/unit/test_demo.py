@@ -18,7 +18,7 @@ from sealpoint.demo.__main__ import main
 from sealpoint.demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
 from sealpoint.demo.search import Database
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 COLUMNS = 100
 
 
@@ -57,6 +57,11 @@ def attack_named(name: str) -> Attack:
 def line_of(output: str, start: str) -> str:
     """The first line that begins with ``start``, without the white space around it."""
     return next(line.strip() for line in output.splitlines() if line.strip().startswith(start))
+
+
+def shown_in(page: Path) -> str:
+    """What a page shows below the command."""
+    return page.read_text(encoding="utf-8").partition("$ make demo\n")[2].partition("```")[0].strip()
 
 
 def test_claims_hold(run: Run) -> None:
@@ -128,9 +133,16 @@ def test_old_key_is_gone_and_the_thread_goes_on(run: Run) -> None:
     assert line_of(run.output, "a backup").endswith("KeyDestroyedError")
 
 
-def test_readme_shows_what_the_demo_prints(run: Run) -> None:
-    shown = README.read_text(encoding="utf-8").partition("$ make demo\n")[2].partition("```")[0]
-    assert shown.strip() == run.output.partition("Kept:")[0].strip()
+def test_page_shows_what_the_demo_prints(run: Run) -> None:
+    assert shown_in(ROOT / "docs" / "demo.md") == run.output.partition("Kept:")[0].strip()
+
+
+def test_readme_shows_lines_of_it(run: Run) -> None:
+    """Whole lines, in their order; ``...`` stands for those that are left out."""
+    printed = iter(run.output.splitlines())
+    lines = [line for line in shown_in(ROOT / "README.md").splitlines() if line != "..."]
+    assert len(lines) > 8
+    assert [line for line in lines if line not in printed] == []
 
 
 def test_kept_folder_holds_database_and_private_ring(run: Run) -> None:

@@ -5,7 +5,8 @@
 - ```console blocks: lines with ``$ `` are commands for a shell, the others what they print.
   Each has a shell of its own; what ``export`` sets is there for all that follow. One that is
   nothing but `sealpoint` with words is run within this process.
-- ```toml and ```python blocks that begin with ``# NAME.toml`` or ``# NAME.py`` are put into that file.
+- ```toml, ```python and ```sh blocks that begin with ``# NAME.toml``, ``# NAME.py`` or ``# NAME.sh``
+  are put into that file.
 
 In what is shown ``...`` stands for anything. All happens in one empty folder a page.
 """
@@ -35,13 +36,13 @@ from tests.server import schema, server
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE_NAME = re.compile(r"# ([\w.-]+\.(?:toml|py))\n")
+FILE_NAME = re.compile(r"# ([\w.-]+\.(?:toml|py|sh))\n")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 PLAIN = re.compile(r"sealpoint (?:[\w./: -]|'[^']*')+")
 EXPORT = re.compile(r"export (\w+)=")
-EXTRA = re.compile(r"sealpoint\[([\w,]+)\]")
+EXTRA = re.compile(r"(?:sealpoint|'\.)\[([\w,]+)\]")
 
-# These make environments of their own; test_demo.py compares what the README shows of the first.
+# These make environments of their own; test_demo.py compares what two pages show of the first.
 NOT_HERE = ("make ", "pip install ")
 
 
@@ -149,7 +150,7 @@ def run_page(page: Path) -> None:
     for block in blocks(page):
         if block.kind == "console":
             run_console(page, block, exported)
-        elif block.kind in {"python", "toml"} and put_file(block):
+        elif block.kind in {"python", "sh", "toml"} and put_file(block):
             continue
         elif block.kind == "python":
             run_python(page, block, namespace)
