@@ -65,7 +65,7 @@ def test_raw_is_what_strict_langgraph_gives(name: str) -> None:
         {("tests.compat.sample_types", "Model"), ("tests.compat.sample_types", "Frozen")},
         True,
     ],
-    ids=repr,
+    ids=["none", "empty", "class", "mixed", "set", "any"],
 )
 @pytest.mark.parametrize(
     "value", [Point(1), Color.RED, Named(1), Frozen(1), Model(a=1), uuid.UUID(int=1)], ids=repr

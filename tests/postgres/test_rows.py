@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import closing
 from itertools import product
+from tempfile import TemporaryFile
 from typing import Any
 
 import psycopg
@@ -117,6 +118,50 @@ def test_every_value_is_changed_once(store: PostgresRows, url: str, batch: Batch
     assert contents(url)["checkpoint_blobs", *EMPTY[:4]] == EMPTY[4:]
     assert outstanding(store, "k2") == []
     assert rewrite_all(store, change, Selection("k2"), batch) == [0, 0, 0]
+
+
+def test_no_value_is_sent_back_to_the_server(url: str) -> None:
+    """To compare it with what is there: parameters may stand in the server's log, and plaintext with them."""
+    put_blobs(url, [("t", "", "c", "1", "bytes", b"a diagnosis")])
+
+    def look(value: StoredValue) -> tuple[str, bytes] | None:
+        return K2.reseal(value.tag, value.blob, allow_plaintext=True)
+
+    with closing(PostgresRows(url, writable=True)) as store, TemporaryFile() as trace:
+        store.connection.pgconn.trace(trace.fileno())
+        assert store.rewrite(BLOBS, None, look).moved == 1
+        store.connection.pgconn.untrace()
+        trace.seek(0)
+        sent = b"".join(line for line in trace if b"\tF\t" in line)
+    assert b"Execute" in sent
+    assert b"a diagnosis" not in sent
+
+
+@pytest.mark.parametrize("column", ["type", "channel"])
+def test_long_texts_of_a_forger_end_a_batch_too(store: PostgresRows, url: str, column: str) -> None:
+    put_writes(url, [("task", number, "c", *K1.seal("msgpack", b"x")) for number in range(4)])
+    with psycopg.connect(url) as connection:
+        connection.execute(f"UPDATE checkpoint_writes SET {column} = repeat('x', 5000000) || idx".encode())
+    assert len(store.read(WRITES, None, batch=Batch(size_bytes=6_000_000)).values) == 2
+    assert all(len(str(count.tag)) <= 100 for count in store.count())
+
+
+@pytest.mark.parametrize("end", [":k2", ":k1", ""])
+@pytest.mark.parametrize("plus", ["+", ""])
+def test_a_long_tag_is_counted_as_it_is_selected(store: PostgresRows, url: str, plus: str, end: str) -> None:
+    """Also if what tells comes late in it."""
+    put_blobs(url, [("t", "", "c", "1", f"{'x' * 80}{plus}{'x' * 80}{end}", b"")])
+    selection = Selection(without_key="k2")
+    (count,) = store.count()
+    assert selection.takes(count.tag) == bool(store.read(BLOBS, None, selection).values)
+
+
+def test_a_column_that_has_become_null_is_passed_over(store: PostgresRows, url: str) -> None:
+    put_writes(url, [("task", 0, "c", *K1.seal("msgpack", b"x"))])
+    with psycopg.connect(url) as connection:
+        connection.execute("ALTER TABLE checkpoint_writes ALTER channel DROP NOT NULL")
+        connection.execute("UPDATE checkpoint_writes SET channel = NULL")
+    assert "channel" not in dict(store.names())
 
 
 def test_what_change_leaves_stays(store: PostgresRows, url: str) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import permutations
 from typing import Final
 
 import psycopg
 import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.errors import SchemaError, ServerError
 from sealpoint.maintenance.postgres_rows import PostgresRows
 from sealpoint.maintenance.postgres_schema import BLOBS, SHALLOW_BLOBS, WRITES
-from tests.postgres.databases import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all
+from sealpoint.maintenance.rows import Batch, StoredValue
+from tests.postgres.databases import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
 
 FUNCTION: Final = """
     CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
@@ -51,6 +54,19 @@ REFUSED: Final = {
     "'checkpoint_writes' is not a real table": (
         "DROP TABLE checkpoint_writes; CREATE TABLE checkpoint_writes (a int) PARTITION BY RANGE (a)"
     ),
+    "'checkpoint_blobs' is not a real": (
+        "CREATE TABLE parent (LIKE checkpoint_blobs) PARTITION BY LIST (same(type::bytea));"
+        " ALTER TABLE parent ATTACH PARTITION checkpoint_blobs FOR VALUES IN ('x')"
+    ),
+    "'checkpoint_writes' has a foreign key": (
+        "ALTER TABLE checkpoint_writes ADD UNIQUE (thread_id, type);"
+        " CREATE TABLE c (a text, b text, FOREIGN KEY (a, b)"
+        " REFERENCES checkpoint_writes (thread_id, type) ON UPDATE CASCADE)"
+    ),
+    "'checkpoint_blobs' has a foreign key": (
+        "CREATE TABLE c (a text PRIMARY KEY);"
+        " ALTER TABLE checkpoint_blobs ADD FOREIGN KEY (channel) REFERENCES c"
+    ),
     "has neither of the tables": "DROP TABLE checkpoint_blobs, checkpoint_writes",
 }
 
@@ -77,6 +93,67 @@ def test_tables_in_several_schemas_are_refused(url: str) -> None:
             PostgresRows(make_conninfo(url, options=f"-c search_path={other},{other}_2"))
     finally:
         alter(url, f"DROP SCHEMA {other}_2 CASCADE")
+
+
+IN_THE_MIDDLE: Final = {
+    "trigger": REFUSED["has a trigger"],
+    "generated column": REFUSED["has a generated column 'more'"],
+    "another table": (
+        "ALTER TABLE checkpoint_blobs RENAME TO b; CREATE TABLE checkpoint_blobs (LIKE b INCLUDING ALL);"
+        " INSERT INTO checkpoint_blobs SELECT * FROM b"
+    ),
+    "view": REFUSED["'checkpoint_blobs' is not a real table"],
+}
+
+
+@pytest.mark.parametrize("statements", IN_THE_MIDDLE.values(), ids=IN_THE_MIDDLE)
+def test_tables_that_are_altered_during_a_run_end_it(url: str, statements: str) -> None:
+    """What is put on them later would act in our name as well."""
+    put_blobs(url, blobs(4))
+    with closing(PostgresRows(url, writable=True)) as store:
+        done = store.rewrite(BLOBS, None, reseal, batch=Batch(rows=2))
+        alter(url, FUNCTION + statements)
+        with pytest.raises(SchemaError):
+            store.rewrite(BLOBS, done.last, reseal, batch=Batch(rows=2))
+
+
+def test_a_table_cannot_be_altered_between_the_check_and_the_change(url: str) -> None:
+    put_blobs(url, blobs(2))
+
+    def alter_too(value: StoredValue) -> tuple[str, bytes] | None:
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            alter(url, f"SET lock_timeout = 50; {FUNCTION}; {REFUSED['has a trigger']}")
+        return reseal(value)
+
+    with closing(PostgresRows(url, writable=True)) as store:
+        assert store.rewrite(BLOBS, None, alter_too).moved == 2
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[str]:
+    """A database of its own, with the tables in the schema that everybody has."""
+    name = f"{schema_of(url)}_own"
+    alter(url, f"CREATE DATABASE {name}")
+    try:
+        own = make_conninfo(url, dbname=name, options="")
+        set_up(PostgresSaver, own)
+        yield own
+    finally:
+        alter(url, f"DROP DATABASE {name}")
+
+
+def test_tables_in_a_schema_that_comes_first_are_not_taken_for_the_real_ones(database: str) -> None:
+    """Who may make a schema could call it as the account is called, and have all found to be in order."""
+    with closing(PostgresRows(database)):
+        pass
+    names = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    copies = "; ".join(f"CREATE TABLE postgres.{name} (LIKE public.{name} INCLUDING ALL)" for name in names)
+    alter(database, f"CREATE SCHEMA postgres; {copies}")
+    with pytest.raises(SchemaError, match="'postgres' and 'public' both have tables") as caught:
+        PostgresRows(database)
+    assert "search_path" in caught.value.hint
+    with closing(PostgresRows(make_conninfo(database, options="-c search_path=public"))) as store:
+        assert store.tables == (BLOBS, WRITES)
 
 
 def schema_of(url: str) -> str:

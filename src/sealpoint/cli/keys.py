@@ -81,7 +81,8 @@ def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
 def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     """Load every key and compare it with its check value.
 
-    Says what is wrong with each, and exits 5 if there is one that is not to be had.
+    Says what is wrong with each, and exits 5 if there is one that is not to be had. A disabled key
+    may lack its material.
     """
     file = find_ring_file(path)
     found = ringfile.check_ring(file)
@@ -93,10 +94,11 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     else:
         cells = [(entry.id, entry.state.value, entry.source, problems[entry.id] or "ok") for entry in entries]
         show_table(("key", "state", "source", "material"), cells)
-    for error in found.values():
+    missing = [found[entry.id] for entry in entries if entry.state.opens]
+    for error in missing:
         if error is not None:
             complain(message(error), error.hint)
-    if any(found.values()):
+    if any(missing):
         return Exit.KEYS
     KeyRing.load(file)  # what is wrong with the ring as a whole, or with its index key
     return Exit.DONE

@@ -188,6 +188,7 @@ def _order(wishes: Wishes, cipher: RingCipher) -> Order:
     return Order(
         url=wishes.database,
         ring=wishes.ring,
+        key_id=cipher.ring.require_active().id,
         suite=cipher.suite,
         allow_plaintext=wishes.allow_plaintext,
         allow_legacy=wishes.allow_legacy,

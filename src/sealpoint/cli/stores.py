@@ -35,6 +35,9 @@ KeysOption = Annotated[
 ]
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
+_SECRETS: Final = frozenset(
+    {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
+)
 _PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
 
 
@@ -92,5 +95,5 @@ def _require_no_password(database: str) -> None:
     front, found, rest = database.partition("://")
     user, at, _ = (rest if found else front).partition("/")[0].partition("@")
     named = {unquote(name) for name in _PARAMETERS.findall(database)}
-    if (found and at and ":" in user) or named & {"password", "sslpassword"}:
+    if (found and at and ":" in user) or named & _SECRETS:
         raise PasswordError("a password stands in the name of the database")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from sealpoint.errors import (
+    DamagedFileError,
     DatabaseMissingError,
     MissingExtraError,
     RowError,
@@ -43,6 +44,11 @@ _SETTINGS: Final = {
     "standard_conforming_strings": "on",
 }
 
+_SEARCH_PATH: Final = """
+    SELECT pg_catalog.current_schemas(false),
+        source OPERATOR(pg_catalog.=) ANY ('{client,user,"database user"}'::pg_catalog.text[])
+    FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'search_path'"""
+
 # What stands in the way goes away again, by class of SQLSTATE.
 _PASSING: Final = {
     "08": "the connection to the server is lost",
@@ -54,6 +60,7 @@ _PASSING: Final = {
     "58": "the server cannot write or read its files",
 }
 _NO_TEXT: Final = {"22021", "22P05"}
+_DAMAGED: Final = {"XX001", "XX002"}
 _GONE: Final = {"42P01", "42703", "3F000"}
 _SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust them"
 
@@ -82,8 +89,21 @@ def name_of(url: str) -> str:
     return f"postgresql://{place}{end}/{quote(database)}"
 
 
-def connect(url: str, *, writable: bool) -> tuple[Connection[Any], list[str]]:
-    """Connect, and return the connection with the schemas in which a saver would look for its tables.
+class SearchPath(NamedTuple):
+    """Where a saver would look for its tables.
+
+    Attributes:
+        schemas: In this order.
+        is_own: Whether whoever connects has set it, or had it set for the account. Any other leads
+            through schemas that somebody else may make.
+    """
+
+    schemas: list[str]
+    is_own: bool
+
+
+def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
+    """Connect, and return the connection with its search path.
 
     Raises:
         DatabaseMissingError: If there is no connection to be had.
@@ -93,19 +113,19 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], list[str]]:
     psycopg = _psycopg()
     try:
         connection = psycopg.connect(**parts, autocommit=True)
-    except psycopg.Error:  # its words may hold the user's name, or a part of the password
+    except (psycopg.Error, UnicodeError):  # its words may hold the user's name, or a part of the password
         raise DatabaseMissingError(
             f"no connection to {name_of(url)}",
             hint="see that the server runs, and that psql connects with the same URL",
         ) from None
     try:
         with own_words():
-            (schemas,) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchone() or ([],)
+            path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
             _settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
     except BaseException:
         connection.close()
         raise
-    return connection, schemas
+    return connection, path
 
 
 def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
@@ -134,6 +154,8 @@ def _translated(code: str, kind: str) -> SealpointError:
         return StoppedError(f"{_PASSING[code[:2]]} ({kind})")
     if code in _NO_TEXT:
         return RowError("a key column or a type holds text that is not in the server's encoding")
+    if code in _DAMAGED:
+        return DamagedFileError("the server cannot read a table or an index of the saver: it is damaged")
     if code in _GONE:
         return refuse_schema("the tables are not what they were when the database was opened")
     return ServerError(kind, code)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import HeldError, StoppedError
-from sealpoint.maintenance.postgres_connection import connect, name_of, own_words
+from sealpoint.maintenance.postgres_connection import SearchPath, connect, name_of, own_words, refuse_schema
 from sealpoint.maintenance.postgres_schema import find_tables
 from sealpoint.maintenance.rows import (
     BATCH,
@@ -35,14 +36,19 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
 _HOLD: Final = 0x5EA1  # the upper half of our advisory locks' numbers; the schema is the lower one
-_METADATA_ROWS: Final = 100
+_METADATA_ROWS: Final = 10
 _NAME_ROWS: Final = 10_000
+# Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
+_TAG: Final = """CASE WHEN length(type) <= 100 THEN type
+    ELSE left(type, 49) || CASE strpos(type, '+') WHEN 0 THEN ' ' ELSE '+' END || right(type, 50) END"""
+_NAME_CHARS: Final = 2_001  # one more than is looked at
+_METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 
 # A channel without a value is a row of this type: there is nothing in it to seal.
 _IS_VALUE: Final = "(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)"
 _NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
 _INLINE: Final = """
-    SELECT inlined.key, jsonb_typeof(inlined.value), count(*) FROM {}
+    SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM {}
     CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
         WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{}}' END) AS inlined
     GROUP BY 1, 2 ORDER BY 1, 2"""
@@ -85,9 +91,9 @@ class PostgresRows:
             MissingExtraError: If psycopg is not installed.
         """
         self._name = name_of(url)
-        self.connection, schemas = connect(url, writable=writable)
+        self.connection, path = connect(url, writable=writable)
         try:
-            self._found = find_tables(self.connection, schemas)
+            self._found = find_tables(self.connection, path)
         except BaseException:
             self.connection.close()
             raise
@@ -122,8 +128,8 @@ class PostgresRows:
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
         statement = f"""
-            SELECT type, count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM {{}}
-            WHERE {_IS_VALUE} GROUP BY type ORDER BY type"""
+            SELECT {_TAG}, count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM {{}}
+            WHERE {_IS_VALUE} GROUP BY 1 ORDER BY 1"""
         return [
             TagCount(table.name, *row)
             for table in self.tables
@@ -151,9 +157,10 @@ class PostgresRows:
             return Rewritten(0, 0, 0, 0, 0.0, None)
         start = perf_counter()
         with own_words(), self.connection.transaction():
+            self._require_same_tables(table)
             values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
             updates = [
-                (*changed, *value.key, value.tag, value.blob)
+                (*changed, *value.key, value.tag, _digest(value.blob))
                 for value in values
                 if (changed := change(value)) is not None
             ]
@@ -162,12 +169,18 @@ class PostgresRows:
         size = sum(len(value.blob) for value in values if value.blob is not None)
         return Rewritten(len(values), moved, len(updates) - moved, size, lock_seconds, bound.next)
 
+    def _require_same_tables(self, table: Table) -> None:
+        """Check the tables again, with one locked against change: what is new on it would act in our name."""
+        self.connection.execute(self._named("LOCK TABLE {} IN ROW EXCLUSIVE MODE", table.name))
+        if find_tables(self.connection, SearchPath([self._found.schema], is_own=True)) != self._found:
+            raise refuse_schema("the tables are not what they were when the database was opened")
+
     def _bound(self, table: Table, after: Any, selection: Selection, batch: Batch) -> _Bound | None:
         """Find where the batch ends, by the sizes alone: no value leaves the server for it."""
         primary = self._primary(table)
         where, parameters = _where(primary, after, selection)
         statement = f"""
-            SELECT octet_length(blob), {primary} FROM {{}}
+            SELECT {_size(table)}, {primary} FROM {{}}
             WHERE {where} ORDER BY {primary} LIMIT {batch.rows:d}"""
         found = self._fetch(statement, parameters, table.name)
         room = batch.size_bytes
@@ -194,12 +207,14 @@ class PostgresRows:
         kinds = ["text", "bytea", *(types.get(column, "text") for column in table.key), "text", "bytea"]
         arrays = ", ".join(f"%b::{kind}[]" for kind in kinds)
         columns = ", ".join(table.key)
-        same = " AND ".join(f"old.{column} = new.{column}" for column in table.key)
+        same = " AND ".join(
+            f"old.{column} = new.{column}" for column in self._found.layouts[table.name].primary
+        )
         statement = f"""
             UPDATE {{}} AS old SET type = new.new_type, blob = new.new_blob
-            FROM unnest({arrays}) AS new(new_type, new_blob, {columns}, type, blob)
+            FROM unnest({arrays}) AS new(new_type, new_blob, {columns}, type, digest)
             WHERE {same} AND old.type IS NOT DISTINCT FROM new.type
-            AND old.blob IS NOT DISTINCT FROM new.blob"""
+            AND sha256(old.blob) IS NOT DISTINCT FROM new.digest"""
         with self.connection.cursor() as cursor:
             return cursor.execute(
                 self._named(statement, table.name), [*map(list, zip(*updates, strict=True))]
@@ -210,15 +225,18 @@ class PostgresRows:
         for table, columns in self._found.columns.items():
             for column in _NAMED:
                 if column in columns and only in (None, column):
-                    for (text,) in self._scan(table, f"DISTINCT {column}", column, _NAME_ROWS):
-                        yield column, text
+                    text_of = f"left({column}, {_NAME_CHARS})"
+                    for (text,) in self._scan(table, f"DISTINCT {text_of}", text_of, _NAME_ROWS):
+                        if text is not None:
+                            yield column, text
 
     def metadata(self) -> Iterator[str]:
         """Yield the metadata of each checkpoint, as the text of its JSON."""
         layout = self._found.layouts.get("checkpoints")
         if layout is not None:
             key = ", ".join(layout.primary)
-            for *_, metadata in self._scan("checkpoints", f"{key}, metadata::text", key, _METADATA_ROWS):
+            columns = f"{key}, left(metadata::text, {_METADATA_CHARS})"
+            for *_, metadata in self._scan("checkpoints", columns, key, _METADATA_ROWS):
                 yield metadata
 
     def inline(self) -> Iterator[InlineValue]:
@@ -271,6 +289,18 @@ def _where(primary: str, after: Any, selection: Selection) -> tuple[str, tuple[A
         parts.append("thread_id = %s")
         parameters.append(selection.thread_id)
     return " AND ".join(parts), tuple(parameters)
+
+
+def _size(table: Table) -> str:
+    """Return how many bytes leave the server for a row, in SQL: a forger's texts may be the most of them."""
+    texts = [column for column in ("type", *table.key) if column != "idx"]
+    excess = [f"greatest(octet_length({column}) - 1000, 0)" for column in texts]
+    return " + ".join(["coalesce(octet_length(blob), 0)::bigint", *excess])
+
+
+def _digest(blob: bytes | None) -> bytes | None:
+    """Return what tells an old value from another: the value itself would stand in the server's log."""
+    return None if blob is None else sha256(blob).digest()
 
 
 def _places(values: Sequence[Any]) -> str:

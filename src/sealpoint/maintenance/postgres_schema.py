@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.errors import excerpt
-from sealpoint.maintenance.postgres_connection import own_words, refuse_schema
+from sealpoint.errors import SchemaError, excerpt
+from sealpoint.maintenance.postgres_connection import SearchPath, own_words, refuse_schema
 from sealpoint.maintenance.rows import Table
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ NAMES: Final = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
 
 _TABLES: Final = """
     SELECT c.relname, n.nspname, n.oid, c.oid,
-        CASE WHEN c.relkind <> 'r' OR c.relpersistence = 't' THEN 'is not a real table'
+        CASE WHEN c.relkind <> 'r' OR c.relpersistence = 't' OR c.relispartition THEN 'is not a real table'
             WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
                 THEN 'has a trigger'
             WHEN EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) THEN 'has a rule'
@@ -99,12 +99,18 @@ _TABLES: Final = """
                 THEN 'has tables that inherit from it'
             WHEN EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'x'))
                 THEN 'has a check'
+            WHEN EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND c.oid IN (conrelid, confrelid))
+                THEN 'has a foreign key'
             WHEN EXISTS (SELECT FROM pg_index
                 WHERE indrelid = c.oid AND (indexprs IS NOT NULL OR indpred IS NOT NULL))
                 THEN 'has an index over an expression'
         END
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = ANY(%s) AND c.relname = ANY(%s)"""
+_ELSEWHERE: Final = """
+    SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relname = ANY(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+    AND n.nspname <> %s ORDER BY 1 LIMIT 1"""
 _COLUMNS: Final = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod),
         a.attgenerated <> '' OR a.attidentity <> '', a.attcollation NOT IN (0, 100)
@@ -123,25 +129,29 @@ class Found:
     Attributes:
         schema: In which they are.
         schema_oid: The schema's number, which is its own among all of the database.
+        oids: The number of each table, by name.
         layouts: The form of each table, by name.
         columns: Those of each table, by name.
     """
 
     schema: str
     schema_oid: int
+    oids: dict[str, int]
     layouts: dict[str, Layout]
     columns: dict[str, tuple[str, ...]]
 
 
-def find_tables(connection: Connection[Any], schemas: Sequence[str]) -> Found:
-    """Find the tables in the first of ``schemas`` that has them, and check them.
+def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
+    """Find the tables in the first schema of the path that has them, and check them.
 
     Raises:
         SchemaError: If there are none, if they are in several schemas, or if one is not a real table
             with the columns and the primary key that LangGraph gives it, and nothing on it that acts.
+            Also if another schema has tables of these names, and the path does not say which is meant:
+            who may make a schema could else keep the real tables from sight.
     """
     with own_words():
-        first = _first(connection, schemas)
+        first = _first(connection, path.schemas)
         if not first.keys() - {"checkpoints"}:
             raise refuse_schema(
                 "the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes'"
@@ -149,9 +159,21 @@ def find_tables(connection: Connection[Any], schemas: Sequence[str]) -> Found:
         places = {(schema, oid) for schema, oid, _ in first.values()}
         if len(places) > 1:
             raise refuse_schema("the search path leads to tables in several schemas")
+        if not path.is_own:
+            _require_alone(connection, next(iter(places))[0])
         columns = {name: _columns(connection, name, oid) for name, (_, _, oid) in first.items()}
         layouts = {name: _layout(connection, name, first[name][2], columns[name]) for name in columns}
-    return Found(*places.pop(), layouts, {name: tuple(found) for name, found in columns.items()})
+    oids = {name: oid for name, (_, _, oid) in first.items()}
+    return Found(*places.pop(), oids, layouts, {name: tuple(found) for name, found in columns.items()})
+
+
+def _require_alone(connection: Connection[Any], schema: str) -> None:
+    other = connection.execute(_ELSEWHERE, (list(NAMES), schema)).fetchone()
+    if other is not None:
+        raise SchemaError(
+            f"the schemas {excerpt(schema)} and {excerpt(other[0])} both have tables of these names",
+            hint="say in the URL which is meant: ?options=-csearch_path%3DNAME",
+        )
 
 
 def _first(connection: Connection[Any], schemas: Sequence[str]) -> dict[str, tuple[str, int, int]]:

@@ -134,8 +134,7 @@ class SqliteRows:
             # are those of pages that are met again and again.
             statement = f"""
                 WITH sizes(tag, size) AS MATERIALIZED (
-                    SELECT iif(length(type) > {_TAG_CHARS}, substr(type, 1, {_TAG_CHARS}), type),
-                        length({table.value})
+                    SELECT {_TAG}, length({table.value})
                     FROM main.{table.name} LIMIT {self._most_rows()})
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag"""
             found, _ = self._rows(statement, (), _ALL)
@@ -319,5 +318,7 @@ class SqliteRows:
 
 _LOWEST: Final = -(2**63)
 _ALL: Final = Batch(2**62, 2**62)
-_TAG_CHARS: Final = 100  # more than any tag has, and enough to show what a forger wrote
+# Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
+_TAG: Final = """iif(length(type) <= 100 OR type IS NULL, type,
+    substr(type, 1, 49) || iif(instr(type, '+'), '+', ' ') || substr(type, -50))"""
 _ROW_BYTES: Final = 8  # fewer than any row takes

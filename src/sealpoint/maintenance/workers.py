@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.errors import SealpointError, StoppedError
+from sealpoint.errors import DatabaseMissingError, SealpointError, StoppedError
 from sealpoint.maintenance.pace import Pace, Signal
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS, rotate
 from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Progress, mark
@@ -33,6 +33,7 @@ class Order:
     Attributes:
         url: The database.
         ring: The ring file; each worker loads it for itself.
+        key_id: The active key when the run began: all workers have one aim.
         suite: What to seal in.
         allow_plaintext: See `rotate`.
         allow_legacy: See `rotate`.
@@ -44,6 +45,7 @@ class Order:
 
     url: str
     ring: Path | None
+    key_id: str
     suite: str = "cobblestone256"
     allow_plaintext: bool = False
     allow_legacy: bool = False
@@ -79,6 +81,10 @@ def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield from _sum(_told(lines, stop))
+    except KeyboardInterrupt:  # the second Ctrl-C: the server takes back what they were at
+        for process in processes:
+            process.kill()
+        raise
     finally:
         _end(lines)
         for process in processes:
@@ -98,7 +104,7 @@ def _told(lines: Sequence[Line], stop: Signal) -> Iterator[tuple[int, Event]]:
         for line in ready:
             try:
                 what = line.recv()
-            except (EOFError, ConnectionError):
+            except (EOFError, OSError):
                 killed += 1
                 what = None
             if isinstance(what, Progress | Failure):
@@ -122,7 +128,7 @@ def _end(lines: Sequence[Line]) -> None:
     """Let all of them end. A worker waits until its pipe is read, so each is read to its end."""
     _halt(lines)
     for line in lines:
-        with suppress(EOFError, ConnectionError):
+        with suppress(EOFError, OSError):
             while True:
                 line.recv()
         line.close()
@@ -167,7 +173,7 @@ def _work(order: Order, line: Line) -> None:
     problem: SealpointError | None = None
     with suppress(ConnectionError):  # nobody is there to be told: the run has ended
         try:
-            cipher = RingCipher(KeyRing.load(order.ring), order.suite, follow=False)
+            cipher = RingCipher(_load(order), order.suite, follow=False)
             pace = Pace(_Halt(line), rows_per_second=order.rows_per_second, max_seconds=order.max_seconds)
             with closing(PostgresRows(order.url, writable=True)) as store:
                 run = rotate(
@@ -180,6 +186,18 @@ def _work(order: Order, line: Line) -> None:
                 )
                 for event in pace.keep(run):
                     line.send(event)
+        except DatabaseMissingError as error:  # whoever started us has a connection
+            problem = StoppedError(str(error), hint="N workers take N + 1 connections")
         except SealpointError as error:
             problem = error
         line.send(problem)
+
+
+def _load(order: Order) -> KeyRing:
+    ring = KeyRing.load(order.ring)
+    if ring.active_id != order.key_id:
+        raise StoppedError(
+            f"the active key was {order.key_id!r} when the run began, and is another one now",
+            hint="run the same command again",
+        )
+    return ring
