@@ -284,7 +284,7 @@ def test_format_then_parse_is_identity_or_an_error(
 
 @given(ring_files())
 def test_ring_file_reads_back(made: tuple[KeyRing, str, dict[str, bytes]]) -> None:
-    """Ids, states, dates and material, in order, from raw, hex and base64 files; of disabled keys no material."""
+    """Ids, states, dates and material, in order, from raw, hex and base64 files; none of disabled keys."""
     ring, text, files = made
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
