@@ -72,7 +72,7 @@ demo: $(DEMO_VENV)/filled
 	@$(DEMO_VENV)/bin/python -m sealpoint.demo $(ARGS)
 
 test: $(VENV)/filled
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 test-oldest: $(OLDEST_VENV)/filled
 	$(OLDEST_VENV)/bin/python -m pytest $(or $(ARGS),tests/compat tests/unit/test_demo.py)

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -265,6 +266,21 @@ def test_value_that_does_not_open_is_named_and_the_others_move(run: Run, damaged
     assert (failure["error"], failure["place"]["checkpoint_id"]) == ("IntegrityError", "000001")
 
 
+def test_damage_under_the_active_key_is_named_beside_other_failures(run: Run, path: Path, keys: Path) -> None:
+    """Only the verification opens what is done already. What the run has told it does not tell again."""
+    write(path, "k2", "b")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        flip(connection, next(value for value in values_of(path) if value.tag.endswith(":k2")))
+    set_ring(keys, k2="active", k1="disabled")
+    ended = run("rotate", path, "--apply", "--json")
+    named = Counter(
+        (failure["error"], failure["place"]["thread_id"]) for failure in ended.document["failures"]
+    )
+    assert ended.code == Exit.UNOPENED
+    assert named == {("KeyDisabledError", "a"): VALUES, ("IntegrityError", "b"): 1}
+    assert (ended.document["failed"], ended.document["verified"]) == (VALUES + 1, VALUES - 1)
+
+
 def test_no_copy_is_made_if_a_value_does_not_open(run: Run, damaged: Path, tmp_path: Path) -> None:
     ended = run("decrypt", damaged, "--out", tmp_path / "new.db", "--json")
     assert (ended.code, ended.document["out"], ended.document["failed"]) == (Exit.UNOPENED, None, 1)
@@ -351,6 +367,25 @@ def test_time_is_up(run: Run, path: Path) -> None:
     assert "run the same command again" in ended.err
     assert under(path, "k2") == 2
     require_begun_again(run, path)
+
+
+@pytest.mark.parametrize("check", ["all", "none"])
+def test_no_time_is_too_short_for_nothing(run: Run, tmp_path: Path, check: str) -> None:
+    """What the run may not move would be there after any number of runs."""
+    plain = tmp_path / "plain.db"
+    write(plain, "plain", "a")
+    ended = run("rotate", plain, "--apply", "--max-seconds", 0, "--verify", check)
+    assert ended.code == Exit.FOUND
+    assert ended.err == f"{VALUES} values are not under 'k2': the same command without --apply says why\n"
+
+
+def test_time_is_up_while_values_are_opened_once_more(run: Run, path: Path) -> None:
+    """The same command would open no more of them in the same time."""
+    assert run("rotate", path, "--apply", "--verify", "none").code == Exit.DONE
+    ended = run("rotate", path, "--apply", "--max-seconds", 0)
+    assert ended.code == Exit.STOPPED
+    assert "`sealpoint verify` opens all of them" in ended.err
+    assert "run the same command again" not in ended.err
 
 
 def test_rate_spreads_the_rows(run: Run, path: Path) -> None:
@@ -498,10 +533,11 @@ def test_scrub_that_finds_something_says_where(run: Run, path: Path, monkeypatch
 # --- Postgres -----------------------------------------------------------------------------------
 
 
-def test_workers_share_a_server_and_ctrl_c_reaches_none_of_them(
-    run: Run, pytestconfig: pytest.Config
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_workers_share_a_server_and_signals_reach_none_of_them(
+    run: Run, pytestconfig: pytest.Config, number: signal.Signals
 ) -> None:
-    """The terminal sends it to every process; the run ends in the way it always does, and goes on."""
+    """A terminal, or what stops a service, sends them to every process; the run ends as it always does."""
     with schema(server(pytestconfig)) as dsn:
         set_up(PostgresSaver, dsn)
         put_blobs(dsn, blobs(MANY))
@@ -515,10 +551,10 @@ def test_workers_share_a_server_and_ctrl_c_reaches_none_of_them(
             while all(tag.endswith("k1") for tag, _ in contents(dsn).values()) and process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.05)
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, number)
             stopped = Ended(0, *process.communicate())
         assert process.returncode == Exit.STOPPED
-        assert stopped.err == "SIGINT: ending after this batch; once more ends at once\n"
+        assert stopped.err == f"{number.name}: ending after this batch; once more ends at once\n"
         assert 0 < stopped.document["moved"] == MANY - stopped.document["left"]
         ended = run("rotate", url, "--apply", "--json")
         assert ended.err == ""

@@ -19,6 +19,9 @@ from tests.faults.rotator import BATCH, at, make_checkpoint, make_cipher
 from tests.unit.maintenance.sealed import Place
 
 CHECKPOINTS = 150
+BATCHES = -(-CHECKPOINTS // BATCH.rows) + -(-2 * CHECKPOINTS // BATCH.rows)
+"""How many a run over all that `make` writes takes, at least."""
+
 ROTATOR = Path(__file__).with_name("rotator.py")
 Values = dict[Place, tuple[str, bytes]]
 
@@ -49,9 +52,9 @@ class Rotator:
         assert words[1:] == ["0"] * len(acts)
         return said
 
-    def kill(self, act: str, path: Path, argument: str, after_seconds: float) -> bool:
-        """Kill an act so long after its beginning; return whether it had not come to its end."""
-        said = self.run(f"doomed {path} {after_seconds} {act} {argument}")
+    def kill(self, act: str, path: Path, argument: str, batches: int, seconds: float) -> bool:
+        """Kill an act so long after so many batches; return whether it had not come to its end."""
+        said = self.run(f"doomed {path} {batches} {seconds} {act} {argument}")
         assert said[-1][0] == "killed"
         assert [words[0] for words in said[:-1]] in ([], ["done"])
         return said[-1][1] == "True" and len(said) == 1

@@ -15,6 +15,7 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -42,6 +43,8 @@ BATCH = Batch(rows=20)
 TEXT = "x" * 2000
 HOT = 5  # checkpoints that are written again and again
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+GATES: list[socket.socket] = []
+"""Where this process asks after each batch whether it may go on, if anywhere."""
 
 
 def make_cipher(active: str) -> RingCipher:
@@ -71,10 +74,13 @@ def say(*words: object) -> None:
 
 
 def tell(events: Iterator[Event]) -> None:
-    """Say which values fail, and when it is all done."""
+    """Say which values fail, and when it is all done; wait at the gate after each batch, if there is one."""
     for event in events:
         if isinstance(event, Failure):
             say("failure", event.table, type(event.error).__name__)
+        for gate in GATES:
+            gate.send(b".")
+            gate.recv(1)
     say("done")
 
 
@@ -128,15 +134,18 @@ def stealthy(path: str, name: str, act: str) -> None:
     os.execv(sys.executable, [sys.executable, __file__, act, path, name])  # noqa: S606
 
 
-def doomed(path: str, seconds: str, act: str, *arguments: str) -> None:
-    """Let another process do an act, and kill it so long after it began, if it is still there."""
-    begun, begin = os.pipe()
-    pid = fork(act, path, *arguments, gate=begin)
-    os.close(begin)
-    os.read(begun, 1)
-    time.sleep(float(seconds))  # not to wait for anything: any moment will do
-    os.kill(pid, signal.SIGKILL)  # not waited for yet, so that the id is still its own
-    say("killed", os.waitpid(pid, 0)[1] == signal.SIGKILL)
+def doomed(path: str, batches: str, seconds: str, act: str, *arguments: str) -> None:
+    """Let another process do an act, and kill it so long after so many batches: it does one more at most."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            pid = fork(act, path, *arguments, gate=(ours, theirs))
+        for _ in range(int(batches)):
+            ours.recv(1)
+            ours.send(b".")
+        time.sleep(float(seconds))  # not to wait for anything: any moment will do
+        os.kill(pid, signal.SIGKILL)  # not waited for yet, so that the id is still its own
+        say("killed", os.waitpid(pid, 0)[1] == signal.SIGKILL)
 
 
 # --- acts of agents -------------------------------------------------------------------------------
@@ -237,12 +246,13 @@ def do(act: str, path: str, *arguments: str) -> int:
     return 0
 
 
-def fork(act: str, path: str, *arguments: str, gate: int | None = None) -> int:
-    """Do an act in a process of its own, which closes ``gate`` when it begins; return its id."""
+def fork(act: str, path: str, *arguments: str, gate: tuple[socket.socket, ...] = ()) -> int:
+    """Do an act in a process of its own, which asks at the second end of ``gate``; return its id."""
     pid = os.fork()
     if pid == 0:
-        if gate is not None:
-            os.close(gate)
+        for end in gate[:1]:
+            end.close()
+        GATES.extend(gate[1:])
         os._exit(do(act, path, *arguments))
     return pid
 

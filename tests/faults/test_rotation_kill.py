@@ -8,22 +8,22 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
 from sealpoint.maintenance.decrypt import decrypt
-from tests.faults.rotations import Rotator, copy, make, rerun, rotator
+from tests.faults.rotations import BATCHES, Rotator, copy, make, rerun, rotator
 from tests.faults.rotator import make_cipher
 from tests.unit.maintenance.sealed import checked, opened, values_of
 
 KILLS = int(os.environ.get("SEALPOINT_KILLS", "3"))
+BATCH_SECONDS = 0.005  # about; nothing depends on it
 
 
-def seconds_of(running: Rotator, act: str) -> float:
-    start = perf_counter()
-    running.run(act)
-    return perf_counter() - start
+def kill_halfway(running: Rotator, act: str, path: Path, argument: str, moments: random.Random) -> None:
+    """Kill an act when one batch is stored at least and one is left, at any moment of a batch between."""
+    batches = moments.randrange(2, BATCHES - 1)
+    assert running.kill(act, path, argument, batches, moments.uniform(0, BATCH_SECONDS))
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
@@ -32,42 +32,32 @@ def test_a_killed_rotation_is_run_again(tmp_path: Path, mode: str) -> None:
     path, moments = tmp_path / "x.db", random.Random(mode)
     make(path, "k1", mode)
     every = opened(path, make_cipher("k1"))
-    halfway = 0
     with rotator() as running:
-        whole = seconds_of(running, f"rotate {path} k2")
         for number in range(KILLS):
-            key = ("k3", "k1", "k2")[number % 3]
-            in_the_middle = running.kill("rotate", path, key, moments.uniform(0, whole))
+            key = ("k2", "k3", "k1")[number % 3]
+            kill_halfway(running, "rotate", path, key, moments)
             assert checked(path) == "ok"
             assert opened(path, make_cipher(key)) == every
             moved, failed = rerun(path, key, allow_plaintext=False)
-            halfway += in_the_middle and 0 < moved < len(every)
-            assert failed == 0
+            assert (0 < moved < len(every), failed) == (True, 0)
             assert opened(path, make_cipher(key)) == every
     assert checked(path) == "ok"
-    assert halfway >= KILLS // 4  # with few kills each may come too early or too late
 
 
 def test_a_killed_first_encryption_is_run_again(tmp_path: Path) -> None:
     plain, path, moments = tmp_path / "plain.db", tmp_path / "x.db", random.Random(1)
     make(plain, None)
     every = opened(plain, make_cipher("k1"))
-    halfway = 0
     with rotator() as running:
-        for number in range(KILLS + 1):
+        for _ in range(KILLS):
             copy(plain, path, "wal")
-            if number == 0:
-                whole = seconds_of(running, f"seal {path} k1")
-                continue
-            in_the_middle = running.kill("seal", path, "k1", moments.uniform(0, whole))
+            kill_halfway(running, "seal", path, "k1", moments)
             assert checked(path) == "ok"
             assert opened(path, make_cipher("k1")) == every
             moved, failed = rerun(path, "k1", allow_plaintext=True)
-            halfway += in_the_middle and 0 < moved < len(every)
-            assert failed == 0
+            assert (0 < moved < len(every), failed) == (True, 0)
             assert opened(path, make_cipher("k1")) == every
             assert {value.tag.partition("+")[2] for value in values_of(path)} == {"cobblestone256:k1"}
-    assert halfway >= KILLS // 4  # with few kills each may come too early or too late
 
 
 def test_a_killed_decryption_is_run_again(tmp_path: Path) -> None:
@@ -75,18 +65,19 @@ def test_a_killed_decryption_is_run_again(tmp_path: Path) -> None:
     path, out, moments = tmp_path / "x.db", tmp_path / "out.db", random.Random(1)
     make(path, "k1")
     every = opened(path, make_cipher("k1"))
-    halfway = 0
     with rotator() as running:
-        whole = seconds_of(running, f"decrypt {path} {out.name}")
-        for _ in range(KILLS):
+        for number in range(KILLS):
             out.unlink(missing_ok=True)
-            running.kill("decrypt", path, out.name, moments.uniform(0, whole))
+            if number == 0:  # in the last batch, or while the copy gets its name, or afterwards
+                running.kill("decrypt", path, out.name, BATCHES - 1, moments.uniform(0, 2 * BATCH_SECONDS))
+            else:
+                kill_halfway(running, "decrypt", path, out.name, moments)
+                assert not out.exists()
+                assert out.with_name(f".{out.name}.partial").exists()
             if not out.exists():
-                halfway += any("partial" in file.name for file in tmp_path.iterdir())
                 list(decrypt(path, out, make_cipher("k1")))
             assert opened(out, make_cipher("k1")) == every
             assert all("+" not in value.tag for value in values_of(out))
             assert checked(out) == "ok"
             assert not any("partial" in file.name for file in tmp_path.iterdir())
             assert opened(path, make_cipher("k1")) == every
-    assert halfway >= KILLS // 4  # with few kills each may come too early or too late

@@ -5,6 +5,9 @@ The laws are those that ``make fuzz`` looks for exceptions to, see ``fuzz.target
 
 from __future__ import annotations
 
+import struct
+from decimal import Decimal, InvalidOperation
+from itertools import product
 from typing import Any
 
 import ormsgpack
@@ -13,14 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.targets import TARGETS, try_one
-from sealpoint.errors import DecodeError, SealpointError
+from sealpoint.errors import DecodeError, LimitError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde.guards import MAX_DECIMAL_EXPONENT
+from sealpoint.serde.headers import EXTENSIONS, SIZES, STRINGS, read_length
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.scan import scan
+from sealpoint.serde.mapkeys import read_key
+from sealpoint.serde.scan import Limits, scan
 from tests.property import strategies_hostile as hostile
 from tests.property.strategies_values import anything
+from tests.unit.serde.forge import record
 
 serde = JsonPlusSerializer()
+strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
 @given(hostile.msgpack)
@@ -123,6 +131,102 @@ def _token(data: bytes, at: int, head: int) -> tuple[int, int, bool]:
     if head >= 0xDC:
         return 1 + width, number, head >= 0xDE
     return 1 + width + (1 if 0xC7 <= head <= 0xC9 else number), 0, False
+
+
+class Walk:
+    """What `scan` does, the plain way: a call for each value. Keys of maps it reads as `scan` does."""
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        self.data, self.limits = data, limits
+        self.elements, self.payloads = 0, list[int]()
+
+    def whole(self) -> list[int] | None:
+        """Return where the payloads of extensions start, or ``None`` if the value is refused."""
+        try:
+            passes = self.value(0, 0) == len(self.data) and len(self.payloads) <= self.limits.records
+        except (DecodeError, LimitError, IndexError, struct.error):
+            return None
+        return self.payloads if passes else None
+
+    def value(self, start: int, level: int) -> int:
+        """Return where a value ends, of which so many levels are around it."""
+        head = self.data[start]
+        if SIZES[head]:
+            return self.within(start + SIZES[head])
+        start, count = (start + 1, head & 15) if head < 0xA0 else read_length(self.data, start, head)
+        end = start + count
+        if head >= 0xA0:
+            self.within(end)
+        if head in STRINGS:
+            return end
+        self.require(level < self.limits.depth)
+        if head in EXTENSIONS:
+            self.require(self.data[start - 1] <= 7)
+            self.payloads.append(start)
+            self.require(self.value(start, level + 1) == end)
+            return end
+        self.elements += count
+        self.require(self.elements <= self.limits.elements)
+        if head < 0x90 or head >= 0xDE:
+            return self.pairs(start, count, level)
+        for _ in range(count):
+            start = self.value(start, level + 1)
+        return start
+
+    def pairs(self, start: int, count: int, level: int) -> int:
+        keys = set[Any]()
+        for _ in range(count):
+            room = start + self.limits.elements - self.elements
+            key, end = read_key(self.data, start, self.limits.depth - level - 1, room)
+            self.elements += end - start if type(key) is tuple else 0
+            keys.add(key)
+            start = self.value(end, level + 1)
+        self.require(len(keys) == count)
+        return start
+
+    def within(self, end: int) -> int:
+        self.require(end <= len(self.data))
+        return end
+
+    def require(self, condition: bool) -> None:
+        if not condition:
+            raise DecodeError("refused")
+
+
+def scanned(data: bytes, limits: Limits) -> list[int] | None:
+    try:
+        return scan(data, limits)
+    except DecodeError:
+        return None
+
+
+@settings(max_examples=300)
+@given(hostile.written | hostile.msgpack)
+def test_the_check_is_that_of_the_plain_way(data: bytes) -> None:
+    """Whatever short ways it takes, also just at and just below every bound."""
+    free = Walk(data, Limits())
+    free.whole()
+    elements, records = free.elements, len(free.payloads)
+    bounds = [(elements, records), (elements - 1, records), (elements, records - 1), (999, 99)]
+    for depth, (most, objects) in product(range(1, 10), bounds):
+        limits = Limits(depth=depth, elements=most, records=objects)
+        assert scanned(data, limits) == Walk(data, limits).whole()
+
+
+@given(hostile.decimals)
+def test_no_decimal_is_large_in_any_spelling(text: str) -> None:
+    """What the class takes is taken if it is small, and refused if one could not compute with it."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = None
+    try:
+        found = strict.loads_typed(record(0, "decimal", "Decimal", text))
+    except UnbuildableValueError:
+        assert value is None or abs(value.adjusted()) > MAX_DECIMAL_EXPONENT
+    else:
+        assert found == value
+        assert abs(found.adjusted()) <= MAX_DECIMAL_EXPONENT + 1
 
 
 @given(anything())

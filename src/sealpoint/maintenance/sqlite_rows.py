@@ -128,6 +128,7 @@ class SqliteRows:
 
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
+        self.settle()
         counts = []
         for table in self.tables:
             # Lengths first: a sort by tag would carry the values along. More rows than the file has room for
@@ -203,13 +204,12 @@ class SqliteRows:
             changed = change(value)
             if changed is not None:
                 updates.append((*changed, value.locator, value.tag, value.blob, *value.key))
-        self.settle()
+        lock_seconds = self._settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that the commit is all that holds it
             self._ahead = table, page.last, selection, self.read(table, page.last, selection, batch)
         moved = self._update(table, updates) if updates else 0
         if page.last is None:  # nothing comes behind which the commit could go on
-            self.settle()
-        lock_seconds, self._lock_seconds = self._lock_seconds, 0.0
+            lock_seconds = max(lock_seconds, self._settle_and_time())
         size = sum(len(value.blob) for value in page.values if isinstance(value.blob, bytes))
         return Rewritten(len(page.values), moved, len(updates) - moved, size, lock_seconds, page.last)
 
@@ -262,6 +262,12 @@ class SqliteRows:
         commit, self._commit = self._commit, None
         if commit is not None:
             commit.result()
+
+    def _settle_and_time(self) -> float:
+        """Settle, and return how long the longest write lock was held since the last call."""
+        self.settle()
+        seconds, self._lock_seconds = self._lock_seconds, 0.0
+        return seconds
 
     def vacuum(self) -> bool:
         """Write the file anew without what was deleted from it, and empty its log.

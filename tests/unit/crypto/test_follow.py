@@ -156,6 +156,16 @@ def test_first_active_key_seals_at_once(tmp_path: Path) -> None:
     assert sealing_id(subject) == "k1"
 
 
+def test_first_active_key_encrypts_at_once(tmp_path: Path) -> None:
+    """Under LangGraph's own serializer too nobody waits for the next look."""
+    file = write(tmp_path / "keys.toml", states_text(k1="staged"))
+    subject = RingCipher(KeyRing.load(file))
+    with pytest.raises(NoActiveKeyError):
+        subject.encrypt(b"value")
+    replace(file, states_text(k1="active"))
+    assert subject.encrypt(b"value")[0] == "cobblestone256:k1"
+
+
 def test_edited_in_place(file: Path) -> None:
     subject = RingCipher(KeyRing.load(file))
     write(file, states_text(k1="active", k2="staged"))

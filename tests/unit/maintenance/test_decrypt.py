@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from sealpoint.errors import (
     SchemaError,
     StoppedError,
 )
+from sealpoint.maintenance import decrypt as decrypt_module
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rows import Progress, StoredValue
@@ -125,6 +127,38 @@ def test_what_came_there_meanwhile_is_not_touched(path: Path, out: Path) -> None
     with pytest.raises(OutputExistsError):
         list(run)
     assert out.read_text() == "mine"
+    assert files(path) == {"x.db", "out.db"}
+
+
+@pytest.mark.parametrize("error", [None, errno.EPERM], ids=["links", "no links"])
+def test_what_comes_there_at_the_last_moment_is_not_touched(
+    path: Path, out: Path, monkeypatch: pytest.MonkeyPatch, error: int | None
+) -> None:
+    """After the last look, and before the copy has its name: also where a file cannot have two names."""
+    genuine = os.link
+
+    def link(*names: Path) -> None:
+        if error is not None:
+            raise OSError(error, os.strerror(error))
+        genuine(*names)
+
+    monkeypatch.setattr(os, "link", link)
+    monkeypatch.setattr(decrypt_module, "keep", lambda file: out.write_text("mine"))
+    with pytest.raises(OutputExistsError):
+        list(decrypt(path, out, make_cipher("k1")))
+    assert out.read_text() == "mine"
+    assert files(path) == {"x.db", "out.db"}
+
+
+def test_a_copy_gets_its_name_where_a_file_cannot_have_two(
+    path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*names: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    list(decrypt(path, out, make_cipher("k1")))
+    assert opened(out, make_cipher("k1")) == opened(path, make_cipher("k1"))
     assert files(path) == {"x.db", "out.db"}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import ormsgpack
 import pytest
 
+from sealpoint.base import empty_checkpoint
 from sealpoint.errors import (
     DamagedFileError,
     DecodeError,
@@ -26,7 +27,19 @@ from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.stored import require_decodable
 from sealpoint.maintenance.verify import verify
 from sealpoint.sqlite import schema
-from tests.unit.maintenance.sealed import make_cipher, make_ring, put, tags_of, values_of, write
+from tests.unit.maintenance.sealed import (
+    failures,
+    langgraph,
+    make_cipher,
+    make_ring,
+    put,
+    run,
+    sealing,
+    tags_of,
+    values_of,
+    write,
+)
+from tests.unit.sqlite.rows import at
 
 
 def nested(levels: int) -> bytes:
@@ -79,6 +92,31 @@ def test_plaintext_that_would_end_a_reader_is_not_made_authentic(tmp_path: Path)
     assert "msgpack" in tags_of(path)
 
 
+@pytest.fixture
+def relabelled(tmp_path: Path) -> Path:
+    """Bytes that a user chose, under LANGGRAPH_AES_KEY, which somebody calls msgpack: no key covers that."""
+    path = tmp_path / "legacy.db"
+    with langgraph(path, sealing("eax")) as saver:
+        config = saver.put(at("a"), empty_checkpoint(), {}, {})
+        saver.put_writes(config, [("upload", nested(300))], "task")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE writes SET type = 'msgpack+aes' WHERE type = 'bytes+aes'")
+    return path
+
+
+def test_a_relabelled_value_that_would_end_a_reader_is_not_made_authentic(relabelled: Path) -> None:
+    (failed,) = failures(run(relabelled, make_cipher("k2", "langgraph"), allow_legacy=True))
+    assert (failed.table, type(failed.error)) == ("writes", LimitError)
+    assert tags_of(relabelled) == {"msgpack+cobblestone256:k2", "msgpack+aes"}
+
+
+def test_a_relabelled_value_that_would_end_a_reader_leaves_no_copy(relabelled: Path) -> None:
+    out = relabelled.with_name("out.db")
+    (failed,) = failures(list(decrypt(relabelled, out, make_cipher("k2", "langgraph"))))
+    assert (failed.table, type(failed.error)) == ("writes", LimitError)
+    assert not out.exists()
+
+
 def test_a_failure_keeps_no_frame_alive(path: Path) -> None:
     """Frames hold the bytes of values, and a ring without the key fails every row: gigabytes would stay."""
     with closing(SqliteRows(path, writable=True)) as store:
@@ -117,12 +155,14 @@ def test_a_log_beside_the_name_of_a_copy_is_not_adopted(path: Path, suffix: str)
 
 
 def test_a_trigger_that_comes_during_a_run_ends_it(path: Path) -> None:
+    """And each further run on the same store."""
     with closing(SqliteRows(path, writable=True)) as store:
         with closing(sqlite3.connect(path)) as connection, connection:
             body = "BEGIN UPDATE writes SET channel = 'x'; END"
             connection.execute(f"CREATE TRIGGER t AFTER UPDATE ON checkpoints {body}")
-        with pytest.raises(SchemaError):
-            list(rotate(store, make_cipher("k2", "k1")))
+        for _ in range(2):
+            with pytest.raises(SchemaError):
+                list(rotate(store, make_cipher("k2", "k1")))
     assert not any(value.place.get("channel") == "x" for value in values_of_unchecked(path))
 
 

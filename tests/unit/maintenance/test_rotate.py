@@ -23,7 +23,7 @@ from sealpoint.errors import (
 )
 from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
 from sealpoint.maintenance.rows import Batch, Progress, StoredValue
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
+from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
 from sealpoint.maintenance.stored import open_stored
 from tests.unit.maintenance.harm import flip
 from tests.unit.maintenance.sealed import (
@@ -342,6 +342,15 @@ def test_a_failure_is_told_once_in_however_many_passes(path: Path) -> None:
     assert passes == 3
     assert len(failures(seen)) == 1
     assert {value.tag for value in values_of(path)[1:]} <= {f"{inner}+cobblestone256:k2" for inner in INNERS}
+
+
+def test_failures_that_differ_in_little_are_both_told(path: Path) -> None:
+    """LangGraph numbers its own writes below zero, and hash() makes the same of -1 and -2."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE writes SET idx = -1 - idx, channel = 'a', task_id = 't', value = X'00'")
+    failed = failures(run(path, make_cipher("k2", "k1")))
+    assert len(failed) == sum(value.table == WRITES for value in values_of(path))
+    assert {failure.place["idx"] for failure in failed} >= {-1, -2}
 
 
 def test_a_value_that_was_mended_meanwhile_is_moved(path: Path) -> None:

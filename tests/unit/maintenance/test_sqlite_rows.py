@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sealpoint.errors import DamagedFileError, DatabaseMissingError, SchemaError, StoppedError
-from sealpoint.maintenance.rows import Batch, Selection, StoredValue, TagCount
+from sealpoint.maintenance import sqlite_rows
+from sealpoint.maintenance.rotate import rotate
+from sealpoint.maintenance.rows import Batch, Progress, Selection, StoredValue, TagCount
 from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
-from tests.unit.maintenance.sealed import put, values_of, write
+from tests.unit.maintenance.sealed import make_cipher, put, values_of, write
 from tests.unit.sqlite.test_schema import CHECKPOINTS as MAKE_CHECKPOINTS
 from tests.unit.sqlite.test_schema import REFUSED
 
@@ -154,6 +157,30 @@ def test_a_name_that_is_not_utf8_does_not_end_the_listing_of_names(path: Path, s
     assert all(isinstance(text, str) for _, text in names)
 
 
+def test_a_page_that_begins_before_its_beginning_is_refused(tmp_path: Path) -> None:
+    """The first row of a leaf of the tree was set back; the search for a deleted row comes upon it."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute(MAKE_CHECKPOINTS)
+        statement = "INSERT INTO checkpoints (rowid, thread_id, checkpoint_id, type, checkpoint, metadata)"
+        rows = [(row_id, f"{row_id:05}") for row_id in range(200, 400)]
+        connection.executemany(f"{statement} VALUES (?, ?, '1', 'null', x'', x'7b7d')", rows)
+    data = bytearray(path.read_bytes())
+    leaf = [page for page in range(512, len(data), 512) if data[page] == 0x0D][1]
+    cell = leaf + int.from_bytes(
+        data[leaf + 8 : leaf + 10], "big"
+    )  # its length, then its row id in two bytes
+    row_id = (data[cell + 1] & 0x7F) << 7 | data[cell + 2]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("DELETE FROM checkpoints WHERE rowid = ?", (row_id - 1,)).rowcount == 1
+    data = bytearray(path.read_bytes())
+    data[cell + 1 : cell + 3] = bytes([0x80 | 199 >> 7, 199 & 0x7F])
+    path.write_bytes(data)
+    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+        store.read(CHECKPOINTS, row_id - 2, batch=Batch(rows=1))
+
+
 def test_metadata_comes_row_by_row(path: Path, store: SqliteRows) -> None:
     with closing(sqlite3.connect(path)) as connection:
         expected = [metadata for (metadata,) in connection.execute("SELECT metadata FROM checkpoints")]
@@ -262,3 +289,114 @@ def test_the_metadata_and_all_other_columns_stay_as_they_are(path: Path, store: 
             store.rewrite(table, None, to_new)
         store.settle()
         assert [connection.execute(statement).fetchall() for statement in statements] == before
+
+
+# --- the commit that goes on behind ---------------------------------------------------------------
+
+READS: dict[str, Callable[[SqliteRows], object]] = {
+    "read": lambda store: store.read(CHECKPOINTS, None),
+    "count": lambda store: store.count(),
+    "names": lambda store: list(store.names()),
+    "metadata": lambda store: list(store.metadata()),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_nothing_is_read_of_a_batch_before_it_is_stored(path: Path, name: str) -> None:
+    """A reader keeps it from being stored here, as one may with a rollback journal: nothing has changed."""
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA journal_mode = delete")
+        before = values_of(path)
+        with closing(SqliteRows(path, writable=True)) as store:
+            expected = READS[name](store)
+            store.connection.execute("PRAGMA busy_timeout = 0")
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM checkpoints").fetchone()
+            store.rewrite(CHECKPOINTS, None, to_new, batch=Batch(rows=2))
+            with pytest.raises(StoppedError, match="kept the database locked"):
+                READS[name](store)
+            assert READS[name](store) == expected
+    assert values_of(path) == before
+
+
+class Behind:
+    """In place of the thread: commits at once, but the first ``late`` batches when they are waited for."""
+
+    def __init__(self, late: int) -> None:
+        self._late = late
+
+    def submit(self, work: Callable[[float], None], start: float) -> Any:
+        self._late -= 1
+        future = Later(lambda: work(start))
+        if self._late < 0:
+            future.result()
+        return future
+
+    def shutdown(self) -> None:
+        pass
+
+
+class Later:
+    """Work that is done once, when its result is asked for."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+
+    def result(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work()
+
+
+@pytest.mark.parametrize("name", READS)
+def test_nothing_is_asked_of_the_connection_while_a_commit_goes_on(
+    store: SqliteRows, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """SQLite mixes up the answers to two threads, and a rollback fails while a statement is at work."""
+    monkeypatch.setattr(store, "_behind", Behind(1))
+    store.rewrite(CHECKPOINTS, None, to_new, batch=Batch(rows=2))
+    asked: list[str] = []
+    store.connection.set_trace_callback(asked.append)
+    READS[name](store)
+    assert asked[0] == "COMMIT"
+
+
+def lock_for(*seconds: float) -> Callable[[], float]:
+    """A clock by which the first batches hold the lock so long, and all others not at all."""
+    moments = chain.from_iterable((0.0, end) for end in chain(seconds, repeat(0.0)))
+    return lambda: next(moments)
+
+
+@pytest.mark.parametrize(
+    ("late", "changed", "told"),
+    [(late, *told) for late in (0, 1, 3) for told in ((3, [0.0, 5.0, 0.5]), (1, [0.0, 5.0, 0.0]))],
+)
+def test_each_lock_is_told_once(
+    store: SqliteRows, monkeypatch: pytest.MonkeyPatch, late: int, changed: int, told: list[float]
+) -> None:
+    """With the next batch, and the last with its own, the longer of two; whoever is slow."""
+    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(5.0, 0.25, 0.5))
+    monkeypatch.setattr(store, "_behind", Behind(late))
+    seen, after = [], None
+    for number in range(3):
+        change = to_new if number < changed else lambda value: None
+        done = store.rewrite(CHECKPOINTS, after, change, batch=Batch(rows=1))
+        seen.append(done.lock_seconds)
+        after = done.last
+    assert (seen, after) == (told, None)
+
+
+def test_batches_grow_again_after_one_that_kept_writers_waiting(
+    path: Path, store: SqliteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the size that was asked for. It is told with the next batch, when one more is read already."""
+    for thread_id in "bcdef":
+        write(path, "k1", thread_id)
+    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(5.0))
+    monkeypatch.setattr(store, "_behind", Behind(0))
+    events = rotate(store, make_cipher("k2", "k1"), batch=Batch(rows=4))
+    rows = [
+        0,
+        *(event.rows for event in events if isinstance(event, Progress) and event.table == "checkpoints"),
+    ]
+    assert [after - before for before, after in pairwise(rows)] == [4, 4, 4, 2, 4]
