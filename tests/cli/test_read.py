@@ -392,6 +392,7 @@ def test_verify_of_values_that_all_open(sealed: Path, keys: Path, capsys: pytest
         "failures": [],
         "rows": 2,
         "failed": 0,
+        "complete": True,
     }
 
 
@@ -432,7 +433,10 @@ def test_verify_of_a_file_that_is_damaged_further_on_prints_one_object(
     shown = capsys.readouterr()
     found = json.loads(shown.out)
     assert found["failed"] == len(found["failures"]) > 0
+    assert found["complete"] is False
     assert "malformed" in shown.err
+    assert called("verify", plaintext, "--keys", keys) == 4
+    assert "values open" not in capsys.readouterr().err
 
 
 def test_verify_lets_plaintext_pass_when_told(plaintext: Path, keys: Path) -> None:

@@ -218,9 +218,10 @@ class LineReport:
         """Print a failure."""
         print(printable(failure_line(failure)))
 
-    def end(self, rows: int, failed: int) -> None:
-        """Say how many there were."""
-        say(f"{rows - failed} of {rows} values open")
+    def end(self, rows: int, failed: int, *, complete: bool) -> None:
+        """Say how many there were, if all have been looked at."""
+        if complete:
+            say(f"{rows - failed} of {rows} values open")
 
 
 class JsonReport:
@@ -235,6 +236,6 @@ class JsonReport:
         print(self._separator + json.dumps(failure_object(failure)), end="")
         self._separator = ",\n"
 
-    def end(self, rows: int, failed: int) -> None:
-        """Print how many there were."""
-        print(f'\n], "rows": {rows}, "failed": {failed}}}')
+    def end(self, rows: int, failed: int, *, complete: bool) -> None:
+        """Print how many there were, and whether all have been looked at."""
+        print(f'\n], "rows": {rows}, "failed": {failed}, "complete": {json.dumps(complete)}}}')

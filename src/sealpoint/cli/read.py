@@ -209,7 +209,7 @@ def verify(
     Exits with 4 if there is one, or with 5 if keys are all that is missing. A value that is not sealed
     is one.
     """
-    rows, failures = 0, findings.Tally()
+    rows, failures, complete = 0, findings.Tally(), False
     with opened([database]) as (store,), progress_bar("verify") as move:
         cipher = RingCipher(open_ring(keys))
         report = findings.JsonReport(store.name) if as_json else findings.LineReport()
@@ -221,8 +221,9 @@ def verify(
                 else:
                     failures.add(event)
                     report.add(event)
+            complete = True
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
-            report.end(rows, failures.count)
+            report.end(rows, failures.count, complete=complete)
     return failures.code
 
 
