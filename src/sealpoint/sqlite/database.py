@@ -227,9 +227,6 @@ def _presentable(error: sqlite3.DatabaseError) -> Exception | None:
     return DamagedFileError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else None
 
 
-_SIZED: Final = frozenset((bytes, str))
-
-
 class Budget:
     """How much of a query is taken into memory.
 
@@ -245,14 +242,14 @@ class Budget:
     def take(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
         """Return the rows that fit, and the one with which there is no room for another."""
         taken: list[tuple[Any, ...]] = []
+        rows, size_bytes = self._rows, self._bytes
         for row in cursor:
-            if self.spent:
-                return taken
+            if rows <= 0 or size_bytes < 0:
+                self.spent = True
+                break
             taken.append(row)
-            self._rows -= 1
+            rows -= 1
             for column in row:
-                if type(column) in _SIZED:
-                    self._bytes -= len(column)
-            self.spent = self._rows <= 0 or self._bytes < 0
-        self.spent = False
+                if type(column) is bytes or type(column) is str:
+                    size_bytes -= len(column)
         return taken
