@@ -36,6 +36,7 @@ COPY: Final = "cp + fsync"
 ROTATE: Final = "rotate"
 ROTATE_GCM: Final = "rotate GCM"
 VERIFY: Final = "verify"
+WRITE_BACK: Final = "write back"
 
 LEGEND: Final = {
     LG: "LangGraph's JsonPlusSerializer, no encryption",
@@ -54,6 +55,7 @@ LEGEND: Final = {
     ROTATE: "sealpoint's rotation as it comes: to cobblestone256, by compare-and-swap",
     ROTATE_GCM: "the same where rows are and stay in suite aes256gcm",
     VERIFY: "sealpoint's verification: every row opened",
+    WRITE_BACK: "bare sqlite3 reads each value and writes one as long: no cryptography, no comparison",
 }
 
 LANGGRAPHS: Final = (LG, LG_ENC, LG_GCM)

@@ -1,5 +1,7 @@
 """Rotation of a database that LangGraph wrote: against a script over the savers, and against cp."""
 
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
 from __future__ import annotations
 
 import os
@@ -17,12 +19,13 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGrap
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from benchmarks.harness import Case, Options
-from benchmarks.peers import COPY, KEY, ROTATE, ROTATE_GCM, SCRIPT, VERIFY
+from benchmarks.peers import COPY, KEY, ROTATE, ROTATE_GCM, SCRIPT, VERIFY, WRITE_BACK
 from sealpoint import Key, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Failure
-from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.maintenance.rows import BATCH, Failure
+from sealpoint.maintenance.sqlite_connection import CACHE_KIB
+from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
 from sealpoint.maintenance.verify import verify
 
 ROWS: Final = 100_000
@@ -32,6 +35,7 @@ CHECKPOINTS_A_THREAD: Final = 50
 VALUE_CHARS: Final = 11_000
 WRITE_CHARS: Final = 2_900
 
+_TAG: Final = "msgpack+cobblestone256:k2"
 _OLD: Final = Key(id="k1", material=KEY, state=KeyState.ACTIVE)
 _RING: Final = KeyRing(
     [
@@ -64,6 +68,7 @@ def cases(options: Options) -> Iterator[Case]:
             ROTATE: rotation,
             ROTATE_GCM: _on_copy(large_gcm, moved, rows, _rotate("aes256gcm")),
             VERIFY: _on_copy(large, moved, rows, _verify),
+            WRITE_BACK: _on_copy(large, moved, rows, _write_back),
         },
         COPY,
         rounds=5,
@@ -151,6 +156,24 @@ def _verify(path: Path) -> None:
         for event in verify(store, RingCipher(_RING)):
             if isinstance(event, Failure):
                 raise SystemExit("error: a row does not open")
+
+
+def _write_back(path: Path) -> None:
+    """Give each value other bytes and another tag of the same length, in batches of a rotation's size."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        for table in (CHECKPOINTS, WRITES):
+            read = f"SELECT {table.value}, rowid FROM {table.name} WHERE rowid > ? ORDER BY rowid LIMIT ?"
+            write = f"UPDATE {table.name} SET {table.value} = ?, type = ? WHERE rowid = ?"
+            last = 0
+            while rows := connection.execute(read, (last, BATCH.rows)).fetchall():
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany(write, [(blob[::-1], _TAG, row_id) for blob, row_id in rows])
+                connection.execute("COMMIT")
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                last = rows[-1][1]
 
 
 def _script(path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.harness import Result
-from benchmarks.peers import INVENTORY, LG, ROTATE, SEALED, SEALED_GCM, SEALED_STRICT, STRICT
+from benchmarks.peers import INVENTORY, LG, ROTATE, SEALED, SEALED_GCM, SEALED_STRICT, STRICT, WRITE_BACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,7 @@ BOUNDS: Final = (
     Bound("graph of 100 supersteps", SEALED, goal=1.0, against=LG),
     Bound("rotation, a row", ROTATE, target=1 / 35),
     Bound("rotation, against cp and fsync", ROTATE, goal=7.0),
+    Bound("rotation, against cp and fsync", ROTATE, goal=2.0, against=WRITE_BACK),
     Bound("import of the saver", "sealpoint", target=1 / 3),
 )
 
