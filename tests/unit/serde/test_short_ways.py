@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from enum import Enum, IntFlag
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
 
@@ -253,6 +254,45 @@ def test_an_ipv6_address_is_written_as_its_class_writes_it(cls: Any, bits: int, 
     assert written(value)[1:] == ("ipaddress", cls.__name__, str(value))
 
 
+@given(number=st.integers(0, 2**32 - 1), prefix=st.integers(0, 32))
+def test_an_ipv4_address_is_written_as_its_class_writes_it(number: int, prefix: int) -> None:
+    network = number >> (32 - prefix) << (32 - prefix)
+    for value in (IPv4Address(number), IPv4Interface((number, prefix)), IPv4Network((network, prefix))):
+        assert written(value)[1:] == ("ipaddress", type(value).__name__, str(value))
+
+
+@given(number=st.integers(0, 2**128 - 1), prefix=st.integers(0, 128))
+def test_an_ipv6_network_is_written_with_its_prefix(number: int, prefix: int) -> None:
+    network = number >> (128 - prefix) << (128 - prefix)
+    for value in (IPv6Interface((number, prefix)), IPv6Network((network, prefix))):
+        assert written(value)[1:] == ("ipaddress", type(value).__name__, str(value))
+
+
+class Level(IntFlag):
+    LOW = 1
+    HIGH = 2
+
+
+class Loud(Enum):
+    """An enum that tells another value than the one it was made from."""
+
+    A = "a"
+
+    @property
+    def value(self) -> str:
+        return "loud"
+
+
+Named = Enum("Named", {"value": 7, "other": 8})
+
+
+@pytest.mark.parametrize(
+    "member", [Level.LOW, Level.LOW | Level.HIGH, Loud.A, Named["value"], Named["other"]], ids=repr
+)
+def test_an_enum_is_written_as_the_value_that_it_tells(member: Enum) -> None:
+    assert written(member).payload == member.value
+
+
 @pytest.mark.parametrize("text", ["fe80::1%eth0", "fe80::1%eth0/64"])
 def test_an_ipv6_scope_is_written(text: str) -> None:
     value = IPv6Interface(text) if "/" in text else IPv6Address(text)
@@ -260,9 +300,9 @@ def test_an_ipv6_scope_is_written(text: str) -> None:
 
 
 def test_a_class_made_from_an_address_writes_itself() -> None:
-    class Loud(IPv6Address):
+    class Shouted(IPv6Address):
         def __str__(self) -> str:
             return "2001:DB8::1"
 
-    Loud.__module__ = "elsewhere"
-    assert written(Loud(1)).payload == "2001:DB8::1"
+    Shouted.__module__ = "elsewhere"
+    assert written(Shouted(1)).payload == "2001:DB8::1"
