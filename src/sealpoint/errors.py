@@ -62,7 +62,7 @@ class ActiveKeyError(KeyRingError, ValueError):
 class NoActiveKeyError(KeyRingError, LookupError):
     """A value was to be sealed with a ring that has no active key."""
 
-    hint = "set one key to state = \"active\" and name it in 'active'"
+    hint = "make one active: sealpoint keys promote ID; in code, give one the state KeyState.ACTIVE"
 
 
 class UnknownKeyError(KeyRingError, LookupError):
@@ -75,8 +75,8 @@ class UnknownKeyError(KeyRingError, LookupError):
 
     hint = "add the key to the ring as decrypt-only, or restore it from backup"
 
-    def __init__(self, key_id: str, held: tuple[str, ...]) -> None:
-        super().__init__(key_id, held)
+    def __init__(self, key_id: str, held: tuple[str, ...], *, hint: str | None = None) -> None:
+        super().__init__(key_id, held, hint=hint)
         self.key_id = key_id
         self.held = held
 
@@ -87,7 +87,7 @@ class UnknownKeyError(KeyRingError, LookupError):
 class KeyDisabledError(KeyRingError, PermissionError):
     """A value is under a key that is disabled."""
 
-    hint = "set the key to decrypt-only if values under it may be read again"
+    hint = "if values under it may be read again: sealpoint keys enable ID"
 
 
 class KeyDestroyedError(KeyRingError, LookupError):
@@ -147,9 +147,7 @@ class KeyFileError(KeyRingError, ValueError):
 class KeyFileMissingError(KeyFileError, FileNotFoundError):
     """There is no ring file where one was named or looked for."""
 
-    hint = (
-        "name it (--keys FILE, or $SEALPOINT_KEYS), or make one: `sealpoint keys init`, or see keys.example"
-    )
+    hint = "name it (--keys FILE, or $SEALPOINT_KEYS), or make one there: sealpoint keys init --keys FILE"
 
 
 class KeyFileSyntaxError(KeyFileError):
@@ -408,10 +406,25 @@ class OutputExistsError(MaintenanceError, FileExistsError):
     hint = "name a file that does not exist; nothing is overwritten"
 
 
+class OutputNameError(MaintenanceError, ValueError):
+    """A file cannot have the name that was given."""
+
+    hint = "name a shorter one: the files that stand beside it for a while have longer names"
+
+
 class StoppedError(MaintenanceError, OSError):
     """A run had to end early; what it did stands, and it can be run again."""
 
     hint = "make room or end what is in the way, then run the same command again: it goes on where it stopped"
+
+
+class LockedError(StoppedError):
+    """Other sessions kept rows locked for as long as a run lasted; it did all the others."""
+
+    hint = (
+        "end their transactions (pg_stat_activity and pg_prepared_xacts show them),"
+        " then run the same command again"
+    )
 
 
 class PasswordError(MaintenanceError, ValueError):

@@ -194,6 +194,8 @@ WRONG: dict[str, list[str]] = {
     "decrypt: no file to write": ["decrypt", "DB"],
     "decrypt: a server": ["decrypt", NAMES, "--out", "NEW"],
     "decrypt: something is there": ["decrypt", "DB", "--out", "EMPTY"],
+    "decrypt: a folder without a name": ["decrypt", "DB", "--out", "/"],
+    "decrypt: too long a name": ["decrypt", "DB", "--out", "n" * 300],
     "decrypt: no such folder": ["decrypt", "DB", "--out", "nowhere/new.db"],
     "decrypt: onto itself": ["decrypt", "DB", "--out", "DB"],
     "decrypt: missing database": ["decrypt", "MISSING", "--out", "NEW"],
@@ -242,6 +244,21 @@ def test_what_we_did_not_seal_stays_unless_it_is_asked_for(
     assert (done.code, done.document["moved"], done.document["left"]) == (Exit.DONE, VALUES, 0)
 
 
+@pytest.mark.parametrize(("kind", "key_id"), [("k1", "k1"), ("eax", "langgraph")])
+def test_advice_brings_rows_away_from_under_a_key(
+    run: Run, path: Path, keys: Path, kind: str, key_id: str
+) -> None:
+    """Pasted with the database's name in it, after which the move that was refused is made."""
+    set_ring(keys, k2="active", k1="decrypt-only", langgraph="decrypt-only")
+    write(path, kind, "b")
+    refused = run("keys", "disable", key_id, "--db", path)
+    assert refused.code == Exit.FOUND
+    program, *words = refused.err.rpartition(": ")[2].split()
+    assert program == "sealpoint"
+    assert run(*[path if word == "DB" else word for word in words]).code in (Exit.DONE, Exit.FOUND)
+    assert run("keys", "disable", key_id, "--db", path).code == Exit.DONE
+
+
 # --- 4: a value does not open -------------------------------------------------------------------
 
 
@@ -286,6 +303,22 @@ def test_no_copy_is_made_if_a_value_does_not_open(run: Run, damaged: Path, tmp_p
     assert (ended.code, ended.document["out"], ended.document["failed"]) == (Exit.UNOPENED, None, 1)
     assert not list(tmp_path.glob("*new.db*"))
     assert "no copy was made" in run("decrypt", damaged, "--out", tmp_path / "new.db").err
+
+
+def test_advice_is_given_once_for_all_failures_of_a_kind(run: Run, path: Path, tmp_path: Path) -> None:
+    write(path, "plain", "b")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for value in values_of(path)[:2]:
+            flip(connection, value)
+    copied = run("decrypt", path, "--out", tmp_path / "new.db")
+    assert copied.err.count("error: ") == VALUES + 2
+    plain, damaged = [line for line in copied.err.splitlines() if line.startswith("hint: ")]
+    assert plain.endswith("--allow-plaintext")
+    assert damaged.startswith("hint: the row was changed")
+    rotated = run("rotate", path, "--apply")
+    assert rotated.err.count("error: ") == 2
+    assert [line for line in rotated.err.splitlines() if line.startswith("hint: ")] == [damaged]
+    assert run("decrypt", path, "--out", tmp_path / "new.db", "--json").err == ""
 
 
 # --- 5: keys ------------------------------------------------------------------------------------
@@ -384,7 +417,7 @@ def test_time_is_up_while_values_are_opened_once_more(run: Run, path: Path) -> N
     assert run("rotate", path, "--apply", "--verify", "none").code == Exit.DONE
     ended = run("rotate", path, "--apply", "--max-seconds", 0)
     assert ended.code == Exit.STOPPED
-    assert "`sealpoint verify` opens all of them" in ended.err
+    assert "`sealpoint verify DB` opens all of them" in ended.err
     assert "run the same command again" not in ended.err
 
 

@@ -27,6 +27,13 @@ def test_no_error_of_ours_is_a_bug(kind: type[errors.SealpointError]) -> None:
     assert exit_code(error) not in (Exit.DONE, Exit.BUG)
 
 
+def test_what_the_system_refuses_is_told_in_its_words() -> None:
+    """Without numbers, and only if it names a file: an error of ours has words of its own."""
+    assert message(PermissionError(errno.EACCES, "Permission denied", "/x")) == "/x: Permission denied"
+    assert message(OSError(errno.ENOSPC, "No space left on device")).endswith("No space left on device")
+    assert message(errors.SourceError("no words of the system")) == "no words of the system"
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -296,6 +297,75 @@ def test_destroying_twice_is_done(run: Run, ring: Path) -> None:
     run("keys", "generate", "k2")
     run("keys", "destroy", "k2", "--yes", "--no-database-check")
     assert run("keys", "destroy", "k2").code == 0
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: bool) -> None:
+    """It may have been taken away while the key was disabled, and is then not said to be removed."""
+    run("keys", "generate", "k2")
+    file = ring.parent / "keys.d" / "k2.key"
+    if gone:
+        file.rename(ring.parent / "safe")
+    ended = run("keys", "destroy", "k2", "--yes", "--no-database-check")
+    assert ended.code == Exit.DONE
+    assert ended.err.startswith("Its file was gone before." if gone else f"{file} is removed.")
+    assert "are yours to remove" in ended.err
+    assert not file.exists()
+
+
+# --- advice ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["enable", "k1"], "it opens as it is: there is nothing to enable"),
+        (["enable", "k2"], "it opens as it is: there is nothing to enable"),
+        (["disable", "k1"], "promote another key first: this one then only opens"),
+        (["disable", "k2"], "from there it can go by promote or destroy"),
+        (["init"], "nothing is overwritten; to add a key to it: sealpoint keys generate"),
+    ],
+)
+def test_advice_leads_on(run: Run, ring: Path, words: list[str], hint: str) -> None:
+    """Nobody is told to promote a key in order to enable one."""
+    run("keys", "generate", "k2")
+    ended = run("keys", *words)
+    explained(ended, Exit.USAGE)
+    assert ended.err.endswith(f"hint: {hint}\n")
+
+
+def test_shared_folder_is_closed_by_the_command_that_is_named(run: Run, ring: Path) -> None:
+    ring.parent.chmod(0o777)
+    hint = run("keys", "generate").err.partition("hint: ")[2]
+    subprocess.run(["sh", "-c", hint.partition(",")[0]], check=True)
+    assert run("keys", "generate").code == Exit.DONE
+
+
+def test_init_where_no_folder_can_be_made(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an ordinary account without any variable set: /etc is not its own."""
+
+    def refuse(folder: Path, *_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    ended = run("keys", "init")
+    assert "this account may not make" in explained(ended, Exit.KEYS)
+    assert "--keys or $SEALPOINT_KEYS" in ended.err
+
+
+def test_advice_is_for_the_same_ring(run: Run, ring: Path, tmp_path: Path) -> None:
+    """Pasted as it stands it changes the ring that the command before it changed, and no other."""
+    other = tmp_path / "the other" / "keys.toml"
+    run("keys", "init", "k1", "--keys", other)
+    before = ring.read_bytes()
+    for words in (["generate", "k2"], ["disable", "k1"]):
+        said = run("keys", *words, "--keys", other).err
+        program, *advised = shlex.split(said.partition(": ")[2])
+        ended = run(*advised)
+        assert (program, ended.code) == ("sealpoint", Exit.DONE)
+        assert "sealpoint" not in ended.err or ended.err.endswith(f"--keys '{other}'\n")
+    assert states(other) == {"k1": "decrypt-only", "k2": "active"}
+    assert ring.read_bytes() == before
 
 
 # --- trouble ----------------------------------------------------------------------------------

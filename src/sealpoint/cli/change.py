@@ -154,6 +154,7 @@ def _apply(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
 
 
 def _tell(outcome: Outcome, key_id: str) -> None:
+    outcome.failures.advise()
     columns = ("moved", "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
     document = outcome.document()
     names = ("moved", "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
@@ -176,7 +177,7 @@ def _search_result(scrubbed: Scrubbed) -> str:
 
 
 def decrypt(
-    database: DatabaseArgument,
+    database: Annotated[str, typer.Argument(metavar="DB", show_default=False, help="A SQLite file.")],
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", show_default=False, help="The new file; made private.")
     ],
@@ -211,5 +212,6 @@ def decrypt(
     elif written:
         say(f"{rows} values were opened; {out} holds them readable for whoever can read the file")
     else:
+        failures.advise()
         say(f"no copy was made; {database} is as it was")
     return Exit.STOPPED if pace.stopped and not failures.count else failures.code

@@ -99,6 +99,8 @@ def message(error: BaseException) -> str:
         return excerpt(str(error).strip().partition("\n")[0])[1:-1]
     if isinstance(error, MemoryError):
         return "not enough memory for a value, or for all that was to be shown"
+    if isinstance(error, OSError) and not isinstance(error, SealpointError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
     return str(error)
 
 

@@ -198,6 +198,7 @@ class Failures(Tally):
         super().__init__()
         self.kept: list[dict[str, Any]] = []
         self._aloud = aloud
+        self._hints: dict[str, None] = {}
 
     def add(self, failure: Failure) -> None:
         """Take in another one."""
@@ -205,10 +206,17 @@ class Failures(Tally):
         if not self._aloud:
             if len(self.kept) < MAX_FAILURES:
                 self.kept.append(failure_object(failure))
-        elif self.count <= MAX_TOLD:
+            return
+        self._hints.setdefault(getattr(failure.error, "hint", ""))
+        if self.count <= MAX_TOLD:
             complain(failure_line(failure))
         elif self.count == MAX_TOLD + 1:
-            say("there are more; `sealpoint verify` names all of them")
+            say("there are more; `sealpoint verify DB` names all of them")
+
+    def advise(self) -> None:
+        """Say what to do about those that were told: once for all of a kind."""
+        for hint in filter(None, self._hints):
+            say(f"hint: {hint}")
 
 
 class LineReport:

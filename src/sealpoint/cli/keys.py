@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -68,7 +69,7 @@ def generate(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: Js
     file = find_ring_file(path)
     made = ringfile.stage_key(file, key_id)
     _show(file, [made], as_json)
-    say(f"Give it to every host, with the ring; then: sealpoint keys promote {made}")
+    say(f"Give it to every host, with the ring; then: {_command(f'keys promote {made}', path)}")
 
 
 @app.command("list")
@@ -133,7 +134,7 @@ def promote(
     if before == key_id:
         say(f"{key_id} was active already.")
     else:
-        say("Rows stay under the key that sealed them until: sealpoint rotate DB --apply")
+        say(f"Rows stay under the key that sealed them until: {_command('rotate DB --apply', path)}")
 
 
 @app.command()
@@ -151,7 +152,7 @@ def disable(
     with opened(databases or []) as stores:
         ringfile.disable_key(file, key_id, stores)
     _show(file, [key_id], as_json)
-    say(f"Should values under it be missed, undo it: sealpoint keys enable {key_id}")
+    say(f"Should values under it be missed, undo it: {_command(f'keys enable {key_id}', path)}")
 
 
 @app.command()
@@ -194,9 +195,16 @@ def destroy(
     _show(file, [key_id], as_json)
     if removed:
         say(f"{removed} is removed. Copies of it, on other hosts and in backups, are yours to remove.")
+    elif entry.source == "file":
+        say("Its file was gone before. Copies of it, on other hosts and in backups, are yours to remove.")
     elif entry.source not in (None, "inline"):
         say(f"Its material came from {entry.source}, and is still there: remove it there too.")
     return Exit.DONE
+
+
+def _command(words: str, path: Path | None) -> str:
+    """A command to be pasted, for the ring that this one is about."""
+    return f"sealpoint {words}" + ("" if path is None else f" --keys {shlex.quote(str(path))}")
 
 
 def _refusal(databases: list[str] | None, unchecked: bool, yes: bool) -> tuple[str, str] | None:

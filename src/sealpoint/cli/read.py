@@ -131,6 +131,7 @@ def types(
         name, cipher = store.name, _get_cipher(store, keys)
         with _watching("types", failures.add) as report:
             found = take_inventory(store, cipher, report=report)
+    failures.advise()
     if as_json:
         show_json(findings.types_object(name, found, failures.kept, allowlist))
     elif emit:

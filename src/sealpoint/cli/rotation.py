@@ -16,7 +16,7 @@ from sealpoint.cli.exits import Exit
 from sealpoint.cli.screen import complain, progress_bar, say
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import ScrubError, StoppedError
+from sealpoint.errors import LockedError, ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.rows import Batch, Event, Progress, RowStore, Selection, mark
@@ -146,14 +146,17 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
     start, traces = monotonic(), Traces()
     with store.hold(), stopping() as stop:
         paced = Pace(stop, rows_per_second=wishes.rows_per_second, max_seconds=wishes.max_seconds)
-        with progress_bar("rotate") as move:
-            for event in _events(store, cipher, wishes, traces, paced, stop):
-                outcome.add(event)
-                if isinstance(event, Progress):
-                    move(event.rows, event.total)
+        try:
+            with progress_bar("rotate") as move:
+                for event in _events(store, cipher, wishes, traces, paced, stop):
+                    outcome.add(event)
+                    if isinstance(event, Progress):
+                        move(event.rows, event.total)
+        except LockedError as error:  # all other rows are done, and told
+            outcome.stopped = f"stopped early: {error}; {error.hint}"
         outcome.seconds = monotonic() - start
         outcome.left = sum(count.rows for count in outstanding(store, cipher.ring.require_active().id))
-        if paced.is_over and _has_work(store, cipher.ring, wishes):
+        if not outcome.stopped and paced.is_over and _has_work(store, cipher.ring, wishes):
             outcome.stopped = "stopped early: run the same command again, it goes on where it stopped"
         if not outcome.stopped and wishes.check is not Check.NONE:
             _verify(store, cipher, wishes, outcome, paced)
@@ -210,7 +213,7 @@ def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcom
                 move(rows, event.total)
                 if pace.is_over and rows < event.total:
                     outcome.stopped = (
-                        "stopped early: the values are moved, and `sealpoint verify` opens all of them"
+                        "stopped early: the values are moved, and `sealpoint verify DB` opens all of them"
                     )
                     break
                 continue

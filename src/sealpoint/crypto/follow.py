@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hmac import compare_digest
 from threading import Lock
 from time import monotonic
 from typing import Final
 from weakref import WeakSet
 
-from sealpoint.crypto.keys import Key, KeyRing, NeverPickled, Origin
+from sealpoint.crypto.keys import Key, KeyRing, NeverPickled, Origin, expand
 from sealpoint.errors import KeyReversalError, SealpointError
 
 LOOK_SECONDS: Final = 3.0
@@ -41,6 +41,7 @@ class Follower(NeverPickled):
             put: Called with each new ring to be in force, by one thread at a time.
         """
         self._ring = ring
+        self._marks = marks(ring)
         self._path = origin.path
         self._seen = origin.stamp
         self._put = put
@@ -70,7 +71,7 @@ class Follower(NeverPickled):
         if not changed and (self._retry_at is None or monotonic() < self._retry_at):
             return
         try:
-            ring = require_later(self._ring, KeyRing.load(self._path))
+            ring = require_later(self._ring, KeyRing.load(self._path), self._marks)
         except (SealpointError, OSError) as error:
             self._seen, self._retry_at = stamp, monotonic() + RETRY_SECONDS
             if changed:
@@ -78,15 +79,29 @@ class Follower(NeverPickled):
             return
         self._put(ring)
         self._ring = ring
+        self._marks |= marks(ring)
         self._seen, self._retry_at = stamp, None  # last of all: a look that is interrupted is made again
         logger.info("ring file %s was read again: %r", self._path, ring)
 
 
-def require_later(old: KeyRing, new: KeyRing) -> KeyRing:
+def marks(ring: KeyRing) -> dict[str, bytes]:
+    """Return, for each key that has its material, 32 bytes that tell it from any other, and not what it is.
+
+    They outlast a time in which a key is disabled, and its material is not loaded.
+    """
+    return {key.id: expand(key.material, "check") for key in ring.keys if key.material}
+
+
+def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None = None) -> KeyRing:
     """Return ``new``, if moves of keys and the adding of keys lead to it from ``old``.
 
     Several moves may lie between two looks at a file, so any state counts that the table of moves
     leads to. What no move leads to is an older file, or another ring.
+
+    Args:
+        old: The ring in force.
+        new: The one that is to come after it.
+        seen: The `marks` of all rings so far; by default those of ``old`` alone.
 
     Raises:
         KeyReversalError: If a key is gone, is in a state that it cannot have come to, or has other
@@ -94,6 +109,10 @@ def require_later(old: KeyRing, new: KeyRing) -> KeyRing:
     """
     for key in old.keys:
         _require_later_key(key, new.get_key(key.id))
+    before = marks(old) if seen is None else seen
+    for key_id, mark in marks(new).items():
+        if not compare_digest(before.get(key_id, mark), mark):
+            raise KeyReversalError(f"key {key_id!r} has other material than before")
     if not new.keeps_index(old):
         raise KeyReversalError("the index key is gone, or is another one")
     return new
@@ -106,8 +125,6 @@ def _require_later_key(old: Key, new: Key | None) -> None:
         raise KeyReversalError(f"key {old.id!r} is for another suite than before")
     if not old.state.reaches(new.state):
         raise KeyReversalError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
-    if old.material and new.material and not compare_digest(old.material, new.material):
-        raise KeyReversalError(f"key {old.id!r} has other material than before")
 
 
 _followers: Final = WeakSet[Follower]()

@@ -285,7 +285,10 @@ class KeyRing(NeverPickled):
         for key in self.keys:
             if key.suite == LEGACY:
                 return key.require_open()
-        raise UnknownKeyError(LEGACY, self.ids)
+        hint = (
+            'add an entry with suite = "aes", state = "decrypt-only" and LANGGRAPH_AES_KEY for its material'
+        )
+        raise UnknownKeyError(LEGACY, self.ids, hint=hint)
 
     def keeps_index(self, older: KeyRing) -> bool:
         """Whether blind indexes made with ``older`` are those that this ring makes."""
@@ -298,5 +301,5 @@ class KeyRing(NeverPickled):
             UnknownKeyError: If the ring has no index entry.
         """
         if self._index is None:
-            raise UnknownKeyError("index", self.ids)
+            raise UnknownKeyError("index", self.ids, hint="add an [[index]] entry, which never rotates")
         return expand(self._index, f"index {purpose}")

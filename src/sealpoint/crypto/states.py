@@ -29,10 +29,15 @@ class KeyState(Enum):
         """Whether values under such a key may be opened."""
         return self in _OPENING
 
+    @property
+    def moves(self) -> tuple[KeyState, ...]:
+        """The states that a key in this one may go to by one move."""
+        return _MOVES[self]
+
     def reaches(self, to: KeyState) -> bool:
         """Whether a key in this state is, or can come to be by any number of moves, in state ``to``."""
         found = {self}
-        while more := {after for state in found for after in _MOVES[state]} - found:
+        while more := {after for state in found for after in state.moves} - found:
             found |= more
         return to in found
 
@@ -42,7 +47,7 @@ class KeyState(Enum):
         Raises:
             KeyMoveError: If a key in this state may not go there.
         """
-        if to not in _MOVES[self]:
+        if to not in self.moves:
             raise KeyMoveError(f"a key that is {self.value} cannot become {to.value}")
         return to
 
@@ -60,4 +65,7 @@ _MOVES: Final = {
 def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
     """Raise `KeyMoveError` if a key for ``suite`` cannot be in ``state``."""
     if suite == LEGACY and state in (KeyState.ACTIVE, KeyState.STAGED):
-        raise KeyMoveError(f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens")
+        raise KeyMoveError(
+            f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens",
+            hint='give it state = "decrypt-only", and let another key be active',
+        )

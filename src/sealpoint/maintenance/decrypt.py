@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import OutputExistsError, PlaintextError, StoppedError, excerpt
+from sealpoint.errors import OutputExistsError, OutputNameError, PlaintextError, StoppedError, excerpt
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.keyfiles import keep
 from sealpoint.maintenance.rotate import rewrite_all
@@ -25,6 +25,7 @@ from sealpoint.maintenance.verify import pages
 _WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
 _FILES = ("", "-journal", "-wal", "-shm")
 _SEALED = Selection(plaintext=False)
+_UNSEALED = "if such values are yours, take them over: allow_plaintext, or --allow-plaintext"
 _HINT = "see what is there, and that this account may write to the folder"
 
 
@@ -54,13 +55,15 @@ def decrypt(
 
     Raises:
         OutputExistsError: If there is something at ``out``.
+        OutputNameError: If that name is too long.
         HeldError: If another run writes to ``out``.
         StoppedError: If the disk is full. The run can be repeated.
     """
     source, out = Path(source), Path(out)
     _require_free(out)
+    partial = out.with_name(f".{out.name}.partial")
+    _require_short(out, Path(f"{partial}-journal"))
     with holding(out):
-        partial = out.with_name(f".{out.name}.partial")
         _make_private(partial)
         try:
             with closing(SqliteRows(source)) as store:  # whose tables are checked
@@ -72,9 +75,18 @@ def decrypt(
 
 def _require_free(out: Path) -> None:
     for suffix in _FILES:  # SQLite would take a log that is there for the copy's own
-        file = out.with_name(out.name + suffix)
+        file = Path(f"{out}{suffix}")  # a folder may have no name to change
         if os.path.lexists(file):
             raise OutputExistsError(f"{file} is there already")
+
+
+def _require_short(out: Path, longest: Path) -> None:
+    """Refuse a place for which one of the names beside it would be too long."""
+    try:
+        longest.lstat()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise OutputNameError(f"{excerpt(str(out))} is too long") from None
 
 
 def _opener(cipher: RingCipher) -> Callable[[StoredValue], tuple[str, bytes]]:
@@ -121,7 +133,8 @@ def _unsealed(store: SqliteRows, batch: Batch) -> Iterator[Failure]:
         for page in pages(store, table, batch=batch):
             for value in page.values:
                 if not _SEALED.takes(value.tag):
-                    error = PlaintextError(f"value of type {excerpt(value.tag)} is not sealed")
+                    message = f"value of type {excerpt(value.tag)} is not sealed"
+                    error = PlaintextError(message, hint=_UNSEALED)
                     yield failure(value, error)
 
 

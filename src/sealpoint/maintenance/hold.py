@@ -7,6 +7,7 @@ descriptor table with SQLite's locks, which are lost as soon as any descriptor o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import HeldError, StoppedError
+from sealpoint.errors import HeldError, OutputNameError, StoppedError, excerpt
 
 SUFFIX: Final = ".sealpoint-lock"
 
@@ -27,6 +28,7 @@ def holding(path: Path) -> Iterator[None]:
 
     Raises:
         HeldError: If somebody else does.
+        OutputNameError: If a file beside it would have too long a name.
         StoppedError: If no file can be made beside it.
     """
     path = path.resolve()  # one hold, by whatever link it is called; hard links stay two files
@@ -45,6 +47,8 @@ def _take(lock: Path) -> int:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise OutputNameError(f"{excerpt(lock.name)}, which is held, is too long") from None
             cause = os.strerror(error.errno or 0)
             raise StoppedError(f"{lock} cannot be made: {cause}", hint=_HINT) from None
         try:

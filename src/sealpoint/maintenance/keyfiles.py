@@ -10,8 +10,11 @@ What a move that was stopped may leave beside a ring is known by its name:
 from __future__ import annotations
 
 import base64
+import errno
 import os
+import shlex
 import stat
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from string import ascii_lowercase
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from sealpoint.crypto.keyfile import RingEntry
 
 KEY_FOLDER: Final = "keys.d"
+_DENIED: Final = "let this account write in the folder, then run the same command again"
 
 
 def beside(file: Path, ending: str) -> Path:
@@ -68,7 +72,8 @@ def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -
         raise
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise StoppedError(f"{path} cannot be written: {os.strerror(error.errno or 0)}") from None
+        hint = _DENIED if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else None
+        raise StoppedError(f"{path} cannot be written: {os.strerror(error.errno or 0)}", hint=hint) from None
     return path
 
 
@@ -171,7 +176,7 @@ def require_unshared(folder: Path) -> None:
     if mode & 0o002:
         raise FilePermissionsError(
             f"{folder} has mode {mode:04o}: everybody can put files into it",
-            hint="chmod o-w the folder, or keep the ring in one of its own",
+            hint=f"chmod o-w {shlex.quote(str(folder))}, or keep the ring in a folder of its own",
         )
 
 
@@ -230,7 +235,7 @@ def _holds(file: Path, entry: RingEntry) -> bool:
 
 
 def remove_doomed(ring: Path, key_id: str) -> Path | None:
-    """Remove the file that was written down for a tombstone, and return it if there was one.
+    """Remove the file that was written down for a tombstone, and return it if it was there.
 
     Raises:
         StoppedError: If it cannot be removed.
@@ -240,13 +245,15 @@ def remove_doomed(ring: Path, key_id: str) -> Path | None:
     if not note.is_symlink():
         return None
     file = ring.parent / note.readlink()
+    there = os.path.lexists(file)
     try:
-        file.unlink(missing_ok=True)
-        keep(file.parent)
+        with suppress(FileNotFoundError):  # perhaps with its folder
+            file.unlink(missing_ok=True)
+            keep(file.parent)
     except OSError as error:
         raise StoppedError(
             f"{file} cannot be removed: {os.strerror(error.errno or 0)}",
             hint="the key is a tombstone, its material is still there: run the same command again",
         ) from None
     note.unlink()
-    return file
+    return file if there else None

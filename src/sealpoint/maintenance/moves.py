@@ -11,18 +11,20 @@ from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import KeyInUseError, KeyMoveError, TagError
 from sealpoint.maintenance.rows import RowStore
 
-MOVES: Final = {
-    KeyState.STAGED: ("promote", "destroy"),
-    KeyState.ACTIVE: (),
-    KeyState.DECRYPT_ONLY: ("promote", "disable"),
-    KeyState.DISABLED: ("enable", "destroy"),
-    KeyState.DESTROYED: (),
+_ENTERED_BY: Final = {
+    KeyState.ACTIVE: "promote",
+    KeyState.DECRYPT_ONLY: "enable",
+    KeyState.DISABLED: "disable",
+    KeyState.DESTROYED: "destroy",
 }
 
 
 def moves(entry: RingEntry) -> tuple[str, ...]:
     """Return the moves that a key's state allows; a key that only opens is never promoted."""
-    return tuple(move for move in MOVES[entry.state] if move != "promote" or entry.suite != LEGACY)
+    if entry.state is KeyState.ACTIVE:  # it goes on by the promotion of another
+        return ()
+    found = (_ENTERED_BY[state] for state in entry.state.moves)
+    return tuple(move for move in found if move != "promote" or entry.suite != LEGACY)
 
 
 def require_move(entry: RingEntry, move: str) -> None:
@@ -33,6 +35,8 @@ def require_move(entry: RingEntry, move: str) -> None:
     hint = f"from there it can go by {allowed}" if allowed else "a destroyed key stays so"
     if entry.state is KeyState.ACTIVE:
         hint = "promote another key first: this one then only opens"
+    if move == "enable" and entry.state.opens:
+        hint = "it opens as it is: there is nothing to enable"
     kind = "is for LANGGRAPH_AES_KEY rows" if move == "promote" and entry.suite else f"is {entry.state.value}"
     raise KeyMoveError(f"cannot {move} {entry.id!r}: it {kind}", hint=hint)
 
@@ -44,7 +48,17 @@ def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wha
         for entry in entries:
             rows = sum(count.rows for count in counts if _is_under(count.tag, entry))
             if rows:
-                raise KeyInUseError(f"{what}: {store.name} has {rows} rows under {entry.id!r}")
+                message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
+                raise KeyInUseError(message, hint=_way_out(entry))
+
+
+def _way_out(entry: RingEntry) -> str:
+    """Say how rows come away from under a key."""
+    if entry.state is KeyState.DESTROYED:
+        return "such rows open with no key any more: restore a backup, or delete them"
+    rotate = "sealpoint rotate DB --apply" + (" --legacy" if entry.suite == LEGACY else "")
+    enable = "enable the key and " if entry.state is KeyState.DISABLED else ""
+    return f"{enable}seal the rows anew first: {rotate}"
 
 
 def _is_under(tag: Any, entry: RingEntry) -> bool:

@@ -75,7 +75,8 @@ def require_entry(entries: Sequence[RingEntry], key_id: str) -> RingEntry:
     for entry in entries:
         if entry.id == key_id:
             return entry
-    raise UnknownKeyError(key_id, tuple(entry.id for entry in entries))
+    hint = "to add a key: sealpoint keys generate ID"
+    raise UnknownKeyError(key_id, tuple(entry.id for entry in entries), hint=hint)
 
 
 @contextmanager
@@ -111,15 +112,23 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
 
     Raises:
         OutputExistsError: If the ring file or the key file is there already.
-        FilePermissionsError: If others can write in its folder, as in all other moves.
+        FilePermissionsError: If others can write in its folder, as in all other moves, or this account
+            cannot.
         OSError: If a folder cannot be made.
     """
     file = Path(path)
+    if not file.name:
+        raise OutputExistsError(f"{file} is a folder")
     for folder in reversed(file.parents):  # parents=True would give those above it what the umask leaves
-        folder.mkdir(mode=0o755, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o755, exist_ok=True)
+        except PermissionError:
+            hint = "name a place of your own with --keys or $SEALPOINT_KEYS, or run this as another account"
+            raise FilePermissionsError(f"this account may not make {folder}", hint=hint) from None
     with _holding(file):
         if os.path.lexists(file):
-            raise OutputExistsError(f"{file} is there already")
+            hint = "nothing is overwritten; to add a key to it: sealpoint keys generate"
+            raise OutputExistsError(f"{file} is there already", hint=hint)
         key_id, entry = _new_key(file, key_id, (), KeyState.ACTIVE)
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
         fresh = keyfiles.write_private(keyfiles.beside(file, "new"), text.encode())
@@ -321,7 +330,10 @@ def _own_file(ring: _Held, key_id: str) -> str | None:
         name = other.get("source", {}).get("file")
         if other is not key and name is not None and _is_same(ring.file.parent, own, name):
             called = repr(other["id"]) if "id" in other else "the [[index]]"
-            raise KeyMoveError(f"cannot destroy {key_id!r}: its file is also that of {called}")
+            raise KeyMoveError(
+                f"cannot destroy {key_id!r}: its file is also that of {called}",
+                hint="give each of them a file of its own in the ring, then run the same command again",
+            )
     return str(own)
 
 

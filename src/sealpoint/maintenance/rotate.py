@@ -69,6 +69,7 @@ def rotate(
 
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
+        LockedError: If others kept rows locked throughout, on Postgres. All other rows are done.
         StoppedError: If the disk is full or the database was not to be had. The run can be repeated.
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one aim

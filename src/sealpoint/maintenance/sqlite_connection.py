@@ -22,10 +22,19 @@ _PASSING: Final = {
     sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
     sqlite3.SQLITE_READONLY: "the file, or its log beside it, may not be written",
     sqlite3.SQLITE_CANTOPEN: "the file, or its log beside it, cannot be opened",
+    sqlite3.SQLITE_READONLY_ROLLBACK: "a change was broken off, and who only reads cannot take it back",
 }
 
-_ELSEWHERE: Final = "let this account write beside the file, or copy it with all that stands beside it"
-_HINTS: Final = {_PASSING[code]: _ELSEWHERE for code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)}
+_ELSEWHERE: Final = (
+    "let this account open the file and write beside it; to read alone,"
+    " copy it with all that stands beside it"
+)
+_TAKE_BACK: Final = "start an agent on it, or: sqlite3 DB .schema; then run the same command again"
+_HINTS: Final = {
+    _PASSING[sqlite3.SQLITE_READONLY]: _ELSEWHERE,
+    _PASSING[sqlite3.SQLITE_CANTOPEN]: _ELSEWHERE,
+    _PASSING[sqlite3.SQLITE_READONLY_ROLLBACK]: _TAKE_BACK,
+}
 
 
 def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
@@ -84,7 +93,8 @@ def sqlite_words() -> Iterator[None]:
             except MemoryError:
                 raise StoppedError("no memory for a value of this size, or of a damaged file") from None
     except sqlite3.OperationalError as error:
-        cause = _PASSING.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF)
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+        cause = _PASSING.get(code) or _PASSING.get(code & 0xFF)
         if cause is None:
             raise
         raise StoppedError(cause, hint=_HINTS.get(cause)) from None

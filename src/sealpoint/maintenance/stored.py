@@ -22,7 +22,8 @@ def open_stored(
     if isinstance(tag, str) and "+" not in tag and isinstance(value.blob, bytes):
         if allow_plaintext:
             return tag, value.blob
-        raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
+        hint = "if it is yours, seal it: sealpoint rotate DB --plaintext --apply"
+        raise PlaintextError(f"value of type {excerpt(tag)} is not sealed", hint=hint)
     return cipher.open(tag, value.blob, row=value.row)
 
 

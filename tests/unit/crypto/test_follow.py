@@ -13,9 +13,10 @@ from threading import Barrier
 
 import pytest
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher, follow
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, check_value, cipher, follow
 from sealpoint.crypto.follow import LOOK_SECONDS, RETRY_SECONDS, require_later
 from sealpoint.errors import (
+    CheckValueError,
     KeyDestroyedError,
     KeyDisabledError,
     KeyReversalError,
@@ -328,6 +329,53 @@ def test_rings_that_do_not_follow_each_other(old: KeyRing, new: KeyRing, words: 
     with pytest.raises(KeyReversalError, match=words) as caught:
         require_later(old, new)
     assert "hint" in caught.value.__notes__[0]
+
+
+GONE = "[[key]]\nid = 'k1'\nstate = '{}'\nsource = {{ file = 'k1.key' }}\n"
+
+
+@pytest.mark.parametrize("way", [["disabled"], ["disabled", "decrypt-only", "disabled"]])
+def test_material_that_is_exchanged_while_the_key_is_disabled(
+    tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture, way: list[str]
+) -> None:
+    """It was not loaded meanwhile. Without a check value the process is the only one who remembers it."""
+    material = write(tmp_path / "k1.key", OLD)
+    file = write(tmp_path / "keys.toml", states_text(k2="active") + GONE.format("decrypt-only"))
+    subject = RingCipher(KeyRing.load(file))
+    value = RingCipher(KeyRing([Key("k1", OLD, KeyState.ACTIVE)])).seal(*VALUE)
+    assert subject.open(*value) == VALUE
+    for number, state in enumerate(way):
+        replace(file, states_text(k2="active") + GONE.format(state) + f"# {number}\n")
+        clock[0] += LOOK_SECONDS
+        subject.seal(*VALUE)
+    write(material, OTHER)
+    replace(file, states_text(k2="active") + GONE.format("decrypt-only"))
+    forged = RingCipher(KeyRing([Key("k1", OTHER, KeyState.ACTIVE)])).seal(*VALUE)
+    with pytest.raises(KeyDisabledError):
+        subject.open(*forged)
+    assert "key 'k1' has other material than before" in caplog.text
+    write(material, OLD)
+    clock[0] += RETRY_SECONDS
+    assert subject.open(*value) == VALUE
+
+
+def test_material_that_is_exchanged_does_not_have_its_check_value(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What whoever keeps check values meets, also in a process that starts."""
+    write(tmp_path / "k1.key", OTHER)
+    disabled, enabled = (
+        states_text(k2="active") + GONE.format(state) + f"check = '{check_value(OLD)}'\n"
+        for state in ("disabled", "decrypt-only")
+    )
+    file = write(tmp_path / "keys.toml", disabled)
+    subject = RingCipher(KeyRing.load(file))
+    replace(file, enabled)
+    with pytest.raises(KeyDisabledError):
+        subject.open(*sealed_under("k1"))
+    assert "key 'k1': the material is not the one that 'check' was made from" in caplog.text
+    with pytest.raises(CheckValueError):
+        KeyRing.load(file)
 
 
 def test_rings_that_follow_each_other() -> None:

@@ -268,7 +268,7 @@ def test_a_named_file_that_is_missing_is_not_passed_over(
     monkeypatch.setenv("SEALPOINT_KEYS", str(tmp_path / "none"))
     with pytest.raises(KeyFileMissingError, match="none") as caught:
         KeyRing.load()
-    assert "keys.example" in caught.value.hint
+    assert "sealpoint keys init --keys FILE" in caught.value.hint
 
 
 @pytest.mark.parametrize("path", ["", "none"])

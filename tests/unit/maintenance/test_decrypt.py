@@ -16,6 +16,7 @@ from sealpoint.errors import (
     DatabaseMissingError,
     HeldError,
     OutputExistsError,
+    OutputNameError,
     PlaintextError,
     SchemaError,
     StoppedError,
@@ -160,6 +161,23 @@ def test_a_copy_gets_its_name_where_a_file_cannot_have_two(
     list(decrypt(path, out, make_cipher("k1")))
     assert opened(out, make_cipher("k1")) == opened(path, make_cipher("k1"))
     assert files(path) == {"x.db", "out.db"}
+
+
+@pytest.mark.parametrize("name", [".", "/", "n" * 300, "n" * 239, "é" * 120, "n/" * 2100 + "n"])
+def test_a_name_that_no_file_can_have_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """For good: another run would meet the same. Also if only a file beside it would be named too long."""
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(OutputExistsError if len(name) == 1 else OutputNameError):
+        list(decrypt(path, name, make_cipher("k1")))
+    assert files(path) == {"x.db"}
+
+
+def test_a_long_name_serves(path: Path) -> None:
+    out = path.with_name("n" * 238)
+    list(decrypt(path, out, make_cipher("k1")))
+    assert tags_of(out) >= {"msgpack"}
 
 
 def test_the_source_is_not_the_place(path: Path) -> None:

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from sealpoint.errors import HeldError, StoppedError
+from sealpoint.errors import HeldError, OutputNameError, StoppedError
 from sealpoint.maintenance.hold import SUFFIX, holding
 
 
@@ -123,3 +123,8 @@ def test_no_link_is_followed(path: Path) -> None:
 def test_a_folder_that_is_missing_is_no_hold(tmp_path: Path) -> None:
     with pytest.raises(StoppedError), holding(tmp_path / "missing" / "x.db"):
         pass
+
+
+def test_a_name_without_room_for_that_of_its_lock_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OutputNameError, match="too long"), holding(tmp_path / ("n" * 242)):
+        pytest.fail("it is held")

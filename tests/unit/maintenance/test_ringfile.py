@@ -36,7 +36,7 @@ from sealpoint.errors import (
 )
 from sealpoint.maintenance import keyfiles, ringfile
 from sealpoint.maintenance.hold import holding
-from sealpoint.maintenance.moves import MOVES
+from sealpoint.maintenance.moves import moves
 from sealpoint.maintenance.ringfile import (
     check_ring,
     create_ring,
@@ -121,6 +121,11 @@ def test_new_ring_replaces_nothing(ring: Path) -> None:
     assert names(ring) == {"keys.toml", "keys.d/k1.key"}
 
 
+def test_folder_without_a_name_is_no_ring() -> None:
+    with pytest.raises(OutputExistsError):
+        create_ring("/")
+
+
 def test_default_ids_count_on(tmp_path: Path) -> None:
     year = datetime.now(UTC).strftime("k%y")
     ring = tmp_path / "keys.toml"
@@ -173,6 +178,13 @@ AIMS = {
     "enable": KeyState.DECRYPT_ONLY,
     "destroy": KeyState.DESTROYED,
 }
+MOVES = {
+    KeyState.STAGED: ["promote", "destroy"],
+    KeyState.ACTIVE: [],
+    KeyState.DECRYPT_ONLY: ["promote", "disable"],
+    KeyState.DISABLED: ["enable", "destroy"],
+    KeyState.DESTROYED: [],
+}
 WAYS = {
     KeyState.STAGED: [],
     KeyState.ACTIVE: ["promote"],
@@ -195,8 +207,9 @@ def bring(ring: Path, state: KeyState) -> None:
 def test_every_move_from_every_state(ring: Path, state: KeyState, move: str) -> None:
     """It is done, it was done already, or it is refused and the file is as it was."""
     bring(ring, state)
-    before = ring.read_bytes()
+    before, entry = ring.read_bytes(), read_ring_entries(ring)[1]
     if move in MOVES[state]:
+        assert move in moves(entry)
         ACTS[move](ring, "k2")
         assert states(ring)["k2"] == AIMS[move].value
         KeyRing.load(ring)
@@ -204,21 +217,10 @@ def test_every_move_from_every_state(ring: Path, state: KeyState, move: str) -> 
         ACTS[move](ring, "k2")
         assert ring.read_bytes() == before
     else:
+        assert move not in moves(entry)
         with pytest.raises(KeyMoveError):
             ACTS[move](ring, "k2")
         assert ring.read_bytes() == before
-
-
-def test_moves_are_those_of_the_states() -> None:
-    """Each move in the table is one that `KeyState` allows, and none is missing."""
-    for state, allowed in MOVES.items():
-        for move, aim in AIMS.items():
-            try:
-                state.require_move(aim)
-            except KeyMoveError:
-                assert move not in allowed
-            else:  # a key ceases to be active by the promotion of another alone
-                assert (move in allowed) != (state is KeyState.ACTIVE)
 
 
 @pytest.mark.parametrize("move", ACTS)
@@ -296,6 +298,27 @@ def test_legacy_rows_are_under_the_legacy_key(ring: Path, monkeypatch: pytest.Mo
         promote_key(ring, "k2", store("msgpack+aes"))
 
 
+@pytest.mark.parametrize(
+    ("state", "hint"),
+    [
+        ("decrypt-only", "seal the rows anew first: sealpoint rotate DB --apply --legacy"),
+        ("disabled", "enable the key and seal the rows anew first: sealpoint rotate DB --apply --legacy"),
+        ("destroyed", "such rows open with no key any more: restore a backup, or delete them"),
+    ],
+)
+def test_refusal_says_how_rows_come_away_from_under_a_key(
+    ring: Path, monkeypatch: pytest.MonkeyPatch, state: str, hint: str
+) -> None:
+    """Rows under LANGGRAPH_AES_KEY are moved by an option, and those of a disabled key not at all."""
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", "0123456789abcdef")
+    entry = LEGACY.format(state).replace("source", "# source" if state == "destroyed" else "source")
+    ring.write_text(ring.read_text() + "\n" + entry)
+    stage_key(ring, "k2")
+    with pytest.raises(KeyInUseError) as caught:
+        promote_key(ring, "k2", store("msgpack+aes"))
+    assert caught.value.hint == hint
+
+
 # --- what becomes of material -----------------------------------------------------------------
 
 
@@ -330,12 +353,23 @@ def test_file_that_cannot_be_removed_is_named(ring: Path, monkeypatch: pytest.Mo
     assert destroy_key(ring, "k2") is None
 
 
+@pytest.mark.parametrize("gone", ["file", "folder"])
+def test_file_that_was_taken_away_before_is_not_said_to_be_removed(ring: Path, gone: str) -> None:
+    stage_key(ring, "k2")
+    file = keyfiles.key_file(ring, "k2")
+    file.rename(ring.parent / "safe") if gone == "file" else file.parent.rename(ring.parent / "safe")
+    assert destroy_key(ring, "k2") is None
+    assert states(ring)["k2"] == "destroyed"
+    assert not list(ring.parent.glob(".keys.toml.*"))
+
+
 def test_file_of_two_keys_is_not_removed(ring: Path) -> None:
     stage_key(ring, "k2")
     entry = "\n[[key]]\nid = 'k3'\nstate = 'staged'\nsource = { file = './keys.d/../keys.d/k2.key' }\n"
     ring.write_text(ring.read_text() + entry)
-    with pytest.raises(KeyMoveError, match="also that of 'k3'"):
+    with pytest.raises(KeyMoveError, match="also that of 'k3'") as caught:
         destroy_key(ring, "k2")
+    assert "a file of its own" in caught.value.hint
     assert keyfiles.key_file(ring, "k2").exists()
 
 
