@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import dict_row
 
 from sealpoint.base import empty_checkpoint
+from sealpoint.errors import LockedError
 from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.maintenance.postgres_rows import PostgresRows
 from sealpoint.maintenance.rotate import rotate
@@ -101,8 +102,9 @@ def rotate_until(url: str, end: Path, rows: int) -> tuple[int, int]:
     with closing(PostgresRows(url, writable=True)) as store:
         while not end.exists():
             last = None
-            for event in rotate(store, K2, batch=Batch(rows=rows)):
-                last = event if isinstance(event, Progress) else last
+            with suppress(LockedError):  # others of us have the rest
+                for event in rotate(store, K2, batch=Batch(rows=rows)):
+                    last = event if isinstance(event, Progress) else last
             moved, raced = moved + (last.moved if last else 0), raced + (last.raced if last else 0)
     return moved, raced
 

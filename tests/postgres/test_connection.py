@@ -23,6 +23,10 @@ NAMES = {
     "postgresql://": "postgresql:///",
     "host=host user=user password=secret dbname=db": "postgresql://host/db",
     "postgresql://host/a%20b": "postgresql://host/a%20b",
+    "postgresql:///?service=agents": "postgresql:///?service=agents",
+    "service=agents user=user password=secret": "postgresql:///?service=agents",
+    "postgresql://user@/db?host=/run/pg&service=a%20b": "postgresql:///db?host=/run/pg&service=a%20b",
+    "postgresql:///db?hostaddr=10.0.0.1": "postgresql:///db?hostaddr=10.0.0.1",
 }
 # An unescaped '@' or '/' in a password: libpq takes a part of it for the host, the port or the database.
 UNREADABLE = [
@@ -33,6 +37,7 @@ UNREADABLE = [
     "postgresql://user:secret/db",
     "postgresql://user:secret@host/db?nonsense=secret",
     "postgresql://user:secret@host/%zz",
+    "postgresql://user:s?service=ecret@host/db",
     "host=h password='secret",
     "secret",
 ]

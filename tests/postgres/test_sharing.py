@@ -6,14 +6,17 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from itertools import islice
+from typing import Any
 
 import psycopg
 import pytest
 
-from sealpoint.errors import HeldError, StoppedError
+from sealpoint.errors import HeldError, LockedError, StoppedError
 from sealpoint.maintenance.postgres_rows import PostgresRows
 from sealpoint.maintenance.postgres_schema import BLOBS
-from sealpoint.maintenance.rows import Batch, Selection, StoredValue
+from sealpoint.maintenance.rotate import outstanding, rotate
+from sealpoint.maintenance.rows import Batch, Event, Failure, Progress, Selection, StoredValue
 from tests.postgres.databases import (
     K1,
     K2,
@@ -23,6 +26,7 @@ from tests.postgres.databases import (
     opened,
     pid_of,
     put_blobs,
+    put_writes,
     reseal,
     rewrite_all,
 )
@@ -108,6 +112,61 @@ def test_a_row_that_a_writer_has_locked_is_left_to_the_next_pass(store: Postgres
     assert opened(url)["checkpoint_blobs", *ONE_THREAD[4][:4]] == ("msgpack", b"written")
 
 
+def test_rows_that_stay_locked_are_told_as_such(store: PostgresRows, url: str) -> None:
+    """Not as rows that failed: the run has moved all others, and can be repeated."""
+    put_blobs(url, ONE_THREAD)
+    with psycopg.connect(url, application_name="agent") as writer:
+        writer.execute("SELECT FROM checkpoint_blobs WHERE version IN ('3', '8') FOR UPDATE")
+        with pytest.raises(LockedError, match=r"^2 rows are locked by other sessions \(") as caught:
+            [*rotate(store, K2, batch=Batch(rows=3))]
+        assert f"session {writer.info.backend_pid} of 'agent'" in str(caught.value)
+        assert "run the same command again" in caught.value.hint
+    assert [count.rows for count in outstanding(store, "k2")] == [2]
+    [*rotate(store, K2)]
+    assert outstanding(store, "k2") == []
+
+
+@pytest.mark.parametrize("batch", [Batch(), Batch(rows=1)])
+def test_what_fails_is_told_before_what_is_locked(store: PostgresRows, url: str, batch: Batch) -> None:
+    """In a pass that moves nothing at all, too; and it does not count as locked."""
+    put_writes(url, [("task", place, "n", "msgpack+cobblestone256:k1", b"x") for place in range(5)])
+    events = list[Event]()
+    with psycopg.connect(url) as writer:
+        writer.execute("SELECT FROM checkpoint_writes WHERE idx = 4 FOR UPDATE")
+        with pytest.raises(LockedError, match=r"^1 rows"):
+            events.extend(rotate(store, K2, batch=batch))
+    assert [event.place["idx"] for event in events if isinstance(event, Failure)] == [0, 1, 2, 3]
+
+
+def test_rows_that_are_let_go_are_moved_by_the_next_pass(store: PostgresRows, url: str) -> None:
+    put_blobs(url, ONE_THREAD)
+    with psycopg.connect(url) as writer:
+        writer.execute("SELECT FROM checkpoint_blobs WHERE version > '0' FOR UPDATE")
+        events = rotate(store, K2)
+        assert [event for event in islice(events, 1) if isinstance(event, Progress) and event.moved == 1]
+    *_, last = events
+    assert isinstance(last, Progress)
+    assert last.moved == len(ONE_THREAD)
+
+
+def test_a_row_that_is_gone_was_not_locked(
+    store: PostgresRows, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread may be deleted between the two looks of a batch; then there is nothing to come back for."""
+    put_blobs(url, [("t", "", "n", f"{place}", "msgpack+cobblestone256:k1", b"x") for place in range(3)])
+    fetch = store._fetch
+
+    def delete_then_fetch(statement: str, *rest: Any) -> Any:
+        if "FOR UPDATE" in statement:
+            with psycopg.connect(url) as writer:
+                writer.execute("DELETE FROM checkpoint_blobs WHERE version = '1'")
+        return fetch(statement, *rest)
+
+    monkeypatch.setattr(store, "_fetch", delete_then_fetch)
+    events = [*rotate(store, K2)]
+    assert len([event for event in events if isinstance(event, Failure)]) == 2
+
+
 def test_a_writer_that_had_to_wait_wins(store: PostgresRows, url: str) -> None:
     put_blobs(url, ONE_THREAD)
     written = K1.seal("msgpack", b"written")
@@ -167,6 +226,14 @@ def test_one_run_holds_a_database_at_a_time(open_store: Open) -> None:
         pass
     with second.hold():
         pass
+
+
+def test_who_holds_a_database_is_named(open_store: Open) -> None:
+    first, second = open_store(), open_store()
+    with first.hold(), pytest.raises(HeldError) as caught, second.hold():
+        pass
+    assert str(caught.value).endswith(f": session {pid_of(first)} of 'sealpoint'")
+    assert f"pg_stat_activity shows, for pid {pid_of(first)}," in caught.value.hint
 
 
 def test_schemas_are_held_one_by_one(store: PostgresRows, shallow_url: str) -> None:

@@ -12,13 +12,20 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
+import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from sealpoint.cli.exits import Exit, exit_code
+from sealpoint.errors import LockedError, SchemaError, StoppedError
+from sealpoint.maintenance import workers
+from sealpoint.maintenance.pace import Stop
 from sealpoint.maintenance.postgres_rows import PostgresRows
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Selection
+from sealpoint.maintenance.rows import Batch, Event, Progress, Selection
+from sealpoint.maintenance.workers import Bug, Order, _judge, rotate_in_processes
 from tests.postgres.databases import K2, blobs, opened, put_blobs, reseal, rewrite_all, saver_at
 from tests.postgres.processes import (
     FORKS,
@@ -28,12 +35,19 @@ from tests.postgres.processes import (
     rotate_when_told,
     write,
 )
+from tests.unit.crypto.rings import states_text
+from tests.unit.crypto.rings import write as write_ring
 
 Open = Callable[[], PostgresRows]
 WRITES = int(os.environ.get("SEALPOINT_POSTGRES_WRITES", "480"))
 KILLS = int(os.environ.get("SEALPOINT_POSTGRES_KILLS", "10"))
 WORKERS = 3
 WRITERS = {"sync 1": False, "sync 2": False, "async 1": True, "async 2": True}
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Path:
+    return write_ring(tmp_path / "keys.toml", states_text(k2="active", k1="decrypt-only"))
 
 
 @pytest.mark.timeout(240 + WRITES / 10)
@@ -43,10 +57,10 @@ def test_no_write_is_lost_while_workers_rotate(open_store: Open, url: str, tmp_p
     end, steps = tmp_path / "end", WRITES // len(WRITERS) // WRITES_OF_A_STEP
     with ProcessPoolExecutor(WORKERS + len(WRITERS), mp_context=FORKS) as pool:
         writers = [pool.submit(write, url, name, steps, awaited) for name, awaited in WRITERS.items()]
-        workers = [pool.submit(rotate_until, url, end, 20) for _ in range(WORKERS)]
+        rotators = [pool.submit(rotate_until, url, end, 20) for _ in range(WORKERS)]
         lost = [writer.result() for writer in writers]
         end.touch()
-        done = [worker.result() for worker in workers]
+        done = [rotator.result() for rotator in rotators]
     assert lost == [0, 0, 0, 0]
     store = open_store()
     [*rotate(store, K2)]  # what was written after the last pass
@@ -84,3 +98,65 @@ def test_a_run_that_is_killed_is_done_again(open_store: Open, url: str) -> None:
     while outstanding(store, "k2"):  # the server may still be about to let go of the last one's rows
         [*rotate(store, K2, batch=Batch(rows=10))]
     assert opened(url) == values
+
+
+def test_rows_that_stay_locked_end_a_run_of_workers(url: str, ring: Path) -> None:
+    """When they have moved all others; what they had locked for each other does not count."""
+    put_blobs(url, blobs(60))
+    events = list[Event]()
+    with psycopg.connect(url) as writer:
+        writer.execute("SELECT FROM checkpoint_blobs WHERE version IN ('00000007', '00000031') FOR UPDATE")
+        with pytest.raises(LockedError, match=r"^2 rows are locked"):
+            events.extend(rotate_in_processes(Order(url, ring, "k2", batch=Batch(rows=10)), 2, Stop()))
+    assert max(event.moved for event in events if isinstance(event, Progress)) == 58
+
+
+def test_what_was_locked_for_all_of_them_is_looked_at_once_more(
+    url: str, ring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one alone: each may have met what another one had locked."""
+    put_blobs(url, blobs(60))
+    with psycopg.connect(url) as writer:
+        writer.execute("SELECT FROM checkpoint_blobs WHERE version = '00000007' FOR UPDATE")
+
+        def judge(*ends: Any) -> None:
+            try:
+                _judge(*ends)
+            except LockedError:
+                writer.commit()
+                raise
+
+        monkeypatch.setattr(workers, "_judge", judge)
+        *_, last = rotate_in_processes(Order(url, ring, "k2", max_seconds=100), 1, Stop())
+    assert isinstance(last, Progress)
+    assert last.moved == 60
+
+
+def test_what_one_found_locked_and_another_did_not_is_done() -> None:
+    _judge([LockedError("x"), None], 0)
+
+
+def test_the_worst_end_is_told() -> None:
+    """A bug before an error, an error before a kill, a kill before rows that are locked."""
+    ends = [LockedError("x"), None, SchemaError("x"), Bug("ValueError", "")]
+    with pytest.raises(RuntimeError, match=r"ValueError"):
+        _judge(ends, 1)
+    with pytest.raises(SchemaError):
+        _judge(ends[:3], 1)
+    with pytest.raises(StoppedError, match=r"1 of 2 workers were killed"):
+        _judge(ends[:2], 1)
+    with pytest.raises(LockedError):
+        _judge(ends[:1], 0)
+
+
+def test_a_bug_in_a_worker_is_told_as_one(url: str, ring: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By its kind and its place; its message, in which a value might stand, stays where it is."""
+    put_blobs(url, blobs(3))
+    order = Order(url, ring, "k2", batch=cast(Any, "no batch"))
+    with pytest.raises(RuntimeError, match=r"^a worker ended with AttributeError") as caught:
+        [*rotate_in_processes(order, 2, Stop())]
+    assert exit_code(caught.value) is Exit.BUG
+    (note,) = caught.value.__notes__
+    assert "rotate.py" in note
+    told = note + "".join(capfd.readouterr())
+    assert "has no attribute" not in told

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from sealpoint.errors import (
     DamagedFileError,
@@ -71,22 +71,25 @@ def refuse_schema(what: str) -> SchemaError:
 
 
 def name_of(url: str) -> str:
-    """Return the URL with its host, port and database: no user, no password, no options.
+    """Return the URL with its host, port, database and service: no user, no password, no options.
 
     Raises:
         DatabaseMissingError: If it cannot be read, or a password may have slipped into another part.
     """
     parts = _parts(url)
-    host, port, database = (str(parts.get(part) or "") for part in ("host", "port", "dbname"))
-    if "@" in host + database or not re.fullmatch(r"[\d,]*", port):
+    given = {part: str(value or "") for part, value in parts.items()}
+    host, port, database = given.get("host", ""), given.get("port", ""), given.get("dbname", "")
+    more = {part: given[part] for part in ("hostaddr", "service") if given.get(part)}
+    if "@" in "".join((host, database, *more.values())) or not re.fullmatch(r"[\d,]*", port):
         raise DatabaseMissingError(
             "the URL of the database cannot be read", hint="write special characters in it as %XX"
         )
-    place = f"[{host}]" if ":" in host and not host.startswith("/") else host
-    end = f":{port}" if port else ""
     if host.startswith("/"):
-        return f"postgresql://{end}/{quote(database)}?host={quote(host)}"
-    return f"postgresql://{place}{end}/{quote(database)}"
+        host, more = "", {"host": host, **more}
+    place = f"[{host}]" if ":" in host else host
+    end = f":{port}" if port else ""
+    query = f"?{urlencode(more, safe='/', quote_via=quote)}" if more else ""
+    return f"postgresql://{place}{end}/{quote(database)}{query}"
 
 
 class SearchPath(NamedTuple):
@@ -155,7 +158,10 @@ def _translated(code: str, kind: str) -> SealpointError:
     if code in _NO_TEXT:
         return RowError("a key column or a type holds text that is not in the server's encoding")
     if code in _DAMAGED:
-        return DamagedFileError("the server cannot read a table or an index of the saver: it is damaged")
+        return DamagedFileError(
+            "the server cannot read a table or an index of the saver: it is damaged",
+            hint="the server's log says where; restore it from backup",
+        )
     if code in _GONE:
         return refuse_schema("the tables are not what they were when the database was opened")
     return ServerError(kind, code)

@@ -9,15 +9,17 @@ of workers share the rows, and nobody ever waits for a writer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from hashlib import sha256
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import HeldError, StoppedError
+from sealpoint.errors import DamagedFileError
 from sealpoint.maintenance.postgres_connection import SearchPath, connect, name_of, own_words, refuse_schema
+from sealpoint.maintenance.postgres_scan import IS_VALUE, Bound, Pass, Unreadable, condition, places, size_of
 from sealpoint.maintenance.postgres_schema import find_tables
+from sealpoint.maintenance.postgres_sessions import holding, locked
 from sealpoint.maintenance.rows import (
     BATCH,
     EVERYTHING,
@@ -35,7 +37,6 @@ from sealpoint.maintenance.rows import (
 if TYPE_CHECKING:
     from psycopg.sql import Composed
 
-_HOLD: Final = 0x5EA1  # the upper half of our advisory locks' numbers; the schema is the lower one
 _METADATA_ROWS: Final = 10
 _NAME_ROWS: Final = 10_000
 # Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
@@ -44,30 +45,12 @@ _TAG: Final = """CASE WHEN length(type) <= 100 THEN type
 _NAME_CHARS: Final = 2_001  # one more than is looked at
 _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 
-# A channel without a value is a row of this type: there is nothing in it to seal.
-_IS_VALUE: Final = "(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)"
 _NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
 _INLINE: Final = """
     SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM {}
     CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
         WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{}}' END) AS inlined
     GROUP BY 1, 2 ORDER BY 1, 2"""
-
-
-class _Bound(NamedTuple):
-    """Where a batch ends.
-
-    Attributes:
-        key: The primary key of its last row.
-        is_last: Whether nothing comes after it.
-    """
-
-    key: tuple[Any, ...]
-    is_last: bool
-
-    @property
-    def next(self) -> tuple[Any, ...] | None:
-        return None if self.is_last else self.key
 
 
 class PostgresRows:
@@ -98,6 +81,7 @@ class PostgresRows:
             self.connection.close()
             raise
         layouts = self._found.layouts.values()
+        self._pass = Pass()
         self.tables = tuple(layout.table for layout in layouts if layout.table is not None)
 
     @property
@@ -109,27 +93,18 @@ class PostgresRows:
         """Close the connection."""
         self.connection.close()
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
+    def hold(self) -> AbstractContextManager[None]:
         """Keep other runs off this schema: a lock of this session, gone with it.
 
         Workers of one run open stores of their own, and only the one that starts them holds.
         """
-        lock = (_HOLD << 32 | self._found.schema_oid,)
-        ((taken,),) = self._fetch("SELECT pg_try_advisory_lock(%s::bigint)", lock)
-        if not taken:
-            raise HeldError(f"another run holds {self.name}")
-        try:
-            yield
-        finally:
-            with suppress(StoppedError):  # with the session the lock is gone too
-                self._fetch("SELECT pg_advisory_unlock(%s::bigint)", lock)
+        return holding(self.connection, self._found.schema_oid, self.name)
 
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
         statement = f"""
             SELECT {_TAG}, count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM {{}}
-            WHERE {_IS_VALUE} GROUP BY 1 ORDER BY 1"""
+            WHERE {IS_VALUE} GROUP BY 1 ORDER BY 1"""
         return [
             TagCount(table.name, *row)
             for table in self.tables
@@ -141,7 +116,13 @@ class PostgresRows:
         bound = self._bound(table, after, selection, batch)
         if bound is None:
             return Page((), None)
-        return Page(self._values(table, after, bound, selection), bound.next)
+        try:
+            return Page(self._values(table, after, bound, selection), bound.next)
+        except DamagedFileError:
+            if bound.rows > 1:  # the page ends before the value that is damaged, or is that value
+                return self.read(table, after, selection, replace(batch, rows=bound.rows // 2))
+            found = self._values(table, after, bound, selection, blob="NULL")
+            return Page([value._replace(blob=Unreadable()) for value in found], bound.next)
 
     def rewrite(
         self,
@@ -151,14 +132,40 @@ class PostgresRows:
         selection: Selection = EVERYTHING,
         batch: Batch = BATCH,
     ) -> Rewritten:
-        """Change a batch of values, without those that others have locked. See `RowStore.rewrite`."""
+        """Change a batch of values, without those that others have locked. See `RowStore.rewrite`.
+
+        Raises:
+            LockedError: At the end of a pass over all tables in which nothing was changed, and in which
+                others had locked what is still to be changed.
+        """
+        if after is None and table == self.tables[0]:
+            self._pass = Pass()
         bound = self._bound(table, after, selection, batch)
         if bound is None:
+            if self._pass.is_stuck and table == self.tables[-1]:
+                self._require_unlocked(selection)
             return Rewritten(0, 0, 0, 0, 0.0, None)
+        try:
+            done = self._change(table, after, bound, change, selection)
+        except DamagedFileError:
+            if bound.rows > 1:
+                return self.rewrite(table, after, change, selection, replace(batch, rows=bound.rows // 2))
+            damaged = self._damaged(table, after, selection)
+            if not damaged:  # it is something else than the value
+                raise
+            for value in damaged:
+                change(value)  # which cannot open it, and says so
+            done = Rewritten(len(damaged), 0, 0, 0, 0.0, bound.next)
+        self._pass.add(bound.rows, done)
+        return done._replace(last=bound.key) if self._pass.is_stuck else done
+
+    def _change(
+        self, table: Table, after: Any, bound: Bound, change: Change, selection: Selection
+    ) -> Rewritten:
         start = perf_counter()
         with own_words(), self.connection.transaction():
             self._require_same_tables(table)
-            values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
+            values = self._values(table, after, bound, selection, lock="FOR UPDATE SKIP LOCKED")
             updates = [
                 (*changed, *value.key, value.tag, _digest(value.blob))
                 for value in values
@@ -169,35 +176,53 @@ class PostgresRows:
         size = sum(len(value.blob) for value in values if value.blob is not None)
         return Rewritten(len(values), moved, len(updates) - moved, size, lock_seconds, bound.next)
 
+    def _damaged(self, table: Table, after: Any, selection: Selection) -> list[StoredValue]:
+        """Return the next value if the server cannot read it."""
+        page = self.read(table, after, selection, Batch(rows=1))
+        return [value for value in page.values if isinstance(value.blob, Unreadable)]
+
+    def _require_unlocked(self, selection: Selection) -> None:
+        """Raise `LockedError` if what the pass has left out is still to be changed."""
+        left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
+        if left > 0:
+            raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
+
     def _require_same_tables(self, table: Table) -> None:
         """Check the tables again, with one locked against change: what is new on it would act in our name."""
         self.connection.execute(self._named("LOCK TABLE {} IN ROW EXCLUSIVE MODE", table.name))
         if find_tables(self.connection, SearchPath([self._found.schema], is_own=True)) != self._found:
             raise refuse_schema("the tables are not what they were when the database was opened")
 
-    def _bound(self, table: Table, after: Any, selection: Selection, batch: Batch) -> _Bound | None:
+    def _bound(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Bound | None:
         """Find where the batch ends, by the sizes alone: no value leaves the server for it."""
         primary = self._primary(table)
-        where, parameters = _where(primary, after, selection)
+        where, parameters = condition(primary, after, selection)
         statement = f"""
-            SELECT {_size(table)}, {primary} FROM {{}}
+            SELECT {size_of(table)}, {primary} FROM {{}}
             WHERE {where} ORDER BY {primary} LIMIT {batch.rows:d}"""
         found = self._fetch(statement, parameters, table.name)
         room = batch.size_bytes
         for place, (size, *key) in enumerate(found, 1):
             room -= size or 0
             if room <= 0 or place == batch.rows:
-                return _Bound(tuple(key), is_last=False)
-        return _Bound(tuple(key), is_last=True) if found else None
+                return Bound(tuple(key), place, is_last=False)
+        return Bound(tuple(key), len(found), is_last=True) if found else None
 
     def _values(
-        self, table: Table, after: Any, bound: _Bound, selection: Selection, lock: str = ""
+        self,
+        table: Table,
+        after: Any,
+        bound: Bound,
+        selection: Selection,
+        *,
+        blob: str = "blob",
+        lock: str = "",
     ) -> list[StoredValue]:
         primary = self._primary(table)
-        where, parameters = _where(primary, after, selection)
+        where, parameters = condition(primary, after, selection)
         statement = f"""
-            SELECT {", ".join(table.key)}, type, blob FROM {{}}
-            WHERE {where} AND ({primary}) <= ({_places(bound.key)}) ORDER BY {primary} {lock}"""
+            SELECT {", ".join(table.key)}, type, {blob} FROM {{}}
+            WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
         found = self._fetch(statement, (*parameters, *bound.key), table.name)
         return [StoredValue(table, row[:-2], *row[-2:]) for row in found]
 
@@ -248,7 +273,7 @@ class PostgresRows:
         """Yield ``columns`` in the order of ``key``, with which they begin, some rows at a time."""
         after: tuple[Any, ...] = ()
         while True:
-            where = f"WHERE ({key}) > ({_places(after)})" if after else ""
+            where = f"WHERE ({key}) > ({places(after)})" if after else ""
             statement = f"SELECT {columns} FROM {{}} {where} ORDER BY {key} LIMIT {rows:d}"
             found = self._fetch(statement, after, table)
             yield from found
@@ -270,38 +295,6 @@ class PostgresRows:
             return cursor.execute(query, parameters).fetchall()
 
 
-def _where(primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
-    """Return what follows WHERE: what `Selection.takes` says, in SQL. A key id has no wildcard in it."""
-    tag, parts, parameters = "coalesce(type, '')", [_IS_VALUE], []
-    if after is not None:
-        parts.append(f"({primary}) > ({_places(after)})")
-        parameters.extend(after)
-    if not selection.plaintext:
-        parts.append(f"{tag} LIKE %s")
-        parameters.append("%+%")
-    if not selection.legacy:
-        parts.append(f"{tag} NOT LIKE %s")
-        parameters.append(f"%+{LEGACY}")
-    if selection.without_key is not None:
-        parts.append(f"{tag} NOT LIKE %s")
-        parameters.append(f"%+%:{selection.without_key}")
-    if selection.thread_id is not None:
-        parts.append("thread_id = %s")
-        parameters.append(selection.thread_id)
-    return " AND ".join(parts), tuple(parameters)
-
-
-def _size(table: Table) -> str:
-    """Return how many bytes leave the server for a row, in SQL: a forger's texts may be the most of them."""
-    texts = [column for column in ("type", *table.key) if column != "idx"]
-    excess = [f"greatest(octet_length({column}) - 1000, 0)" for column in texts]
-    return " + ".join(["coalesce(octet_length(blob), 0)::bigint", *excess])
-
-
 def _digest(blob: bytes | None) -> bytes | None:
     """Return what tells an old value from another: the value itself would stand in the server's log."""
     return None if blob is None else sha256(blob).digest()
-
-
-def _places(values: Sequence[Any]) -> str:
-    return ", ".join(["%s"] * len(values))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
+from time import monotonic
+from traceback import format_tb
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.errors import DatabaseMissingError, SealpointError, StoppedError
+from sealpoint.errors import DatabaseMissingError, LockedError, SealpointError, StoppedError
 from sealpoint.maintenance.pace import Pace, Signal
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS, rotate
 from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Progress, mark
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     Line: TypeAlias = Connection[Any, Any]
+    Told: TypeAlias = Generator[tuple[int, Event], None, None]
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -55,6 +58,19 @@ class Order:
     max_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """How a worker ended that nobody foresaw: no message, in which values may stand.
+
+    Attributes:
+        kind: Name of the exception.
+        lines: Where it was raised, for a report.
+    """
+
+    kind: str
+    lines: str
+
+
 def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
     """Run `rotate` in several processes at once, and add up what they tell.
 
@@ -63,14 +79,32 @@ def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
     Raises:
         StoppedError: If a worker was killed. What all of them did stands; the run can be repeated.
         SealpointError: What ended a worker, when the others have ended too.
+        RuntimeError: If a worker met a bug; it names the kind of the exception.
     """
+    with closing(_rounds(order, workers, stop)) as told:
+        yield from _sum(told)
+
+
+def _rounds(order: Order, workers: int, stop: Signal) -> Told:
+    """Let all of them work, and one more alone if each met locked rows: another one may have had them."""
+    start = monotonic()
+    try:
+        return (yield from _round(order, range(workers), stop))
+    except LockedError:
+        if order.max_seconds is not None:
+            order = replace(order, max_seconds=max(0.0, order.max_seconds - (monotonic() - start)))
+    yield from _round(order, range(workers, workers + 1), stop)
+
+
+def _round(order: Order, numbers: range, stop: Signal) -> Told:
+    """Start workers of these numbers, and yield what each tells until all have ended."""
     context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
     lines, processes = [], []
     # Ctrl-C in a terminal goes to every process: whoever started us is told, and passes it on.
     resource_tracker.ensure_running()  # it comes with the first process, and would end the block
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        for _ in range(workers):
+        for _ in numbers:
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(order, theirs), daemon=True)
             process.start()
@@ -80,7 +114,7 @@ def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
-        yield from _sum(_told(lines, stop))
+        yield from _told(dict(zip(lines, numbers, strict=True)), stop)
     except KeyboardInterrupt:  # the second Ctrl-C: the server takes back what they were at
         for process in processes:
             process.kill()
@@ -91,11 +125,11 @@ def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
             process.join()
 
 
-def _told(lines: Sequence[Line], stop: Signal) -> Iterator[tuple[int, Event]]:
+def _told(lines: Mapping[Line, int], stop: Signal) -> Told:
     """Yield what workers tell until each has told its end; raise what ended one of them, at the end."""
-    at_work: dict[Any, int] = {line: number for number, line in enumerate(lines)}
+    at_work: dict[Any, int] = dict(lines)
+    ends: list[SealpointError | Bug | None] = []
     killed, asked = 0, False
-    problem: SealpointError | None = None
     while at_work:
         if stop.is_set() and not asked:
             asked = True
@@ -111,14 +145,28 @@ def _told(lines: Sequence[Line], stop: Signal) -> Iterator[tuple[int, Event]]:
                 yield at_work[line], what
             else:
                 del at_work[line]
-                problem = problem or what
-    if problem is None and killed:
-        problem = StoppedError(f"{killed} of {len(lines)} workers were killed")
-    if problem is not None:
-        raise problem
+                ends.append(what)
+    _judge(ends, killed)
 
 
-def _halt(lines: Sequence[Line]) -> None:
+def _judge(ends: Sequence[SealpointError | Bug | None], killed: int) -> None:
+    """Raise what ended workers, the worst first; what one found locked another one may have moved."""
+    bugs = [end for end in ends if isinstance(end, Bug)]
+    locked = [end for end in ends if isinstance(end, LockedError)]
+    others = [end for end in ends if isinstance(end, SealpointError) and end not in locked]
+    if bugs:
+        error = RuntimeError(f"a worker ended with {bugs[0].kind}")
+        error.add_note(f"it was raised in the worker at:\n{bugs[0].lines}")
+        raise error
+    if others:
+        raise others[0]
+    if killed:
+        raise StoppedError(f"{killed} of {len(ends)} workers were killed")
+    if len(locked) == len(ends):
+        raise locked[-1]
+
+
+def _halt(lines: Iterable[Line]) -> None:
     for line in lines:
         with suppress(ConnectionError):  # of one that is gone
             line.send(None)
@@ -170,7 +218,7 @@ def _work(order: Order, line: Line) -> None:
     """Do the work of one process, and tell how it ends: ``None``, or the error."""
     from sealpoint.maintenance.postgres_rows import PostgresRows
 
-    problem: SealpointError | None = None
+    problem: SealpointError | Bug | None = None
     with suppress(ConnectionError):  # nobody is there to be told: the run has ended
         try:
             cipher = RingCipher(_load(order), order.suite, follow=False)
@@ -190,6 +238,12 @@ def _work(order: Order, line: Line) -> None:
             problem = StoppedError(str(error), hint="N workers take N + 1 connections")
         except SealpointError as error:
             problem = error
+        except MemoryError:
+            problem = StoppedError(
+                "a worker had not enough memory", hint="fewer workers, or a smaller --batch"
+            )
+        except Exception as error:  # noqa: BLE001 -- the end of a process, which says what it was
+            problem = Bug(type(error).__name__, "".join(format_tb(error.__traceback__)))
         line.send(problem)
 
 

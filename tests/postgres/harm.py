@@ -1,0 +1,32 @@
+"""Harm done to a server's tables, as a bad disk does it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import psycopg
+
+OUT_OF_ROW: Final = 20_000
+"""So many sealed bytes are not kept in their row, but in the TOAST table beside it."""
+
+
+def lose_values(url: str, where: str, of: str = "blob") -> None:
+    """Take away what `checkpoint_blobs` keeps of some rows in its TOAST table; they point to it still.
+
+    ``of`` is a column, as bytes.
+    """
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "SELECT reltoastrelid, reltoastrelid::regclass::text FROM pg_class"
+            " WHERE oid = 'checkpoint_blobs'::regclass"
+        ).fetchone()
+        assert row is not None
+        oid, toast = row
+        set_kind = "UPDATE pg_class SET relkind = %s WHERE oid = %s"  # as what it is, nobody may write to it
+        connection.execute(set_kind, ("r", oid))
+        lost = connection.execute(
+            f"DELETE FROM {toast} WHERE chunk_id IN (SELECT chunk_id FROM {toast} JOIN checkpoint_blobs"
+            f" ON chunk_seq = 0 AND chunk_data = substr({of}, 1, length(chunk_data)) WHERE {where})".encode()
+        )
+        assert lost.rowcount
+        connection.execute(set_kind, ("t", oid))
