@@ -19,7 +19,15 @@ from sealpoint.errors import RowError, StoppedError
 from sealpoint.maintenance.postgres_rows import PostgresRows
 from sealpoint.maintenance.postgres_schema import BLOBS, SHALLOW_BLOBS, WRITES
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, InlineValue, Rewritten, Selection, StoredValue, TagCount
+from sealpoint.maintenance.rows import (
+    MAX_TAGS,
+    Batch,
+    InlineValue,
+    Rewritten,
+    Selection,
+    StoredValue,
+    TagCount,
+)
 from tests.postgres.databases import (
     EMPTY,
     K1,
@@ -88,6 +96,17 @@ def test_what_is_counted_is_what_is_stored(store: PostgresRows, url: str) -> Non
         TagCount("checkpoint_blobs", "null", 1, 0),
         TagCount("checkpoint_writes", None, 1, 3),
     ]
+
+
+def test_more_tags_than_an_agent_could_make_are_refused(store: PostgresRows, url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)"
+            " SELECT 't', '', 'n', number, 'x+' || number, '' FROM generate_series(0, %s) AS number",
+            (MAX_TAGS,),
+        )
+    with pytest.raises(RowError, match="'checkpoint_blobs' has over 100000 different tags"):
+        store.count()
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=str)

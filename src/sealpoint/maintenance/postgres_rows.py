@@ -23,6 +23,7 @@ from sealpoint.maintenance.postgres_sessions import holding, locked
 from sealpoint.maintenance.rows import (
     BATCH,
     EVERYTHING,
+    MAX_TAGS,
     Batch,
     Change,
     InlineValue,
@@ -32,6 +33,7 @@ from sealpoint.maintenance.rows import (
     StoredValue,
     Table,
     TagCount,
+    require_few_tags,
 )
 
 if TYPE_CHECKING:
@@ -104,12 +106,13 @@ class PostgresRows:
         """Return how many values carry which tag, by table and tag. Reads no value."""
         statement = f"""
             SELECT {_TAG}, count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM {{}}
-            WHERE {IS_VALUE} GROUP BY 1 ORDER BY 1"""
-        return [
-            TagCount(table.name, *row)
-            for table in self.tables
-            for row in self._fetch(statement, (), table.name)
-        ]
+            WHERE {IS_VALUE} GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
+        counts = []
+        for table in self.tables:
+            found = self._fetch(statement, (), table.name)
+            require_few_tags(table, found)
+            counts += [TagCount(table.name, *row) for row in found]
+        return counts
 
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after a primary key. See `RowStore.read`."""

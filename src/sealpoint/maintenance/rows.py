@@ -95,6 +95,20 @@ class TagCount(NamedTuple):
     size_bytes: int
 
 
+MAX_TAGS: Final = 100_000
+"""How many different tags a table may have; an agent's has a handful."""
+
+
+def require_few_tags(table: Table, found: Sequence[object]) -> None:
+    """Refuse a table whose tags would fill memory.
+
+    Raises:
+        RowError: If there are over `MAX_TAGS`.
+    """
+    if len(found) > MAX_TAGS:
+        raise RowError(f"table {table.name!r} has over {MAX_TAGS} different tags; a forger made them")
+
+
 class InlineValue(NamedTuple):
     """Values that a database keeps readable beside the sealed ones: their channel, kind and count."""
 
@@ -189,7 +203,11 @@ class RowStore(Protocol):
         """Those of the known tables that the database has."""
 
     def count(self) -> list[TagCount]:
-        """Return how many values carry which tag, by table and tag. Reads no value."""
+        """Return how many values carry which tag, by table and tag. Reads no value.
+
+        Raises:
+            RowError: If a table has over `MAX_TAGS` different ones.
+        """
 
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after the position ``after``, which is ``None`` at the start.

@@ -18,6 +18,7 @@ from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rows import (
     BATCH,
     EVERYTHING,
+    MAX_TAGS,
     Batch,
     Change,
     InlineValue,
@@ -27,6 +28,7 @@ from sealpoint.maintenance.rows import (
     StoredValue,
     Table,
     TagCount,
+    require_few_tags,
 )
 from sealpoint.maintenance.sqlite_connection import connect, sqlite_words
 from sealpoint.maintenance.sqlite_scan import as_bytes, condition, require_rising, text_or_bytes
@@ -137,8 +139,9 @@ class SqliteRows:
                 WITH sizes(tag, size) AS MATERIALIZED (
                     SELECT {_TAG}, length({table.value})
                     FROM main.{table.name} LIMIT {self._most_rows()})
-                SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag"""
+                SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
             found, _ = self._rows(statement, (), _ALL)
+            require_few_tags(table, found)
             counts += [TagCount(table.name, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 

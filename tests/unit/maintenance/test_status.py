@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from sealpoint import KeyState
 from sealpoint.crypto.keyfile import RingEntry
-from sealpoint.maintenance.rows import RowStore, TagCount
+from sealpoint.errors import RowError
+from sealpoint.maintenance.rows import MAX_TAGS, RowStore, TagCount
 from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Kind, Share, classify, status
 from tests.unit.maintenance.foreign import GOLDEN, insert, rows_of, write
 
@@ -129,16 +130,23 @@ def test_hostile_columns_of_a_file(tmp_path: Path) -> None:
     assert kinds == {Kind.UNKNOWN: 3, Kind.PLAINTEXT: 2}  # 3 became "3": the column turns numbers to text
 
 
-def test_hundred_thousand_tags_of_a_file_are_few_shares(tmp_path: Path) -> None:
+def test_as_many_tags_as_there_may_be_are_few_shares(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db")
-    insert(path, ((f"x{number}+rot13:k1", b"") for number in range(100_000)))
+    insert(path, ((f"x{number}+rot13:k1", b"") for number in range(MAX_TAGS - 1)))  # and those of the agent
     share, *_ = (share for share in shares_of(path) if share.table == "checkpoints")
     assert (share.kind, share.rows, share.tags, len(share.types)) == (
         Kind.UNKNOWN,
-        100_000,
-        100_000,
+        MAX_TAGS - 1,
+        MAX_TAGS - 1,
         MAX_TYPES,
     )
+
+
+def test_more_tags_than_an_agent_could_make_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.db")
+    insert(path, ((f"x{number}+rot13:k1", b"") for number in range(MAX_TAGS + 1)))
+    with pytest.raises(RowError, match="'checkpoints' has over 100000 different tags"):
+        shares_of(path)
 
 
 @pytest.mark.parametrize("form", ["m+cobblestone256:k{}", "x{}", "x{}+aes", "\x1b[{}m", "x{}+aes256gcm:{}"])
