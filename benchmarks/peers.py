@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde import encrypted as lg_encrypted
 from langgraph.checkpoint.serde import jsonplus as lg_jsonplus
 from langgraph.checkpoint.sqlite import SqliteSaver as LangGraphSqliteSaver
+from pydantic import BaseModel
 
 from sealpoint import EncryptedSerializer, JsonPlusSerializer, Key, KeyRing, KeyState, RingCipher
 from sealpoint.sqlite import SqliteSaver
@@ -27,6 +28,7 @@ PLAIN: Final = "plain"
 SEALED: Final = "sealed"
 SEALED_GCM: Final = "sealed GCM"
 FLOOR: Final = "floor"
+VALIDATION: Final = "validation"
 STRICT: Final = "strict"
 SCAN: Final = "check alone"
 SEALED_STRICT: Final = "sealed strict"
@@ -46,6 +48,7 @@ LEGEND: Final = {
     SEALED: "sealpoint's EncryptedSerializer as it comes: cobblestone256",
     SEALED_GCM: "the same with suite aes256gcm",
     FLOOR: "bare ormsgpack of the same content without objects, and one AES-GCM call",
+    VALIDATION: "pydantic's validation of the same fields, alone: nothing is unpacked or opened",
     STRICT: "sealpoint's JsonPlusSerializer with an allowlist: the check, then strict decoding",
     SCAN: "the check alone, which builds nothing",
     SEALED_STRICT: "sealpoint's EncryptedSerializer over a strict serializer",
@@ -136,6 +139,20 @@ def floor(typed: tuple[str, bytes]) -> tuple[Callable[[], object], Callable[[], 
         lambda: seal(ormsgpack.packb(structure, option=_UNPACK)),
         lambda: ormsgpack.unpackb(open_(packed), option=_UNPACK),
     )
+
+
+def validation(value: dict[str, Any]) -> Callable[[], object] | None:
+    """Return what validates the models of a state once more, if it has any."""
+    models = [model for held in value.values() for model in (held if isinstance(held, list) else [held])]
+    if not all(isinstance(model, BaseModel) for model in models):
+        return None
+    parts = [(type(model).__pydantic_validator__, type(model), model.model_dump()) for model in models]
+
+    def validate() -> None:
+        for validator, cls, fields in parts:
+            validator.validate_python({**fields}, self_instance=object.__new__(cls))
+
+    return validate
 
 
 def _without_objects(data: bytes) -> Any:

@@ -9,7 +9,7 @@ import numpy
 
 from benchmarks.harness import Case, Options, Sampler, timed
 from benchmarks.payloads import PAYLOADS, payload
-from benchmarks.peers import FLOOR, LG, LG_ENC, PLAIN, floor, serializers
+from benchmarks.peers import FLOOR, LG, LG_ENC, PLAIN, VALIDATION, floor, serializers, validation
 
 
 def cases(options: Options) -> Iterator[Case]:
@@ -24,7 +24,9 @@ def cases(options: Options) -> Iterator[Case]:
         dumps = {peer: _dumps(serde, value) for peer, serde in made.items()}
         yield Case(f"{name}, dumps", {**dumps, FLOOR: timed(floor_dumps)}, LG_ENC)
         loads = {peer: _loads(serde, stored[peer]) for peer, serde in made.items()}
-        yield Case(f"{name}, loads", {**loads, FLOOR: timed(floor_loads)}, LG_ENC)
+        validate = validation(value) if isinstance(value, dict) else None
+        alone = {} if validate is None else {VALIDATION: timed(validate)}
+        yield Case(f"{name}, loads", {**loads, FLOOR: timed(floor_loads), **alone}, LG_ENC)
 
 
 def _dumps(serde: Any, value: Any) -> Sampler:
