@@ -121,11 +121,16 @@ class Database:
             DamagedFileError: If the file is damaged, or no database.
         """
         with self.lock:
-            self.setup()
-            with own_words(), self.open_cursor() as cursor:
-                cursor.row_factory = None
-                cursor.execute(statement, parameters)
-                return cursor.fetchall() if budget is None else budget.take(cursor)
+            if not self.is_setup:  # asked here, which saves a call and a second lock
+                self.setup()
+            with own_words():
+                cursor = self.connection.cursor()
+                try:
+                    cursor.row_factory = None
+                    cursor.execute(statement, parameters)
+                    return cursor.fetchall() if budget is None else budget.take(cursor)
+                finally:
+                    cursor.close()  # see `open_cursor`, which takes twice as long as this
 
 
 class _Transaction:
