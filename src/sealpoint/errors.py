@@ -73,7 +73,7 @@ class UnknownKeyError(KeyRingError, LookupError):
         held: The ids the ring holds, in ring order.
     """
 
-    hint = "add the key to the ring as decrypt-only, or restore it from backup"
+    hint = "bring this host's ring and key files up to date, or restore the key from its backup"
 
     def __init__(self, key_id: str, held: tuple[str, ...], *, hint: str | None = None) -> None:
         super().__init__(key_id, held, hint=hint)

@@ -77,11 +77,12 @@ class Follower(NeverPickled):
             if changed:
                 logger.warning("ring file %s is not taken over, the ring stays: %s", self._path, error)
             return
+        again = logging.INFO if self._retry_at is None else logging.WARNING  # where the refusal stands
         self._put(ring)
         self._ring = ring
         self._marks |= marks(ring)
         self._seen, self._retry_at = stamp, None  # last of all: a look that is interrupted is made again
-        logger.info("ring file %s was read again: %r", self._path, ring)
+        logger.log(again, "ring file %s was read again: %r", self._path, ring)
 
 
 def marks(ring: KeyRing) -> dict[str, bytes]:

@@ -71,7 +71,8 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
     else:
         found = SYSTEM_PATH
     if not os.path.lexists(found):
-        raise KeyFileMissingError(f"no ring file at {found}")
+        unnamed = "" if path is not None or named else ", and $SEALPOINT_KEYS is not set"
+        raise KeyFileMissingError(f"no ring file at {found}{unnamed}")
     return found
 
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 4096
 MAX_FILE_BYTES: Final = 1 << 20
-_UNSET: Final = (
-    "set it for this process; a key that nothing needs any more can be disabled, and is not asked for"
-)
+_NOT_NEEDED: Final = "; a key that nothing needs any more can be disabled, and is not asked for"
+_UNSET: Final = f"set it for this process{_NOT_NEEDED}"
+_GONE: Final = f"put its copy back in this place{_NOT_NEEDED}"
 COMMAND_TIMEOUT_SECONDS: Final = 10.0
 
 
@@ -78,7 +78,8 @@ def read_private(path: Path, *, forbidden: int = 0o077) -> bytes:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise FileLinkError(f"{path} is a symbolic link") from None
-        raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
+        hint = _GONE if error.errno == errno.ENOENT else None
+        raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}", hint=hint) from None
     except ValueError:
         raise SourceError(f"{excerpt(str(path))} is not a path") from None
     try:

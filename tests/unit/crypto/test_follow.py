@@ -227,7 +227,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 def test_broken_file_keeps_the_ring_and_says_so_once(
     file: Path, name: str, clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All goes on, the log has one line without a secret, and once mended the file is taken over."""
+    """All goes on, the log has one line without a secret; once mended, the file is taken over, as loudly."""
     caplog.set_level(logging.DEBUG)
     subject = RingCipher(KeyRing.load(file))
     BROKEN[name](file)
@@ -243,6 +243,10 @@ def test_broken_file_keeps_the_ring_and_says_so_once(
     assert not any(material_of(key_id).hex()[:10] in caplog.text for key_id in ("k1", "k2"))
     replace(file, states_text(k1="decrypt-only", k9="active"))
     assert subject.open(*sealed_under("k9")) == VALUE
+    told = caplog.records[-1]
+    assert (told.levelname, "was read again" in told.getMessage()) == ("WARNING", True)
+    replace(file, states_text(k1="decrypt-only", k9="active", k2="staged"))
+    assert subject.open(*sealed_under("k2")) == VALUE
     assert caplog.records[-1].levelname == "INFO"
 
 

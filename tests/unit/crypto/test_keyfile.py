@@ -128,8 +128,9 @@ def test_key_file_that_is_a_link(tmp_path: Path) -> None:
 
 
 def test_key_file_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="none"):
+    with pytest.raises(SourceError, match="none") as caught:
         KeyRing.load(write_ring(tmp_path, ring_text(source="{ file = 'none' }")))
+    assert caught.value.hint.startswith("put its copy back in this place; a key that nothing needs")
 
 
 @pytest.mark.parametrize("material", [b"", bytes(31), bytes(33), NEW + NEW, b"a passphrase"])
@@ -268,7 +269,12 @@ def test_a_named_file_that_is_missing_is_not_passed_over(
     monkeypatch.setenv("SEALPOINT_KEYS", str(tmp_path / "none"))
     with pytest.raises(KeyFileMissingError, match="none") as caught:
         KeyRing.load()
+    assert "not set" not in str(caught.value)
     assert "sealpoint keys init --keys FILE" in caught.value.hint
+    monkeypatch.delenv("SEALPOINT_KEYS")
+    keyfile.SYSTEM_PATH.unlink()
+    with pytest.raises(KeyFileMissingError, match=r"keys\.toml, and \$SEALPOINT_KEYS is not set"):
+        KeyRing.load()
 
 
 @pytest.mark.parametrize("path", ["", "none"])
