@@ -30,3 +30,5 @@ def lose_values(url: str, where: str, of: str = "blob") -> None:
         )
         assert lost.rowcount
         connection.execute(set_kind, ("t", oid))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM checkpoint_blobs")  # until then the server may find what is deleted

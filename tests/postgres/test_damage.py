@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
 
 from sealpoint.errors import BlobError, DamagedFileError
 from sealpoint.maintenance.postgres_rows import PostgresRows
+from sealpoint.maintenance.postgres_scan import Bound
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Failure, Progress, Selection
+from sealpoint.maintenance.rows import (
+    Batch,
+    Event,
+    Events,
+    Failure,
+    Progress,
+    Selection,
+    StoredValue,
+    Table,
+)
 from sealpoint.maintenance.verify import verify
 from tests.postgres.databases import K2, blobs, put_blobs, put_writes, reseal, rewrite_all
 from tests.postgres.harm import OUT_OF_ROW, lose_values
@@ -51,8 +64,8 @@ def require_named(events: list[Event]) -> None:
     assert {failed.tag for failed in failures} == {"msgpack+cobblestone256:k1"}
     for failed in failures:
         assert isinstance(failed.error, BlobError)
-        assert "sealed value is Unreadable" in str(failed.error)
-        assert "restore it from backup" in failed.error.hint
+        assert "its bytes are lost" in str(failed.error)
+        assert "restore the row from backup" in failed.error.hint
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
@@ -109,3 +122,86 @@ def test_rows_that_cannot_be_named_end_the_run(url: str) -> None:
                 read(store.tables[0], None, selection=Selection("k2"))
             assert "log" in caught.value.hint
             assert "sqlite" not in caught.value.hint
+
+
+@pytest.mark.parametrize("run", [verify, rotate])
+def test_a_row_that_comes_meanwhile_is_not_taken_for_the_lost_one(
+    url: str, run: Callable[..., Events], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look for where a page ends and the page there is time for a writer."""
+    early, lost, late = blobs(3, size=OUT_OF_ROW)
+    put_blobs(url, [early, lost, late])
+    lose_values(url, "version = '00000001'")
+    fetch = PostgresRows._values
+
+    def values(store: PostgresRows, table: Table, after: Any, bound: Bound, *more: Any) -> Any:
+        if bound.key[-1] == "00000001" and bound.rows == 1:
+            put_blobs(url, [(*lost[:3], "00000000.5", *lost[4:])])
+        return fetch(store, table, after, bound, *more)
+
+    with closing(PostgresRows(url, writable=True)) as store:
+        monkeypatch.setattr(PostgresRows, "_values", once(values, fetch))
+        events = [*run(store, K2, batch=Batch(rows=1))]
+        (failed,) = failures_of(events)
+        assert failed.place["version"] == "00000001"
+        if run is rotate:
+            assert sum(count.rows for count in outstanding(store, "k2")) == 1
+
+
+def once(first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``first`` until it has put its row, which a second time would be there already."""
+    done = False
+
+    def call(store: PostgresRows, table: Table, after: Any, bound: Bound, *more: Any) -> Any:
+        nonlocal done
+        is_it = bound.key[-1] == "00000001" and not done
+        done = done or is_it
+        return (first if is_it else then)(store, table, after, bound, *more)
+
+    return call
+
+
+def test_a_lost_value_that_is_replaced_meanwhile_is_moved(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_blobs(url, blobs(2, size=OUT_OF_ROW))
+    lose_values(url, "version = '00000001'")
+    alone = PostgresRows._alone
+
+    def replaced(store: PostgresRows, table: Table, key: Any) -> list[StoredValue]:
+        with psycopg.connect(url) as connection:
+            (*_, tag, blob) = blobs(2)[1]
+            connection.execute(
+                "UPDATE checkpoint_blobs SET type = %s, blob = %s WHERE version = '00000001'", (tag, blob)
+            )
+        return alone(store, table, key)
+
+    monkeypatch.setattr(PostgresRows, "_alone", replaced)
+    with closing(PostgresRows(url, writable=True)) as store:
+        assert not failures_of([*rotate(store, K2)])
+        assert outstanding(store, "k2") == []
+
+
+def test_many_lost_values_cost_a_few_queries_each(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stand together, where a disk has lost a piece of the table."""
+    put_blobs(url, blobs(150, size=OUT_OF_ROW))
+    lose_values(url, "version BETWEEN '00000020' AND '00000119'")
+    queries = 0
+    fetch = PostgresRows._fetch
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal queries
+        queries += 1
+        return fetch(*arguments)
+
+    monkeypatch.setattr(PostgresRows, "_fetch", counted)
+    with closing(PostgresRows(url)) as store:
+        assert len(failures_of([*verify(store, K2)])) == 100
+    assert queries < 600  # four for each: where it is, the value, the value alone, and its row without it
+
+
+@pytest.mark.parametrize("allow_plaintext", [False, True])
+def test_a_lost_value_that_is_not_sealed_is_told_as_lost(url: str, allow_plaintext: bool) -> None:
+    put_blobs(url, [("t", "", "n", "1", "msgpack", os.urandom(OUT_OF_ROW))])
+    lose_values(url, "version = '1'")
+    with closing(PostgresRows(url)) as store:
+        (failed,) = failures_of([*verify(store, K2, allow_plaintext=allow_plaintext)])
+    assert "its bytes are lost" in str(failed.error)

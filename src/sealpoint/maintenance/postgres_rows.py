@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from hashlib import sha256
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import DamagedFileError
 from sealpoint.maintenance.postgres_connection import SearchPath, connect, name_of, own_words, refuse_schema
-from sealpoint.maintenance.postgres_scan import IS_VALUE, Bound, Pass, Unreadable, condition, places, size_of
+from sealpoint.maintenance.postgres_scan import IS_VALUE, Bound, Pass, condition, places, size_of
 from sealpoint.maintenance.postgres_schema import find_tables
 from sealpoint.maintenance.postgres_sessions import holding, locked
 from sealpoint.maintenance.rows import (
@@ -33,12 +32,14 @@ from sealpoint.maintenance.rows import (
     StoredValue,
     Table,
     TagCount,
+    Unreadable,
     require_few_tags,
 )
 
 if TYPE_CHECKING:
     from psycopg.sql import Composed
 
+_MOST: Final = 1 << 20  # rows of a page: what the batch says, where nothing is lost
 _METADATA_ROWS: Final = 10
 _NAME_ROWS: Final = 10_000
 # Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
@@ -84,6 +85,7 @@ class PostgresRows:
             raise
         layouts = self._found.layouts.values()
         self._pass = Pass()
+        self._most = _MOST
         self.tables = tuple(layout.table for layout in layouts if layout.table is not None)
 
     @property
@@ -120,12 +122,35 @@ class PostgresRows:
         if bound is None:
             return Page((), None)
         try:
-            return Page(self._values(table, after, bound, selection), bound.next)
+            values = self._values(table, after, bound, selection)
         except DamagedFileError:
-            if bound.rows > 1:  # the page ends before the value that is damaged, or is that value
-                return self.read(table, after, selection, replace(batch, rows=bound.rows // 2))
-            found = self._values(table, after, bound, selection, blob="NULL")
-            return Page([value._replace(blob=Unreadable()) for value in found], bound.next)
+            if self._narrow(bound):
+                return self.read(table, after, selection, batch)
+            return Page(self._alone(table, bound.key), bound.next)
+        self._widen()
+        return Page(values, bound.next)
+
+    def _narrow(self, bound: Bound) -> bool:
+        """Ask for half of a page that holds a lost value; return whether it can be narrowed at all."""
+        self._most = max(1, bound.rows // 2)
+        return bound.rows > 1
+
+    def _widen(self) -> None:
+        """Ask for twice as much after a page without a lost value: such values often stand together."""
+        self._most = min(2 * self._most, _MOST)
+
+    def _alone(self, table: Table, key: tuple[Any, ...]) -> list[StoredValue]:
+        """Return the value with this key, with `Unreadable` in place of bytes that are lost."""
+        try:
+            return self._at(table, key, "blob")
+        except DamagedFileError:
+            return [value._replace(blob=Unreadable()) for value in self._at(table, key, "NULL")]
+
+    def _at(self, table: Table, key: tuple[Any, ...], blob: str) -> list[StoredValue]:
+        statement = f"""
+            SELECT {", ".join(table.key)}, type, {blob} FROM {{}}
+            WHERE ({self._primary(table)}) = ({places(key)})"""
+        return [StoredValue(table, row[:-2], *row[-2:]) for row in self._fetch(statement, key, table.name)]
 
     def rewrite(
         self,
@@ -150,15 +175,16 @@ class PostgresRows:
             return Rewritten(0, 0, 0, 0, 0.0, None)
         try:
             done = self._change(table, after, bound, change, selection)
+            self._widen()
         except DamagedFileError:
-            if bound.rows > 1:
-                return self.rewrite(table, after, change, selection, replace(batch, rows=bound.rows // 2))
-            damaged = self._damaged(table, after, selection)
-            if not damaged:  # it is something else than the value
-                raise
-            for value in damaged:
-                change(value)  # which cannot open it, and says so
-            done = Rewritten(len(damaged), 0, 0, 0, 0.0, bound.next)
+            if self._narrow(bound):
+                return self.rewrite(table, after, change, selection, batch)
+            lost = [value for value in self._alone(table, bound.key) if isinstance(value.blob, Unreadable)]
+            if lost:
+                change(lost[0])  # which cannot open it, and says so
+                done = Rewritten(1, 0, 0, 0, 0.0, bound.next)
+            else:  # a writer has replaced it meanwhile, or it is something else that cannot be read
+                done = self._change(table, after, bound, change, selection)
         self._pass.add(bound.rows, done)
         return done._replace(last=bound.key) if self._pass.is_stuck else done
 
@@ -168,7 +194,7 @@ class PostgresRows:
         start = perf_counter()
         with own_words(), self.connection.transaction():
             self._require_same_tables(table)
-            values = self._values(table, after, bound, selection, lock="FOR UPDATE SKIP LOCKED")
+            values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
             updates = [
                 (*changed, *value.key, value.tag, _digest(value.blob))
                 for value in values
@@ -178,11 +204,6 @@ class PostgresRows:
         lock_seconds = perf_counter() - start if values else 0.0
         size = sum(len(value.blob) for value in values if value.blob is not None)
         return Rewritten(len(values), moved, len(updates) - moved, size, lock_seconds, bound.next)
-
-    def _damaged(self, table: Table, after: Any, selection: Selection) -> list[StoredValue]:
-        """Return the next value if the server cannot read it."""
-        page = self.read(table, after, selection, Batch(rows=1))
-        return [value for value in page.values if isinstance(value.blob, Unreadable)]
 
     def _require_unlocked(self, selection: Selection) -> None:
         """Raise `LockedError` if what the pass has left out is still to be changed."""
@@ -198,33 +219,27 @@ class PostgresRows:
 
     def _bound(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Bound | None:
         """Find where the batch ends, by the sizes alone: no value leaves the server for it."""
+        rows = max(1, min(batch.rows, self._most))
         primary = self._primary(table)
         where, parameters = condition(primary, after, selection)
         statement = f"""
             SELECT {size_of(table)}, {primary} FROM {{}}
-            WHERE {where} ORDER BY {primary} LIMIT {batch.rows:d}"""
+            WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
         found = self._fetch(statement, parameters, table.name)
         room = batch.size_bytes
         for place, (size, *key) in enumerate(found, 1):
             room -= size or 0
-            if room <= 0 or place == batch.rows:
+            if room <= 0 or place == rows:
                 return Bound(tuple(key), place, is_last=False)
         return Bound(tuple(key), len(found), is_last=True) if found else None
 
     def _values(
-        self,
-        table: Table,
-        after: Any,
-        bound: Bound,
-        selection: Selection,
-        *,
-        blob: str = "blob",
-        lock: str = "",
+        self, table: Table, after: Any, bound: Bound, selection: Selection, lock: str = ""
     ) -> list[StoredValue]:
         primary = self._primary(table)
         where, parameters = condition(primary, after, selection)
         statement = f"""
-            SELECT {", ".join(table.key)}, type, {blob} FROM {{}}
+            SELECT {", ".join(table.key)}, type, blob FROM {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
         found = self._fetch(statement, (*parameters, *bound.key), table.name)
         return [StoredValue(table, row[:-2], *row[-2:]) for row in found]

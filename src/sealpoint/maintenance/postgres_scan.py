@@ -58,10 +58,6 @@ class Pass:
         self.locked += max(0, rows - done.seen)
 
 
-class Unreadable:
-    """Stands for the bytes of a value that the server itself cannot read: no cipher opens it."""
-
-
 def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
     """Return what follows WHERE: what `Selection.takes` says, in SQL. A key id has no wildcard in it."""
     tag, parts, parameters = "coalesce(type, '')", [IS_VALUE], []

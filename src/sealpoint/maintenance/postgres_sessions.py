@@ -65,5 +65,5 @@ def _sessions(
 
 
 def _shown(found: Sequence[tuple[int, str | None]]) -> str:
-    """Name sessions. What the program of another account calls itself is not for everybody to see."""
+    """Name sessions: by number, and by what their programs call themselves, if they do."""
     return ", ".join(f"session {pid}" + (f" of {excerpt(name)}" if name else "") for pid, name in found)

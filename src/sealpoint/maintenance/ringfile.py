@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from sealpoint.crypto import KeyState, check_value, keyfile
@@ -127,7 +128,7 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
             raise FilePermissionsError(f"this account may not make {folder}", hint=hint) from None
     with _holding(file):
         if os.path.lexists(file):
-            hint = "nothing is overwritten; to add a key to it: sealpoint keys generate"
+            hint = f"nothing is overwritten; to add a key: sealpoint keys generate --keys {quote(str(file))}"
             raise OutputExistsError(f"{file} is there already", hint=hint)
         key_id, entry = _new_key(file, key_id, (), KeyState.ACTIVE)
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry

@@ -31,7 +31,7 @@ from sealpoint.maintenance.rows import (
     failure,
     mark,
 )
-from sealpoint.maintenance.stored import require_decodable
+from sealpoint.maintenance.stored import require_bytes, require_decodable
 
 MAX_PASSES: Final = 8
 MAX_LOCK_SECONDS: Final = 0.1
@@ -98,6 +98,7 @@ class _Reseal:
         self._moved = moved
 
     def __call__(self, value: StoredValue) -> tuple[str, bytes]:
+        require_bytes(value)
         tag = str(value.tag)
         if "+" not in tag:
             changed = self._cipher.reseal(value.tag, value.blob, allow_plaintext=self._allow_plaintext)

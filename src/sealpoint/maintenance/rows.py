@@ -38,6 +38,10 @@ class Table:
     coordinates: tuple[str, ...]
 
 
+class Unreadable:
+    """Stands for the bytes of a value that the database itself cannot read."""
+
+
 class StoredValue(NamedTuple):
     """One value, as it stands in its row.
 
@@ -45,7 +49,8 @@ class StoredValue(NamedTuple):
         table: Where it stands.
         key: The row's columns, in the order of ``table.key``.
         tag: The `type` column: text, unless somebody put something else there.
-        blob: The value column: bytes, unless somebody put something else there.
+        blob: The value column: bytes, unless somebody put something else there; `Unreadable` if
+            they are lost.
         locator: Where the store finds the row again without a search, if it has such a thing.
     """
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sealpoint.crypto import RingCipher
-from sealpoint.errors import DecodeError, PlaintextError, UnknownTypeError, excerpt
-from sealpoint.maintenance.rows import StoredValue
+from sealpoint.errors import BlobError, DecodeError, PlaintextError, UnknownTypeError, excerpt
+from sealpoint.maintenance.rows import StoredValue, Unreadable
 from sealpoint.serde.envelope import parse_json
 from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, require_few_costly, scan
 
@@ -16,15 +16,29 @@ def open_stored(
 
     Raises:
         PlaintextError: If it is not sealed, and that is not allowed.
-        SealpointError: What `RingCipher.open` raises.
+        SealpointError: What `require_bytes` and `RingCipher.open` raise.
     """
+    require_bytes(value)
     tag = value.tag
-    if isinstance(tag, str) and "+" not in tag and isinstance(value.blob, bytes):
+    if isinstance(tag, str) and "+" not in tag:
         if allow_plaintext:
             return tag, value.blob
         hint = "if it is yours, seal it: sealpoint rotate DB --plaintext --apply"
         raise PlaintextError(f"value of type {excerpt(tag)} is not sealed", hint=hint)
     return cipher.open(tag, value.blob, row=value.row)
+
+
+def require_bytes(value: StoredValue) -> None:
+    """Refuse a value that has no bytes.
+
+    Raises:
+        BlobError: If the database cannot read them, or something else stands there.
+    """
+    if isinstance(value.blob, Unreadable):
+        hint = "restore the row from backup; the log of the server says where it is damaged"
+        raise BlobError("the database cannot read the value: its bytes are lost", hint=hint)
+    if type(value.blob) is not bytes:
+        raise BlobError(f"value is {type(value.blob).__name__}, not bytes")
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:

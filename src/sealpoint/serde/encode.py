@@ -271,8 +271,9 @@ def _datetime(cls: type) -> Encoder:
 
 
 def _enum(cls: Any) -> Encoder:
-    is_own = getattr_static(cls, "value") is vars(Enum)["value"]
-    return _single(attrgetter("_value_" if is_own else "value"))(cls)  # the property takes a call in Python
+    """Read the value past Enum's property, which is a call in Python, where nothing else answers for it."""
+    is_plain = getattr_static(cls, "value") is vars(Enum)["value"] and not _answers_by_instance(cls)
+    return _single(attrgetter("_value_" if is_plain else "value"))(cls)
 
 
 def _pattern(_: type) -> Encoder:
@@ -280,7 +281,7 @@ def _pattern(_: type) -> Encoder:
 
 
 def _address(cls: type) -> Encoder:
-    return _single(address_text if cls.__module__ == ipaddress.__name__ else str)(cls)
+    return _single(address_text if vars(ipaddress).get(cls.__name__) is cls else str)(cls)
 
 
 def _dataclass(cls: Any) -> Encoder:

@@ -249,7 +249,7 @@ class Budget:
         taken: list[tuple[Any, ...]] = []
         rows, size_bytes = self._rows, self._bytes
         for row in cursor:
-            if rows <= 0 or size_bytes < 0:
+            if taken and (rows <= 0 or size_bytes < 0):
                 self.spent = True
                 break
             taken.append(row)

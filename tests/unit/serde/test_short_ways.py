@@ -283,11 +283,20 @@ class Loud(Enum):
         return "loud"
 
 
+class Odd(Enum):
+    """An enum that answers for every attribute itself."""
+
+    A = 1
+
+    def __getattribute__(self, name: str) -> Any:
+        return "odd" if name == "value" else super().__getattribute__(name)
+
+
 Named = Enum("Named", {"value": 7, "other": 8})
 
 
 @pytest.mark.parametrize(
-    "member", [Level.LOW, Level.LOW | Level.HIGH, Loud.A, Named["value"], Named["other"]], ids=repr
+    "member", [Level.LOW, Level.LOW | Level.HIGH, Loud.A, Odd.A, Named["value"], Named["other"]], ids=repr
 )
 def test_an_enum_is_written_as_the_value_that_it_tells(member: Enum) -> None:
     assert written(member).payload == member.value
@@ -299,10 +308,11 @@ def test_an_ipv6_scope_is_written(text: str) -> None:
     assert written(value).payload == text
 
 
-def test_a_class_made_from_an_address_writes_itself() -> None:
+@pytest.mark.parametrize("module", ["elsewhere", "ipaddress"])
+def test_a_class_made_from_an_address_writes_itself(module: str) -> None:
     class Shouted(IPv6Address):
         def __str__(self) -> str:
             return "2001:DB8::1"
 
-    Shouted.__module__ = "elsewhere"
+    Shouted.__module__ = module
     assert written(Shouted(1)).payload == "2001:DB8::1"

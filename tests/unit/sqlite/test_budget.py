@@ -43,6 +43,7 @@ def cursor(connection: sqlite3.Connection) -> Iterator[sqlite3.Cursor]:
         (4, (100, 30), 4, False),
         (5, (100, 0), 1, True),
         (1, (1, 0), 1, False),
+        (2, (0, 100), 1, True),
     ],
 )
 def test_a_budget_takes_what_fits_and_says_what_is_left(
