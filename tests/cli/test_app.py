@@ -50,6 +50,15 @@ def test_help(run: Run, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("keys",)], ids=" ".join)
+def test_no_line_of_help_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    """Each command is a whole sentence on an ordinary terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run(*words, "--help").out.partition("\nCommands:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(lines) == len(ALL) - 9 if not words else len(lines) == 9
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("words", [(), ("keys",)], ids=" ".join)
 def test_help_for_who_names_no_command(run: Run, words: tuple[str, ...]) -> None:
     ended = run(*words)
     assert (ended.code, ended.out) == (Exit.USAGE, "")
@@ -152,10 +161,10 @@ def test_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_one_object_in_ascii(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.show_json({"x": "\x1bé"})
+    screen.show_json("status", {"x": "\x1bé"})
     out = capsys.readouterr().out
     assert out.isascii()
-    assert json.loads(out) == {"x": "\x1bé"}
+    assert json.loads(out)["x"] == "\x1bé"
 
 
 def test_words_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from sealpoint import EncryptedSerializer
 from sealpoint.base import empty_checkpoint
 from sealpoint.cli.exits import Exit
-from sealpoint.crypto import KeyRing
+from sealpoint.crypto import KeyRing, keyfile
 from sealpoint.crypto.keyfile import read_ring_entries
 from sealpoint.maintenance.hold import holding
 from sealpoint.sqlite import SqliteSaver
@@ -86,6 +86,17 @@ def test_init_makes_what_is_named(run: Run, tmp_path: Path) -> None:
     assert run("keys", "check", "--keys", file).code == 0
 
 
+def test_init_wants_a_place(run: Run, tmp_path: Path) -> None:
+    """It makes no ring where nobody asked for one, be it the place where one is looked for last."""
+    error = explained(run("keys", "init"), Exit.USAGE)
+    hint = run("keys", "init").err.splitlines()[1]
+    assert "no place was named" in error
+    assert "--keys" in hint
+    assert "SEALPOINT_KEYS" in hint
+    assert list(tmp_path.iterdir()) == []
+    assert run("keys", "init", "--keys", keyfile.SYSTEM_PATH).code == Exit.DONE
+
+
 def test_init_replaces_nothing(run: Run, ring: Path) -> None:
     assert "is there already" in explained(run("keys", "init"), Exit.USAGE)
 
@@ -95,14 +106,14 @@ def test_init_replaces_nothing(run: Run, ring: Path) -> None:
 )
 def test_json_is_the_documented_object(run: Run, ring: Path, words: list[str]) -> None:
     document = run("keys", *words, "--json").document
-    assert set(document) == {"ring", "keys"}
+    assert set(document) == {"sealpoint", "command", "at", "ring", "keys"}
     for key in document["keys"]:
         assert set(key) == FIELDS | ({"problem"} if words == ["check"] else set())
 
 
 def test_json_form_is_in_the_help(run: Run) -> None:
     said = run("keys", "--help").out
-    assert all(f'"{field}"' in said for field in FIELDS | {"ring", "keys", "problem"})
+    assert all(f'"{field}"' in said for field in FIELDS | {"ring", "keys", "problem", "at"})
 
 
 def test_list_needs_no_material(run: Run, ring: Path) -> None:
@@ -239,6 +250,27 @@ def test_a_disabled_key_whose_material_is_gone_stops_nothing_but_enable(run: Run
     assert run("keys", "enable", "k1").code == 0
 
 
+def test_promoting_says_that_the_ring_does_not_load_any_more(run: Run, ring: Path) -> None:
+    """The key that goes still opens, so its material is needed; the move itself is done."""
+    run("keys", "generate", "k2")
+    (ring.parent / "keys.d" / "k1.key").unlink()
+    ended = run("keys", "promote", "k2")
+    assert (ended.code, states(ring)) == (Exit.DONE, {"k1": "decrypt-only", "k2": "active"})
+    _, warning, hint = ended.err.splitlines()
+    assert warning.startswith("warning: the ring does not load: ")
+    assert "key 'k1'" in warning
+    assert hint.startswith("hint: ")
+
+
+def test_generate_says_which_file_goes_first(run: Run, ring: Path) -> None:
+    said = run("keys", "generate", "k2").err
+    file = ring.parent / "keys.d" / "k2.key"
+    assert said == (
+        f"Give every host {file} first, and then the ring."
+        " When `keys check` is content on each: sealpoint keys promote k2\n"
+    )
+
+
 def test_destroy_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -> None:
     file = database(tmp_path, ring)
     for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1")):
@@ -323,7 +355,7 @@ def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: boo
         (["enable", "k2"], "it opens as it is: there is nothing to enable"),
         (["disable", "k1"], "promote another key first: this one then only opens"),
         (["disable", "k2"], "from there it can go by promote or destroy"),
-        (["init"], "nothing is overwritten; to add a key to it: sealpoint keys generate"),
+        (["init"], "nothing is overwritten; to add a key: sealpoint keys generate --keys "),
     ],
 )
 def test_advice_leads_on(run: Run, ring: Path, words: list[str], hint: str) -> None:
@@ -331,7 +363,7 @@ def test_advice_leads_on(run: Run, ring: Path, words: list[str], hint: str) -> N
     run("keys", "generate", "k2")
     ended = run("keys", *words)
     explained(ended, Exit.USAGE)
-    assert ended.err.endswith(f"hint: {hint}\n")
+    assert f"hint: {hint}" in ended.err
 
 
 def test_shared_folder_is_closed_by_the_command_that_is_named(run: Run, ring: Path) -> None:
@@ -342,13 +374,13 @@ def test_shared_folder_is_closed_by_the_command_that_is_named(run: Run, ring: Pa
 
 
 def test_init_where_no_folder_can_be_made(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an ordinary account without any variable set: /etc is not its own."""
+    """As an ordinary account that names a place in /etc, which is not its own."""
 
     def refuse(folder: Path, *_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied", str(folder))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    ended = run("keys", "init")
+    ended = run("keys", "init", "--keys", keyfile.SYSTEM_PATH)
     assert "this account may not make" in explained(ended, Exit.KEYS)
     assert "--keys or $SEALPOINT_KEYS" in ended.err
 

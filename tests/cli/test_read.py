@@ -108,7 +108,8 @@ def test_status_with_a_ring_shows_states(
     ("rows", "key", "code"),
     [
         ([], "k1", 0),
-        ([], "k2", 3),
+        ([], "k2", 2),
+        ([("msgpack", b"")], "k2", 2),
         ([("msgpack", b"")], "k1", 3),
         ([("msgpack+aes", b"")], "k1", 3),
         ([("no tag+", b"")], "k1", 3),
@@ -120,6 +121,17 @@ def test_status_ends_with_3_for_a_value_under_anything_else(
 ) -> None:
     insert(sealed, rows)
     assert called("status", sealed, "--only", key, "--keys", keys) == code
+
+
+def test_key_that_the_ring_does_not_hold_is_a_mistake(
+    sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a ring nobody knows that it is one, and all that can be said is how much is not under it."""
+    assert called("status", sealed, "--only", "k1z", "--keys", keys) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.splitlines()[0]) == ("", "error: no key 'k1z' in the ring (held: k1)")
+    assert called("status", sealed, "--only", "k1z") == 3
+    assert "2 values are not under 'k1z'" in capsys.readouterr().err
 
 
 def test_status_says_how_many_are_not_under_the_key(
@@ -173,6 +185,14 @@ def test_audit_shows_what_is_readable_beside_the_values(
     assert re.search(r"^thread_id +1 +15: aaa@aaaaaaa.aaa$", shown.out, re.MULTILINE)
     assert "1 of 2 checkpoints have metadata that is not strict JSON" in shown.err
     assert "3 of 3 values are sealed" in shown.err
+
+
+def test_audit_shows_the_states_of_keys(sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As status does, and like it without a ring that is not there."""
+    assert {share["state"] for share in document(capsys, "audit", sealed)["shares"]} == {None}
+    found = document(capsys, "audit", sealed, "--keys", keys)
+    assert {share["state"] for share in found["shares"]} == {"active"}
+    assert called("audit", sealed, "--keys", keys.parent / "missing.toml") == 5
 
 
 # --- types ------------------------------------------------------------------------------------
@@ -387,12 +407,14 @@ def test_verify_of_values_that_all_open(sealed: Path, keys: Path, capsys: pytest
     assert called("verify", sealed, "--keys", keys) == 0
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "2 of 2 values open\n")
-    assert document(capsys, "verify", sealed, "--keys", keys) == {
+    found = document(capsys, "verify", sealed, "--keys", keys)
+    assert {name: found[name] for name in list(found)[3:]} == {
         "database": str(sealed),
         "failures": [],
         "rows": 2,
         "failed": 0,
         "complete": True,
+        "ok": True,
     }
 
 
@@ -413,7 +435,7 @@ def test_verify_names_every_value_that_does_not_open(
     for number, (line, error) in enumerate(zip(shown.out.splitlines(), errors, strict=False)):
         assert line.startswith(f"{place}{number}': {error}: ")
     assert len(shown.out.splitlines()) == 4
-    assert shown.err == "2 of 6 values open\n"
+    assert shown.err.endswith("\n2 of 6 values open\n")
     found = document(capsys, "verify", sealed, "--keys", keys, code=4)
     assert [part["place"]["checkpoint_id"] for part in found["failures"]] == [f"{n:08}" for n in range(4)]
     assert [part["tag"] for part in found["failures"]][1:3] == ["msgpack+aes256gcm:k2", "null"]
@@ -433,7 +455,7 @@ def test_verify_of_a_file_that_is_damaged_further_on_prints_one_object(
     shown = capsys.readouterr()
     found = json.loads(shown.out)
     assert found["failed"] == len(found["failures"]) > 0
-    assert found["complete"] is False
+    assert (found["complete"], found["ok"]) == (False, False)
     assert "malformed" in shown.err
     assert called("verify", plaintext, "--keys", keys) == 4
     assert "values open" not in capsys.readouterr().err
@@ -525,6 +547,19 @@ def test_database_that_is_not_there(command: str, tmp_path: Path, keys: Path) ->
     options = ["--thread", "t"] if command == "inspect" else []
     assert called(command, tmp_path / "missing.db", *options) == 2
     assert not (tmp_path / "missing.db").exists()
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "rotate", "decrypt"])
+def test_empty_file(command: str, tmp_path: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """SQLite makes one of a name that is misspelt; there is nothing to be suspicious of."""
+    (tmp_path / "empty.db").touch()
+    options = ["--out", str(tmp_path / "new.db")] if command == "decrypt" else []
+    options += [] if command == "inspect" else ["--keys", str(keys)]
+    assert called(command, tmp_path / "empty.db", *options) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, "is empty: it has no checkpoints" in shown.err) == ("", True)
+    assert shown.err.splitlines()[1].startswith("hint: is it the right file?")
+    assert "sqlite_master" not in shown.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,7 +13,7 @@ from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
 from sealpoint.cli.rotation import Action, Check, Outcome, Wishes, carry_out, make_plan, plan_rows, stopping
 from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
-from sealpoint.cli.stores import DatabaseArgument, KeysOption, is_url, open_ring, open_store
+from sealpoint.cli.stores import DatabaseArgument, KeysOption, is_url, naming_empty, open_ring, open_store
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import SUITES
 from sealpoint.maintenance.decrypt import decrypt as decrypt_file
@@ -21,6 +21,8 @@ from sealpoint.maintenance.pace import Pace
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.maintenance.rows import BATCH, Batch, Progress
 from sealpoint.maintenance.scrub import Scrubbed
+
+MAX_PLACES: Final = 5
 
 
 def require_number(number: float | None) -> float | None:
@@ -130,14 +132,18 @@ def _show(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
     with closing(open_store(wishes.database)) as store:
         plan, name = make_plan(store, cipher.ring, wishes), store.name
     rows = plan_rows(plan)
+    code = Exit.KEYS if any(action is Action.NEEDS_KEY for _, action in plan) else Exit.DONE
     if as_json:
-        show_json({"database": name, "key": key_id, "applied": False, "plan": rows})
+        show_json(
+            "rotate",
+            {"database": name, "key": key_id, "applied": False, "plan": rows, "ok": code is Exit.DONE},
+        )
     else:
         show_table(
             ("table", "kind", "key", "rows", "bytes", f"under {key_id}"), [list(row.values()) for row in rows]
         )
         say("nothing was changed: --apply does it")
-    return Exit.KEYS if any(action is Action.NEEDS_KEY for _, action in plan) else Exit.DONE
+    return code
 
 
 def _apply(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
@@ -147,7 +153,8 @@ def _apply(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
         plan, name = plan_rows(make_plan(store, cipher.ring, wishes)), store.name
         carry_out(store, cipher, wishes, outcome)
     if as_json:
-        show_json({"database": name, "key": key_id, "applied": True, "plan": plan, **outcome.document()})
+        document = {"database": name, "key": key_id, "applied": True, "plan": plan, **outcome.document()}
+        show_json("rotate", document)
     else:
         _tell(outcome, key_id)
     return outcome.code
@@ -161,16 +168,21 @@ def _tell(outcome: Outcome, key_id: str) -> None:
     show_table(columns, [[document[name] for name in names]])
     if outcome.stopped:
         say(outcome.stopped)
-    elif outcome.left:
-        say(f"{outcome.left} values are not under {key_id!r}: the same command without --apply says why")
+    else:
+        for line in outcome.advice(key_id):
+            say(line)
     if outcome.scrubbed:
         say(_search_result(outcome.scrubbed))
+        if outcome.scrubbed.found and outcome.pending:
+            say("rows are still written unsealed or under an old key: end that writer and run again")
 
 
 def _search_result(scrubbed: Scrubbed) -> str:
-    places = [f"{file} at byte {place}" for file, place in scrubbed.found[:10]]
+    places = [f"{file} at byte {place}" for file, place in scrubbed.found[:MAX_PLACES]]
+    more = len(scrubbed.found) - len(places)
     found = f"found: {', '.join(places)}" if places else "found nothing"
-    looked_for = f"for {scrubbed.fragments} fragments of old values and for old tags"
+    found += f" and {more} more places" if more else ""
+    looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"
     if not scrubbed.fragments:  # a run that moves nothing knows none
         looked_for = "for old tags alone, because this run has moved no values to look for"
     return f"searched {scrubbed.searched_bytes} bytes {looked_for}: {found}"
@@ -187,8 +199,9 @@ def decrypt(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Write a copy of a SQLite database with nothing sealed in it, for LangGraph's plain saver.
+    """Write a copy of a SQLite file with nothing sealed in it.
 
+    LangGraph's plain saver reads it.
     If a value does not open there will be no copy, and the exit code is 4, or 5 for want of keys.
     """
     if is_url(database):
@@ -197,7 +210,7 @@ def decrypt(
         raise typer.BadParameter(f"no folder at {out.parent}", param_hint="--out")
     failures, rows = findings.Failures(aloud=not as_json), 0
     cipher = RingCipher(open_ring(keys), follow=False)
-    with stopping() as stop, progress_bar("decrypt") as move:
+    with naming_empty(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
         for event in pace.keep(decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)):
             if isinstance(event, Progress):
@@ -208,7 +221,7 @@ def decrypt(
     written = not (failures.count or pace.stopped)
     if as_json:
         counts = {"rows": rows, "failed": failures.count, "failures": failures.kept}
-        show_json({"database": database, "out": str(out) if written else None, **counts})
+        show_json("decrypt", {"database": database, "out": str(out) if written else None, **counts})
     elif written:
         say(f"{rows} values were opened; {out} holds them readable for whoever can read the file")
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import complain, printable, say, show_table
+from sealpoint.cli.screen import complain, printable, say, show_table, stamp
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.audit import Audit
 from sealpoint.maintenance.inspect import Readable, plain
@@ -19,6 +19,7 @@ from sealpoint.serde.allowlist import Allowlist
 
 MAX_FAILURES: Final = 1000
 MAX_TOLD: Final = 100
+MAX_CAUSES: Final = 20
 SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
 
 
@@ -188,6 +189,38 @@ class Tally:
         return Exit.KEYS if self._lack_keys else Exit.UNOPENED
 
 
+class Causes:
+    """Why values failed: how many for each cause, and what to do about it."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[str, int]] = {}  # by hint, which is given once for all of its causes
+        self._known = 0
+
+    def add(self, failure: Failure) -> None:
+        """Take in another one. Causes beyond `MAX_CAUSES` are counted in one."""
+        hint, cause = getattr(failure.error, "hint", ""), str(failure.error)
+        if cause not in self._counts.get(hint, {}):
+            if self._known == MAX_CAUSES:  # a stranger makes up as many as he likes, and hints too
+                hint, cause = hint if hint in self._counts else "", "other causes"
+            else:
+                self._known += 1
+        counts = self._counts.setdefault(hint, {})
+        counts[cause] = counts.get(cause, 0) + 1
+
+    def tell(self) -> None:
+        """Say them, each with its count, and below what to do."""
+        for hint, counts in self._counts.items():
+            for cause, number in counts.items():
+                say(f"{values_line(number)}: {cause}")
+            if hint:
+                say(f"hint: {hint}")
+
+
+def values_line(number: int) -> str:
+    """How many values, for people."""
+    return f"{number:,} value" + ("" if number == 1 else "s")
+
+
 class Failures(Tally):
     """Failures that are told as they come, or kept for the end: the first `MAX_TOLD` or `MAX_FAILURES`.
 
@@ -198,7 +231,7 @@ class Failures(Tally):
         super().__init__()
         self.kept: list[dict[str, Any]] = []
         self._aloud = aloud
-        self._hints: dict[str, None] = {}
+        self._causes = Causes()
 
     def add(self, failure: Failure) -> None:
         """Take in another one."""
@@ -207,27 +240,31 @@ class Failures(Tally):
             if len(self.kept) < MAX_FAILURES:
                 self.kept.append(failure_object(failure))
             return
-        self._hints.setdefault(getattr(failure.error, "hint", ""))
+        self._causes.add(failure)
         if self.count <= MAX_TOLD:
             complain(failure_line(failure))
         elif self.count == MAX_TOLD + 1:
             say("there are more; `sealpoint verify DB` names all of them")
 
     def advise(self) -> None:
-        """Say what to do about those that were told: once for all of a kind."""
-        for hint in filter(None, self._hints):
-            say(f"hint: {hint}")
+        """Sum up those that were told, and say what to do about them."""
+        self._causes.tell()
 
 
 class LineReport:
     """A line a failure."""
 
+    def __init__(self) -> None:
+        self._causes = Causes()
+
     def add(self, failure: Failure) -> None:
         """Print a failure."""
+        self._causes.add(failure)
         print(printable(failure_line(failure)))
 
     def end(self, rows: int, failed: int, *, complete: bool) -> None:
-        """Say how many there were, if all have been looked at."""
+        """Sum up the failures, and say how many values open, if all have been looked at."""
+        self._causes.tell()
         if complete:
             say(f"{rows - failed} of {rows} values open")
 
@@ -236,7 +273,8 @@ class JsonReport:
     """One JSON object over all of them."""
 
     def __init__(self, name: str) -> None:
-        print(f'{{"database": {json.dumps(name)}, "failures": [')
+        head = {**stamp("verify"), "database": name}
+        print(f'{json.dumps(head)[:-1]}, "failures": [')
         self._separator = ""
 
     def add(self, failure: Failure) -> None:
@@ -246,4 +284,5 @@ class JsonReport:
 
     def end(self, rows: int, failed: int, *, complete: bool) -> None:
         """Print how many there were, and whether all have been looked at."""
-        print(f'\n], "rows": {rows}, "failed": {failed}, "complete": {json.dumps(complete)}}}')
+        end = {"rows": rows, "failed": failed, "complete": complete, "ok": complete and not failed}
+        print(f"\n], {json.dumps(end)[1:]}")

@@ -11,17 +11,19 @@ from typing import Annotated, Any, Final
 import typer
 
 from sealpoint.cli.exits import Exit, message
-from sealpoint.cli.screen import JsonOption, complain, require_command, say, show_json, show_table
+from sealpoint.cli.screen import JsonOption, complain, require_command, say, show_json, show_table, warn
 from sealpoint.cli.stores import KeysOption, opened
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.crypto.keyfile import SYSTEM_PATH, RingEntry, find_ring_file, read_ring_entries
+from sealpoint.errors import KeyRingError
 from sealpoint.maintenance import ringfile
+from sealpoint.maintenance.keyfiles import key_file
 from sealpoint.maintenance.moves import moves, require_move
 
 EPILOG: Final = (
-    'With --json: {"ring": FILE, "keys": [{"id", "state", "suite", "created", "destroyed", "source",'
-    ' "check", "moves"}]} with the keys that the command is about; of check also "problem".'
-    " Key material is never shown, and never an argument."
+    'With --json: {"sealpoint", "command", "at", "ring": FILE, "keys": [{"id", "state", "suite", "created",'
+    ' "destroyed", "source", "check", "moves"}]} with the keys that the command is about; of check also'
+    ' "problem". Key material is never shown, and never an argument.'
 )
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
@@ -54,13 +56,22 @@ def keys(context: typer.Context) -> None:
 
 
 @app.command()
-def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Make a ring file with a new key that is active."""
-    file = path or Path(os.environ.get("SEALPOINT_KEYS") or SYSTEM_PATH)
+def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOption = False) -> Exit:
+    """Make a ring file with a new key that is active.
+
+    It is made where --keys or $SEALPOINT_KEYS says, and nowhere else.
+    """
+    named = path or os.environ.get("SEALPOINT_KEYS")
+    if not named:
+        hint = f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, {SYSTEM_PATH} is read"
+        complain("no place was named for the ring", hint)
+        return Exit.USAGE
+    file = Path(named)
     made = ringfile.create_ring(file, key_id)
-    _show(file, [made], as_json)
+    _show("init", file, [made], as_json)
     say(f"{file} is the ring, {file.parent / 'keys.d'} holds the key itself.")
     say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
+    return Exit.DONE
 
 
 @app.command()
@@ -68,14 +79,18 @@ def generate(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: Js
     """Add a new key, staged: it opens, and does not seal yet."""
     file = find_ring_file(path)
     made = ringfile.stage_key(file, key_id)
-    _show(file, [made], as_json)
-    say(f"Give it to every host, with the ring; then: {_command(f'keys promote {made}', path)}")
+    _show("generate", file, [made], as_json)
+    then = _command(f"keys promote {made}", path)
+    say(
+        f"Give every host {key_file(file, made)} first, and then the ring."
+        f" When `keys check` is content on each: {then}"
+    )
 
 
 @app.command("list")
 def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
     """Show all keys, tombstones too. No key material is needed."""
-    _show(find_ring_file(path), None, as_json)
+    _show("list", find_ring_file(path), None, as_json)
 
 
 @app.command()
@@ -91,7 +106,7 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     problems = {key_id: message(error) if error else None for key_id, error in found.items()}
     if as_json:
         rows = [{**_as_object(entry), "problem": problems[entry.id]} for entry in entries]
-        show_json({"ring": str(file), "keys": rows})
+        show_json("keys check", {"ring": str(file), "keys": rows})
     else:
         cells = [(entry.id, entry.state.value, entry.source, problems[entry.id] or "ok") for entry in entries]
         show_table(("key", "state", "source", "material"), cells)
@@ -110,7 +125,7 @@ def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = Fal
     """Show all that the ring says of a key, and its moves."""
     file = find_ring_file(path)
     if as_json:
-        return _show(file, [key_id], as_json)
+        return _show("show", file, [key_id], as_json)
     entry = ringfile.require_entry(read_ring_entries(file), key_id)
     fields = {**_as_object(entry), "moves": ", ".join(moves(entry)) or None}
     return show_table(("field", "value"), list(fields.items()))
@@ -130,11 +145,12 @@ def promote(
     file = find_ring_file(path)
     with opened(databases or []) as stores:
         before = ringfile.promote_key(file, key_id, stores)
-    _show(file, [key_id] if before in (None, key_id) else [key_id, str(before)], as_json)
+    _show("promote", file, [key_id] if before in (None, key_id) else [key_id, str(before)], as_json)
     if before == key_id:
         say(f"{key_id} was active already.")
     else:
         say(f"Rows stay under the key that sealed them until: {_command('rotate DB --apply', path)}")
+    _warn_unless_it_loads(file)
 
 
 @app.command()
@@ -151,7 +167,7 @@ def disable(
     file = find_ring_file(path)
     with opened(databases or []) as stores:
         ringfile.disable_key(file, key_id, stores)
-    _show(file, [key_id], as_json)
+    _show("disable", file, [key_id], as_json)
     say(f"Should values under it be missed, undo it: {_command(f'keys enable {key_id}', path)}")
 
 
@@ -160,7 +176,7 @@ def enable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = F
     """Let a disabled key open again."""
     file = find_ring_file(path)
     ringfile.enable_key(file, key_id)
-    _show(file, [key_id], as_json)
+    _show("enable", file, [key_id], as_json)
 
 
 @app.command()
@@ -192,7 +208,7 @@ def destroy(
             return Exit.STOPPED
     with opened(databases or []) as stores:
         removed = ringfile.destroy_key(file, key_id, stores)
-    _show(file, [key_id], as_json)
+    _show("destroy", file, [key_id], as_json)
     if removed:
         say(f"{removed} is removed. Copies of it, on other hosts and in backups, are yours to remove.")
     elif entry.source == "file":
@@ -200,6 +216,14 @@ def destroy(
     elif entry.source not in (None, "inline"):
         say(f"Its material came from {entry.source}, and is still there: remove it there too.")
     return Exit.DONE
+
+
+def _warn_unless_it_loads(file: Path) -> None:
+    """A move asks for the material of its own key alone, and no process loads a ring that lacks another's."""
+    try:
+        KeyRing.load(file)
+    except KeyRingError as error:
+        warn(f"the ring does not load: {message(error)}", error.hint)
 
 
 def _command(words: str, path: Path | None) -> str:
@@ -221,10 +245,10 @@ def _agreed(key_id: str) -> bool:
     return sys.stdin.readline().strip() == key_id
 
 
-def _show(file: Path, ids: list[str] | None, as_json: bool) -> None:
+def _show(command: str, file: Path, ids: list[str] | None, as_json: bool) -> None:
     entries = [entry for entry in read_ring_entries(file) if ids is None or entry.id in ids]
     if as_json:
-        show_json({"ring": str(file), "keys": [_as_object(entry) for entry in entries]})
+        show_json(f"keys {command}", {"ring": str(file), "keys": [_as_object(entry) for entry in entries]})
         return
     columns = ("key", "state", "suite", "created", "destroyed", "source")
     days = "%Y-%m-%d"

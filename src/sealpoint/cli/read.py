@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ import typer
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
+from sealpoint.cli.screen import JsonOption, complain, progress_bar, say, show_json, show_table
 from sealpoint.cli.stores import (
     DatabaseArgument,
     DatabasesArgument,
@@ -25,13 +25,14 @@ from sealpoint.cli.stores import (
 )
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.keyfile import RingEntry, read_ring_entries
-from sealpoint.errors import KeyFileMissingError, excerpt
+from sealpoint.errors import KeyFileMissingError, UnknownKeyError, excerpt
 from sealpoint.maintenance.audit import audit as look_at
 from sealpoint.maintenance.inspect import inspect as read_thread
 from sealpoint.maintenance.inspect import threads
 from sealpoint.maintenance.inventory import Inventory
 from sealpoint.maintenance.inventory import inventory as take_inventory
 from sealpoint.maintenance.rows import Event, Failure, Progress
+from sealpoint.maintenance.status import Share, with_states
 from sealpoint.maintenance.status import status as take_shares
 from sealpoint.maintenance.verify import verify as open_all
 from sealpoint.serde.allowlist import Allowlist
@@ -67,17 +68,21 @@ def status(
     It believes the tags: that values also open is what `verify` shows.
     """
     entries = _read_entries(keys)
+    if only is not None and entries is not None and only not in {entry.id for entry in entries}:
+        hint = f"name one of these, or with --keys the ring that holds {excerpt(only)}"
+        unknown = UnknownKeyError(only, tuple(entry.id for entry in entries), hint=hint)
+        complain(str(unknown), unknown.hint)
+        return Exit.USAGE
     with opened(databases) as stores:
         found = [(store.name, take_shares(store, entries)) for store in stores]
-    if entries is None and any(share.suite for _, shares in found for share in shares):
-        say("no ring file was found: the states of keys are not known")
+    others = sum(share.rows for _, shares in found for share in shares if share.key_id != only)
+    _say_unless_known(entries, [share for _, shares in found for share in shares])
     if as_json:
         parts = [{"database": name, "shares": [asdict(share) for share in shares]} for name, shares in found]
-        show_json({"databases": parts})
+        show_json("status", {"databases": parts, "only": only} | ({} if only is None else {"ok": not others}))
     else:
         rows = ((name, *findings.share_row(share)) for name, shares in found for share in shares)
         show_table(("database", *findings.SHARES), rows)
-    others = sum(share.rows for _, shares in found for share in shares if share.key_id != only)
     if only is None or not others:
         return Exit.DONE
     say(f"{others} values are not under {excerpt(only)}")
@@ -89,17 +94,21 @@ def audit(
     strict: Annotated[
         bool, typer.Option("--strict", help="Also exit with 3 for what is readable beside the values.")
     ] = False,
+    keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
     """Show what anybody can read who holds the database. Needs no key, and shows shapes alone.
 
     Exits with 3 if there are values that are not sealed.
     """
+    entries = _read_entries(keys)
     with opened([database]) as (store,):
         name, found = store.name, look_at(store)
+    found = replace(found, shares=tuple(with_states(found.shares, entries)))
+    _say_unless_known(entries, found.shares)
     if as_json:
         counts = {"rows": found.rows, "open_rows": found.open_rows, "is_silent": found.is_silent}
-        show_json({"database": name, **counts, **asdict(found)})
+        show_json("audit", {"database": name, **counts, **asdict(found)})
     else:
         findings.show_audit(found)
     say(f"{found.rows - found.open_rows} of {found.rows} values are sealed")
@@ -133,7 +142,7 @@ def types(
             found = take_inventory(store, cipher, report=report)
     failures.advise()
     if as_json:
-        show_json(findings.types_object(name, found, failures.kept, allowlist))
+        show_json("types", findings.types_object(name, found, failures.kept, allowlist))
     elif emit:
         findings.emit_types(found)
     else:
@@ -175,7 +184,7 @@ def inspect(
                 findings.show_value(part)
         more = next(found, None) is not None
     if as_json:
-        show_json({"database": name, "thread": thread, "values": values, "more": more})
+        show_json("inspect", {"database": name, "thread": thread, "values": values, "more": more})
     if not shown:
         say(f"no thread {excerpt(thread)}: without --thread the ids of all are listed")
         return Exit.USAGE
@@ -189,7 +198,7 @@ def _list_threads(database: str, limit: int, *, as_json: bool) -> Exit:
         name, ids = store.name, list(islice(threads(store), limit + 1))
     more = len(ids) > limit
     if as_json:
-        show_json({"database": name, "threads": ids[:limit], "more": more})
+        show_json("inspect", {"database": name, "threads": ids[:limit], "more": more})
     else:
         show_table(("thread",), [[thread_id] for thread_id in ids[:limit]])
     if more:
@@ -236,6 +245,11 @@ def _read_entries(keys: Path | None) -> Sequence[RingEntry] | None:
         if keys is not None:
             raise
         return None
+
+
+def _say_unless_known(entries: Sequence[RingEntry] | None, shares: Iterable[Share]) -> None:
+    if entries is None and any(share.suite for share in shares):
+        say("no ring file was found: the states of keys are not known")
 
 
 def _get_cipher(store: RowStore, keys: Path | None) -> RingCipher | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -50,7 +50,19 @@ class Action(StrEnum):
     NEEDS_PLAINTEXT = "stays: not sealed, add --plaintext"
     NEEDS_LEGACY = "stays: under LANGGRAPH_AES_KEY, add --legacy"
     NEEDS_KEY = "stays: the ring has no usable key for it"
+    PICKLE = "stays: a pickle is never sealed unopened"
+    OTHER_TYPE = "stays: its type is none that is sealed unopened"
     UNREADABLE = "stays: the tag is none"
+
+
+_WAY_OUT: Final = "put {it} again sealed, or delete {threads}"
+_ADVICE: Final = {  # on what is left after a run
+    Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --plaintext seals {it}",
+    Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --legacy moves {it}",
+    Action.PICKLE: f"{{pickles}} {{stay}}: read {{it}} with LangGraph and {_WAY_OUT}",
+    Action.OTHER_TYPE: f"{{values}} of other types {{stay}}: read {{it}} as the writer did and {_WAY_OUT}",
+    Action.UNREADABLE: "{values} {have} a tag that is none: `sealpoint status DB` shows {it}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,8 @@ def make_plan(store: RowStore, ring: KeyRing, wishes: Wishes) -> list[tuple[Shar
 
 
 def _action(share: Share, ring: KeyRing, wishes: Wishes) -> Action:
+    if share.stays:
+        return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
         return Action.SEAL if wishes.allow_plaintext else Action.NEEDS_PLAINTEXT
     if share.kind is Kind.UNKNOWN:
@@ -93,6 +107,7 @@ class Outcome:
     """What a run has done so far.
 
     Attributes:
+        remaining: The plan for another run like it, if there is something that is not under the active key.
         stopped: What to say of a run that did not come to its end; empty for one that did.
     """
 
@@ -101,6 +116,7 @@ class Outcome:
         self.moved = self.raced = self.left = 0
         self.seconds = self.longest_lock_seconds = 0.0
         self.stopped: str = ""
+        self.remaining: list[tuple[Share, Action]] = []
         self._told = set[int]()
         self.verified: int | None = None
         self.scrubbed: Scrubbed | None = None
@@ -113,6 +129,28 @@ class Outcome:
         elif mark(event) not in self._told:
             self._told.add(mark(event))
             self.failures.add(event)
+
+    def take_stock(self, store: RowStore, ring: KeyRing, wishes: Wishes) -> None:
+        """Count what is not under the active key now."""
+        self.left = sum(count.rows for count in outstanding(store, ring.require_active().id))
+        self.remaining = make_plan(store, ring, wishes) if self.left else []
+
+    @property
+    def pending(self) -> int:
+        """How many of those that are left another run like this would take."""
+        return self._count(Action.MOVE, Action.SEAL)
+
+    def _count(self, *actions: Action) -> int:
+        return sum(share.rows for share, action in self.remaining if action in actions)
+
+    def advice(self, key_id: str) -> Iterator[str]:
+        """Yield why values are left that did not fail, and what takes them to the key, or away."""
+        late = self.left - sum(self._count(action) for action in _ADVICE)
+        for action, line in _ADVICE.items():
+            if number := self._count(action):
+                yield _sentence(line, number)
+        if late > 0 and not self.failures.count:
+            yield _sentence(f"{{values}} written meanwhile {{are}} not under {key_id!r}: run again", late)
 
     @property
     def code(self) -> Exit:
@@ -138,7 +176,17 @@ class Outcome:
             and {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]},
             "seconds": round(self.seconds, 3),
             "longest_lock_ms": round(self.longest_lock_seconds * 1000, 1),
+            "ok": self.code is Exit.DONE,
         }
+
+
+def _sentence(line: str, number: int) -> str:
+    """Fill in how many there are, and the words that hang on it."""
+    ones = {"are": "is", "have": "has", "stay": "stays", "it": "it", "threads": "that thread"}
+    many = {"are": "are", "have": "have", "stay": "stay", "it": "them", "threads": "those threads"}
+    pickles = f"{number:,} pickle" + ("" if number == 1 else "s")
+    words = ones if number == 1 else many
+    return line.format(values=findings.values_line(number), pickles=pickles, **words)
 
 
 def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome) -> None:
@@ -155,18 +203,14 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
         except LockedError as error:  # all other rows are done, and told
             outcome.stopped = f"stopped early: {error}; {error.hint}"
         outcome.seconds = monotonic() - start
-        outcome.left = sum(count.rows for count in outstanding(store, cipher.ring.require_active().id))
-        if not outcome.stopped and paced.is_over and _has_work(store, cipher.ring, wishes):
+        outcome.take_stock(store, cipher.ring, wishes)
+        if not outcome.stopped and paced.is_over and outcome.pending:
             outcome.stopped = "stopped early: run the same command again, it goes on where it stopped"
         if not outcome.stopped and wishes.check is not Check.NONE:
             _verify(store, cipher, wishes, outcome, paced)
         if wishes.scrub and not outcome.stopped and isinstance(store, SqliteRows):
             store.close()
-            _scrub(store.path, cipher, traces, outcome)
-
-
-def _has_work(store: RowStore, ring: KeyRing, wishes: Wishes) -> bool:
-    return any(action in (Action.MOVE, Action.SEAL) for _, action in make_plan(store, ring, wishes))
+            _scrub(store.path, cipher, wishes, traces, outcome)
 
 
 def _events(
@@ -222,13 +266,16 @@ def _verify(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcom
     outcome.verified = -(-rows // every) - failed
 
 
-def _scrub(path: Path, cipher: RingCipher, traces: Traces, outcome: Outcome) -> None:
+def _scrub(path: Path, cipher: RingCipher, wishes: Wishes, traces: Traces, outcome: Outcome) -> None:
     """Scrub, or say what is in the way: the rest of the run is done, and told, all the same."""
     try:
         outcome.scrubbed = scrub(path, cipher.ring, traces.fragments)
     except (ScrubError, StoppedError) as error:
         complain(str(error), error.hint)
         outcome.stopped = _UNSCRUBBED
+    if outcome.scrubbed and outcome.scrubbed.found:  # perhaps in rows that came after they were counted
+        with closing(SqliteRows(path)) as store:
+            outcome.take_stock(store, cipher.ring, wishes)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
 from io import TextIOWrapper
 from typing import Annotated, Any, Final, TextIO
 
@@ -56,9 +58,15 @@ def printable(text: object) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
 
 
-def show_json(document: Mapping[str, Any]) -> None:
+def stamp(command: str) -> dict[str, Any]:
+    """Return what every JSON object begins with: which program says this, to what command, and when."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"sealpoint": version("sealpoint"), "command": command, "at": now}
+
+
+def show_json(command: str, document: Mapping[str, Any]) -> None:
     """Print the one object of a command that was given ``--json``."""
-    print(json.dumps(document, indent=2))
+    print(json.dumps({**stamp(command), **document}, indent=2))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -79,7 +87,9 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def say(text: str) -> None:
-    """Tell people something, on stderr."""
+    """Tell people something, on stderr, below the data that was printed before."""
+    with suppress(OSError):  # the end of the program meets it again
+        sys.stdout.flush()
     _tell(printable(text))
 
 
@@ -94,6 +104,13 @@ def _tell(text: str) -> None:
 def complain(text: str, hint: str = "") -> None:
     """Tell people what went wrong, and what to do about it."""
     say(f"error: {text}")
+    if hint:
+        say(f"hint: {hint}")
+
+
+def warn(text: str, hint: str = "") -> None:
+    """Tell people what will go wrong if nobody sees to it; what was asked for is done."""
+    say(f"warning: {text}")
     if hint:
         say(f"hint: {hint}")
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import typer
 
 from sealpoint.crypto import KeyRing
-from sealpoint.errors import DatabaseMissingError, PasswordError, excerpt
+from sealpoint.errors import DatabaseMissingError, PasswordError, SchemaError, excerpt
 
 if TYPE_CHECKING:
     from sealpoint.maintenance.rows import RowStore
@@ -63,7 +63,20 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
         raise DatabaseMissingError(f"{excerpt(database)} is neither a path nor a URL of Postgres")
     from sealpoint.maintenance.sqlite_rows import SqliteRows
 
-    return SqliteRows(database, writable=writable)
+    with naming_empty(database):
+        return SqliteRows(database, writable=writable)
+
+
+@contextmanager
+def naming_empty(database: str) -> Iterator[None]:
+    """Say of a file without a byte that it is empty: SQLite takes it for a database without tables."""
+    try:
+        yield
+    except SchemaError:
+        if Path(database).stat().st_size:
+            raise
+        hint = "is it the right file? SQLite makes an empty one of every name that is not there"
+        raise SchemaError(f"{database} is empty: it has no checkpoints", hint=hint) from None
 
 
 @contextmanager

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5
 UNKNOWN_STATE: Final = "not in the ring"
+SEALABLE: Final = frozenset({"msgpack", "json", "null", "bytes", "bytearray"})
+"""Types that rotation seals although no key of ours vouches for such a value: it can check them."""
+
+_PICKLE: Final = "pickle"
 
 
 class Kind(StrEnum):
@@ -58,6 +62,23 @@ class Share:
     types: tuple[str, ...]
     tags: int
 
+    @property
+    def stays(self) -> bool:
+        """Whether no rotation takes these values: nothing vouches for them, and their types are not checked.
+
+        Such values never share with others.
+        """
+        return _stays(self.kind, self.types[0])
+
+    @property
+    def is_pickle(self) -> bool:
+        """Whether these values stay because they are pickles, which run when they are read."""
+        return self.stays and self.types[0] == _PICKLE
+
+
+def _stays(kind: Kind, inner: str) -> bool:
+    return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in SEALABLE
+
 
 def status(store: RowStore, entries: Sequence[RingEntry] | None = None) -> list[Share]:
     """Return how many values of each table are sealed under what, and how many are not.
@@ -66,8 +87,19 @@ def status(store: RowStore, entries: Sequence[RingEntry] | None = None) -> list[
         store: A database.
         entries: What the ring says about its keys, see `read_ring_entries`; ``None`` without a ring.
     """
-    states = None if entries is None else _states(entries)
-    return _bounded([_share(members, states) for members in _grouped(store.count())])
+    return with_states(_bounded([_share(members) for members in _grouped(store.count())]), entries)
+
+
+def with_states(shares: Iterable[Share], entries: Sequence[RingEntry] | None) -> list[Share]:
+    """Return shares with what the ring says of their keys."""
+    if entries is None:
+        return list(shares)
+    # The key of legacy rows, which name none, stands under the empty one.
+    states = {"" if entry.suite == LEGACY else entry.id: entry.state.value for entry in entries}
+    return [
+        share if share.suite is None else replace(share, state=states.get(share.key_id or "", UNKNOWN_STATE))
+        for share in shares
+    ]
 
 
 def classify(tag: Any) -> tuple[Kind, Tag | None]:
@@ -83,32 +115,28 @@ def classify(tag: Any) -> tuple[Kind, Tag | None]:
     return (Kind.LEGACY if parsed.suite == LEGACY else Kind.SEALED), parsed
 
 
-def _states(entries: Iterable[RingEntry]) -> dict[str, str]:
-    """By key id; the key of legacy rows, which name none, stands under the empty one."""
-    return {"" if entry.suite == LEGACY else entry.id: entry.state.value for entry in entries}
-
-
 def _grouped(counts: Iterable[TagCount]) -> Iterable[list[tuple[TagCount, Kind, Tag | None]]]:
     groups: dict[tuple[Any, ...], list[tuple[TagCount, Kind, Tag | None]]] = {}
     for count in counts:
         kind, tag = classify(count.tag)
         protection = (tag.suite, tag.flags, tag.key_id) if tag and kind is not Kind.PLAINTEXT else ()
-        groups.setdefault((count.table, kind, *protection), []).append((count, kind, tag))
+        inner = tag.inner if tag else ""
+        apart = _stays(kind, inner) and (inner == _PICKLE or "other")
+        groups.setdefault((count.table, kind, *protection, apart), []).append((count, kind, tag))
     return groups.values()
 
 
-def _share(members: list[tuple[TagCount, Kind, Tag | None]], states: dict[str, str] | None) -> Share:
+def _share(members: list[tuple[TagCount, Kind, Tag | None]]) -> Share:
     members.sort(key=lambda member: -member[0].rows)
     (first, kind, tag) = members[0]
     sealed = tag if kind in (Kind.SEALED, Kind.LEGACY) else None
-    state = None if states is None or sealed is None else states.get(sealed.key_id or "", UNKNOWN_STATE)
     return Share(
         table=first.table,
         kind=kind,
         suite=sealed.suite if sealed else None,
         flags=sealed.flags if sealed else (),
         key_id=sealed.key_id if sealed else None,
-        state=state,
+        state=None,
         rows=sum(count.rows for count, _, _ in members),
         size_bytes=sum(count.size_bytes for count, _, _ in members),
         types=tuple(parts.inner if parts else excerpt(count.tag) for count, _, parts in members[:MAX_TYPES]),

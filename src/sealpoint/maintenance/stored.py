@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import BlobError, DecodeError, PlaintextError, UnknownTypeError, excerpt
 from sealpoint.maintenance.rows import StoredValue, Unreadable
 from sealpoint.serde.envelope import parse_json
 from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, require_few_costly, scan
+
+_SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --plaintext --apply"
+_READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
 
 
 def open_stored(
@@ -23,7 +28,7 @@ def open_stored(
     if isinstance(tag, str) and "+" not in tag:
         if allow_plaintext:
             return tag, value.blob
-        hint = "if it is yours, seal it: sealpoint rotate DB --plaintext --apply"
+        hint = _READ_FIRST if tag == "pickle" else _SEAL
         raise PlaintextError(f"value of type {excerpt(tag)} is not sealed", hint=hint)
     return cipher.open(tag, value.blob, row=value.row)
 

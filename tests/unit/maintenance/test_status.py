@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from sealpoint import KeyState
 from sealpoint.crypto.keyfile import RingEntry
-from sealpoint.errors import RowError
+from sealpoint.errors import RowError, UnknownTypeError
 from sealpoint.maintenance.rows import MAX_TAGS, RowStore, TagCount
 from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Kind, Share, classify, status
+from sealpoint.maintenance.stored import require_decodable
 from tests.unit.maintenance.foreign import GOLDEN, insert, rows_of, write
 
 
@@ -126,7 +128,9 @@ def test_tag_that_says_nothing_is_unknown(tag: Any) -> None:
 def test_hostile_columns_of_a_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db")
     insert(path, [(None, None), (b"\xff", 7), ("a\0b", "text"), (3, b"")])
-    kinds = {share.kind: share.rows for share in shares_of(path) if share.table == "checkpoints"}
+    kinds = Counter[Kind]()
+    for share in shares_of(path):
+        kinds[share.kind] += share.rows * (share.table == "checkpoints")
     assert kinds == {Kind.UNKNOWN: 3, Kind.PLAINTEXT: 2}  # 3 became "3": the column turns numbers to text
 
 
@@ -193,7 +197,38 @@ def test_every_row_is_in_one_share(counts: list[TagCount]) -> None:
         for share in shares:
             found[share.table] += getattr(share, sums)
         assert found == wanted
-    plain = [dataclasses.astuple(share)[:6] for share in shares]
-    assert len({part for part in plain if part[1] != Kind.SEALED}) == sum(
-        part[1] != Kind.SEALED for part in plain
-    )
+    plain = [
+        (*dataclasses.astuple(share)[:6], share.stays, share.is_pickle)
+        for share in shares
+        if share.kind is not Kind.SEALED
+    ]
+    assert len(set(plain)) == len(plain)
+
+
+KINDS = ("msgpack", "json", "null", "bytes", "bytearray", "pickle", "yaml", "Msgpack", "p")
+
+
+@pytest.mark.parametrize("suffix", ["", "+aes"])
+def test_types_that_rotation_refuses_have_a_share_of_their_own(suffix: str) -> None:
+    shares = status_of([TagCount("writes", f"{kind}{suffix}", 2, 3) for kind in KINDS])
+    found = {share.types: (share.rows, share.stays, share.is_pickle) for share in shares}
+    assert found == {
+        ("msgpack", "json", "null", "bytes", "bytearray"): (10, False, False),
+        ("yaml", "Msgpack", "p"): (6, True, False),
+        ("pickle",): (2, True, True),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_stays_is_what_rotation_refuses(kind: str) -> None:
+    """The plan and the run know the same types."""
+    data = {"msgpack": b"\xc0", "json": b"{}"}.get(kind, b"")
+    (share,) = status_of([TagCount("writes", kind, 1, 1)])
+    with pytest.raises(UnknownTypeError) if share.stays else nullcontext():
+        require_decodable(kind, data)
+
+
+@pytest.mark.parametrize("tag", ["pickle+cobblestone256:k1", "yaml+aes256gcm:k1"])
+def test_what_a_key_of_ours_vouches_for_moves_whatever_it_is(tag: str) -> None:
+    (share,) = status_of([TagCount("writes", tag, 1, 1)])
+    assert not share.stays

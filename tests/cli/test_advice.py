@@ -1,0 +1,250 @@
+"""What a run says beside its figures: what was left and why, what failed and why, and what to do about it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from sealpoint.base import empty_checkpoint
+from sealpoint.cli import findings, rotation
+from sealpoint.cli.exits import Exit
+from sealpoint.errors import IntegrityError
+from sealpoint.maintenance import rotate, scrub
+from sealpoint.maintenance.rows import Failure
+from tests.cli.conftest import Run
+from tests.unit.crypto.rings import states_text
+from tests.unit.maintenance.foreign import insert
+from tests.unit.maintenance.harm import flip
+from tests.unit.maintenance.sealed import AES_KEY, langgraph, tags_of, values_of, write
+from tests.unit.sqlite.rows import at
+
+VALUES = 12
+"""How many `sealed.write` puts into a thread."""
+
+PICKLES = "stays: a pickle is never sealed unopened"
+WAY_OUT = "read them with LangGraph and put them again sealed, or delete those threads"
+
+
+class Odd:
+    """A type that LangGraph writes as a pickle, if it is let."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.db"
+
+
+@pytest.fixture(autouse=True)
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ring that seals under k2 and opens with k1, named in the environment."""
+    file = tmp_path / "ring.toml"
+    file.write_text(states_text(k2="active", k1="decrypt-only"))
+    file.chmod(0o600)
+    monkeypatch.setenv("SEALPOINT_KEYS", str(file))
+    return file
+
+
+def write_pickles(path: Path) -> None:
+    """Let LangGraph write a thread whose checkpoint is a pickle, and so is one of two writes."""
+    with langgraph(path, JsonPlusSerializer(pickle_fallback=True)) as saver:
+        checkpoint: Any = {**empty_checkpoint(), "channel_values": {"odd": Odd()}}
+        config = saver.put(at("odd"), checkpoint, {"step": 0}, {})
+        saver.put_writes(config, [("a", Odd()), ("b", 7)], "task")
+
+
+def hints(err: str) -> list[str]:
+    return [line for line in err.splitlines() if line.startswith("hint: ")]
+
+
+# --- pickles ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--plaintext"]], ids=str)
+def test_plan_counts_pickles_apart(run: Run, path: Path, options: list[str]) -> None:
+    """It promises nothing that the run then refuses."""
+    write_pickles(path)
+    ended = run("rotate", path, "--json", *options)
+    plan = [(part["table"], part["rows"], part["action"]) for part in ended.document["plan"]]
+    other = "will be sealed" if options else "stays: not sealed, add --plaintext"
+    assert ended.code == Exit.DONE
+    assert sorted(plan) == [("checkpoints", 1, PICKLES), ("writes", 1, PICKLES), ("writes", 1, other)]
+
+
+def test_run_says_what_to_do_about_pickles(run: Run, path: Path) -> None:
+    write_pickles(path)
+    ended = run("rotate", path, "--apply", "--plaintext")
+    assert ended.code == Exit.UNOPENED
+    assert f"2 pickles stay: {WAY_OUT}" in ended.err.splitlines()
+    assert "says why" not in ended.err
+    assert tags_of(path) == {"pickle", "msgpack+cobblestone256:k2"}
+
+
+def test_pickles_alone_are_no_work_for_another_run(run: Run, path: Path) -> None:
+    """However often it was run again, they would stay."""
+    write_pickles(path)
+    run("rotate", path, "--apply", "--plaintext")
+    again = run("rotate", path, "--apply", "--plaintext", "--max-seconds", 0)
+    assert "run the same command again" not in again.err
+
+
+def test_other_types_that_nobody_checks_stay_too(run: Run, path: Path) -> None:
+    """Also where LANGGRAPH_AES_KEY stands behind them: it does not vouch for a type."""
+    write(path, "k2", "a")
+    insert(path, [("yaml", b"x"), ("pickle+aes", b"x" * 40), ("yaml+aes", b"x" * 40)])
+    plan = run("rotate", path, "--plaintext", "--legacy", "--json").document["plan"]
+    assert sorted(part["action"] for part in plan if part["action"] != "is done") == [
+        PICKLES,
+        "stays: its type is none that is sealed unopened",
+        "stays: its type is none that is sealed unopened",
+    ]
+
+
+# --- what was left ------------------------------------------------------------------------------
+
+
+def test_run_says_itself_what_it_left(run: Run, path: Path, keys: Path) -> None:
+    """With the options that would have taken it, and nothing that has to be looked up."""
+    lines = ["[[key]]", "id = 'aes'", "state = 'decrypt-only'", "suite = 'aes'"]
+    keys.write_text(
+        "\n".join([keys.read_text(), *lines, f"source = {{ inline = '{AES_KEY.decode()}' }}", ""])
+    )
+    for kind, thread in (("k1", "a"), ("plain", "b"), ("eax", "c")):
+        write(path, kind, thread)
+    write_pickles(path)
+    ended = run("rotate", path, "--apply")
+    assert ended.code == Exit.FOUND
+    assert ended.err.splitlines() == [
+        f"{VALUES + 1} values are not sealed: --plaintext seals them",
+        f"{VALUES} values are under LANGGRAPH_AES_KEY: --legacy moves them",
+        f"2 pickles stay: {WAY_OUT}",
+    ]
+
+
+def test_tag_that_is_none_is_told(run: Run, path: Path) -> None:
+    write(path, "k2", "a")
+    insert(path, [(None, b"x")])
+    ended = run("rotate", path, "--apply", "--verify", "none")
+    assert ended.code != Exit.DONE
+    assert "1 value has a tag that is none: `sealpoint status DB` shows it" in ended.err.splitlines()
+
+
+def test_values_that_came_meanwhile_are_told(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer with the old key, at the last moment."""
+    write(path, "k1", "a")
+    genuine = rotate.outstanding
+
+    def late(*args: Any) -> Any:
+        write(path, "k1", "b")
+        return genuine(*args)
+
+    monkeypatch.setattr(rotation, "outstanding", late)
+    ended = run("rotate", path, "--apply")
+    assert ended.code == Exit.FOUND
+    assert ended.err == f"{VALUES} values written meanwhile are not under 'k2': run again\n"
+
+
+# --- what failed --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["rotate", "DB", "--apply"], ["types", "DB"], ["decrypt", "DB", "--out", "NEW"], ["verify", "DB"]],
+)
+def test_causes_are_summed_up_with_their_hints(
+    run: Run, path: Path, keys: Path, tmp_path: Path, words: list[str]
+) -> None:
+    """Below the rows: a line a cause with its count, and what to do."""
+    write(path, "k2", "b")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        flip(connection, values_of(path)[0])
+    write(path, "k1", "a")
+    keys.write_text(states_text(k2="active", k1="disabled"))
+    places = {"DB": path, "NEW": tmp_path / "new.db"}
+    ended = run(*(places.get(word, word) for word in words))
+    lines = ended.err.splitlines()
+    place = lines.index(f"{VALUES} values: key 'k1' is disabled")
+    assert lines[place + 1] == "hint: if values under it may be read again: sealpoint keys enable ID"
+    assert [line for line in lines if line.startswith("1 value: ")]
+    assert len(hints(ended.err)) == 2
+
+
+def test_large_counts_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    causes = findings.Causes()
+    for _ in range(12_584):
+        causes.add(Failure("writes", {}, "null", IntegrityError("x", hint="y")))
+    causes.tell()
+    assert capsys.readouterr().err == "12,584 values: x\nhint: y\n"
+
+
+def test_a_stranger_does_not_fill_the_screen_with_hints(capsys: pytest.CaptureFixture[str]) -> None:
+    causes = findings.Causes()
+    for number in range(1000):
+        causes.add(Failure("writes", {}, "null", IntegrityError("x", hint=str(number))))
+    causes.tell()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 * findings.MAX_CAUSES + 1
+    assert lines[-1] == f"{1000 - findings.MAX_CAUSES} values: other causes"
+
+
+def test_a_stranger_does_not_fill_the_screen_with_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    causes = findings.Causes()
+    for number in range(1000):
+        causes.add(Failure("writes", {}, "null", IntegrityError(str(number), hint="y")))
+    causes.tell()
+    *told, rest, hint = capsys.readouterr().err.splitlines()
+    assert len(told) == findings.MAX_CAUSES
+    assert rest == f"{1000 - findings.MAX_CAUSES} values: other causes"
+    assert hint == "hint: y"
+
+
+def test_verify_names_every_row_and_then_the_causes(run: Run, path: Path, keys: Path) -> None:
+    write(path, "k1", "a")
+    keys.write_text(states_text(k2="active", k1="disabled"))
+    ended = run("verify", path)
+    assert (ended.code, len(ended.out.splitlines())) == (Exit.KEYS, VALUES)
+    assert ended.err.splitlines()[0] == f"{VALUES} values: key 'k1' is disabled"
+    assert ended.err.splitlines()[-1] == f"0 of {VALUES} values open"
+
+
+# --- scrub --------------------------------------------------------------------------------------
+
+
+def test_scrub_says_that_it_looked_for_a_sample(run: Run, path: Path) -> None:
+    write(path, "k1", "a")
+    ended = run("rotate", path, "--apply", "--scrub")
+    assert f"for a sample of {VALUES} fragments of old values and for old tags" in ended.err
+
+
+@pytest.mark.parametrize(("number", "told"), [(5, 5), (12, 5)])
+def test_few_places_are_listed_and_the_others_counted(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: int
+) -> None:
+    write(path, "k1", "a")
+    places = tuple(("x.db", place) for place in range(number))
+    monkeypatch.setattr(rotation, "scrub", lambda *args: scrub.Scrubbed(4096, 3, places))
+    ended = run("rotate", path, "--apply", "--scrub")
+    assert ended.code == Exit.FOUND
+    assert ended.err.count("x.db at byte") == told
+    assert (f"and {number - told} more places" in ended.err) == (number > told)
+    assert "end that writer" not in ended.err
+
+
+def test_scrub_in_vain_names_the_writer(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found may be what somebody has just written anew, and not what was left."""
+    write(path, "k1", "a")
+    genuine = scrub.scrub
+
+    def busy(*args: Any) -> Any:
+        write(path, "k1", "a")
+        return genuine(*args)._replace(found=(("x.db", 7),))
+
+    monkeypatch.setattr(rotation, "scrub", busy)
+    ended = run("rotate", path, "--apply", "--scrub")
+    assert ended.code == Exit.FOUND
+    advice = "rows are still written unsealed or under an old key: end that writer and run again"
+    assert advice in ended.err.splitlines()
