@@ -15,6 +15,7 @@ import pytest
 
 from sealpoint.cli.app import run as run_program
 from sealpoint.crypto import keyfile
+from tests.unit.crypto.rings import states_text
 
 CODE = [sys.executable, "-m", "sealpoint.cli"]
 
@@ -45,6 +46,16 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(keyfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
     monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ring that seals under k2 and opens with k1, named in the environment."""
+    file = tmp_path / "ring.toml"
+    file.write_text(states_text(k2="active", k1="decrypt-only"))
+    file.chmod(0o600)
+    monkeypatch.setenv("SEALPOINT_KEYS", str(file))
+    return file
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ from tests.unit.sqlite.rows import at
 VALUES = 12
 """How many `sealed.write` puts into a thread."""
 
+pytestmark = pytest.mark.usefixtures("keys")
+
 PICKLES = "stays: a pickle is never sealed unopened"
 WAY_OUT = "read them with LangGraph and put them again sealed, or delete those threads"
 
@@ -37,16 +39,6 @@ class Odd:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "x.db"
-
-
-@pytest.fixture(autouse=True)
-def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ring that seals under k2 and opens with k1, named in the environment."""
-    file = tmp_path / "ring.toml"
-    file.write_text(states_text(k2="active", k1="decrypt-only"))
-    file.chmod(0o600)
-    monkeypatch.setenv("SEALPOINT_KEYS", str(file))
-    return file
 
 
 def write_pickles(path: Path) -> None:

@@ -25,6 +25,8 @@ from tests.unit.maintenance.sealed import tags_of, write
 NAMES: Final = "\x1b]0;t\x07\x1b[2J\x9b31m\u202e\u2028\r\n\u200b"
 """A thread's name that would set a terminal's title, clear it, and turn its lines round."""
 
+pytestmark = pytest.mark.usefixtures("keys")
+
 CONTROLS: Final = {sign for sign in NAMES if not sign.isprintable()} - {"\n"}
 
 LAID: Final[dict[str, Callable[[Path, Path], object]]] = {
@@ -42,16 +44,6 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "x.db"
     write(path, "k1", "a")
     return path
-
-
-@pytest.fixture(autouse=True)
-def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ring that seals under k2 and opens with k1, named in the environment."""
-    file = tmp_path / "ring.toml"
-    file.write_text(states_text(k2="active", k1="decrypt-only"))
-    file.chmod(0o600)
-    monkeypatch.setenv("SEALPOINT_KEYS", str(file))
-    return file
 
 
 @pytest.fixture

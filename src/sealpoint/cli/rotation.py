@@ -270,12 +270,12 @@ def _scrub(path: Path, cipher: RingCipher, wishes: Wishes, traces: Traces, outco
     """Scrub, or say what is in the way: the rest of the run is done, and told, all the same."""
     try:
         outcome.scrubbed = scrub(path, cipher.ring, traces.fragments)
+        if outcome.scrubbed.found:  # perhaps in rows that came after they were counted
+            with closing(SqliteRows(path)) as store:
+                outcome.take_stock(store, cipher.ring, wishes)
     except (ScrubError, StoppedError) as error:
         complain(str(error), error.hint)
         outcome.stopped = _UNSCRUBBED
-    if outcome.scrubbed and outcome.scrubbed.found:  # perhaps in rows that came after they were counted
-        with closing(SqliteRows(path)) as store:
-            outcome.take_stock(store, cipher.ring, wishes)
 
 
 @contextmanager
