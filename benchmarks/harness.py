@@ -8,15 +8,17 @@ rounds of the quotients within a round.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import process_time
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 Sampler = Callable[[], float]
 """Takes one sample: seconds for one operation, or bytes."""
+
+Item = TypeVar("Item")
 
 SAMPLE_SECONDS: Final = 0.02
 
@@ -111,6 +113,20 @@ def timed(call: Callable[[], object], loops: int | None = None) -> Sampler:
             call()
         return (process_time() - start) / len(times)
 
+    return sample
+
+
+def timed_once_each(prepare: Callable[[], Sequence[Item]], act: Callable[[Item], object]) -> Sampler:
+    """Return a sampler of ``act`` on items that are made for the sample, and used once."""
+
+    def sample() -> float:
+        items = prepare()
+        start = process_time()
+        for item in items:
+            act(item)
+        return (process_time() - start) / len(items)
+
+    sample()
     return sample
 
 

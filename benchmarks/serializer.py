@@ -1,19 +1,26 @@
-"""dumps and loads of one value, by size and type."""
+"""dumps and loads of one value, by size and type.
+
+Values are read again and again, as the messages of a conversation are, turn by turn. Messages that
+were never read before are a case of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from random import Random
+from typing import Any, Final
 
 import numpy
 
-from benchmarks.harness import Case, Options, Sampler, timed
-from benchmarks.payloads import PAYLOADS, payload
+from benchmarks.harness import Case, Options, Sampler, timed, timed_once_each
+from benchmarks.payloads import PAYLOADS, messages, payload
 from benchmarks.peers import FLOOR, LG, LG_ENC, PLAIN, VALIDATION, floor, serializers, validation
+
+NEW_VALUES: Final = 20  # a sample
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """Two cases a payload."""
+    """Two cases a payload, and one of messages that are new each time."""
     del options
     made = serializers()
     for name in PAYLOADS:
@@ -27,6 +34,8 @@ def cases(options: Options) -> Iterator[Case]:
         validate = validation(value) if isinstance(value, dict) else None
         alone = {} if validate is None else {VALIDATION: timed(validate)}
         yield Case(f"{name}, loads", {**loads, FLOOR: timed(floor_loads), **alone}, LG_ENC)
+    unseen = {peer: _loads_new(serde, Random(0)) for peer, serde in made.items()}
+    yield Case("50 new messages, loads", unseen, LG_ENC)
 
 
 def _dumps(serde: Any, value: Any) -> Sampler:
@@ -35,6 +44,12 @@ def _dumps(serde: Any, value: Any) -> Sampler:
 
 def _loads(serde: Any, typed: tuple[str, bytes]) -> Sampler:
     return timed(lambda: serde.loads_typed(typed))
+
+
+def _loads_new(serde: Any, rng: Random) -> Sampler:
+    return timed_once_each(
+        lambda: [serde.dumps_typed(messages(rng, 50)) for _ in range(NEW_VALUES)], serde.loads_typed
+    )
 
 
 def _require_equal(value: Any, stored: dict[str, tuple[str, bytes]]) -> None:

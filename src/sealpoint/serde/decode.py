@@ -12,6 +12,7 @@ import ormsgpack
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
 from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
+from sealpoint.serde.messages import adopter, are_alike, is_message
 from sealpoint.serde.rebuild import (
     Builder,
     as_unbuildable,
@@ -29,7 +30,18 @@ logger: Final = logging.getLogger("sealpoint.serde")
 # Looked up once: an extension is a call of both.
 _unpackb: Final = ormsgpack.unpackb
 _OPTIONS: Final = ormsgpack.OPT_NON_STR_KEYS
+# Packs what unpacking gives, and nothing that only looks like it: no tuple for a list, no subclass.
+_EXACTLY: Final = (
+    ormsgpack.OPT_NON_STR_KEYS
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
 _MAX_LEARNED: Final = 4096  # names come from the bytes: they must not fill memory
+_MAX_KNOWN: Final = 32_768  # records of messages, at some 100 bytes each
 _MAX_WARNED: Final = 100
 _METHODS: Final = {METHOD: "fromisoformat", PYDANTIC_V2: "model_validate_json"}
 
@@ -68,6 +80,9 @@ class Decoder:
         self.on_blocked = on_blocked
         self.limits = limits
         self._builders: dict[tuple[Any, ...], Builder] = {}
+        # What makes a message of a record that was seen before, by a hash of the record, which Python keys
+        # for this process: None after the first sight, False if it is to be validated each time.
+        self._known: dict[int, Builder | Literal[False] | None] = {}
         self._failed = threading.local()
         self._extension = self._make_hook()
 
@@ -96,10 +111,12 @@ class Decoder:
 
     def _make_hook(self) -> Callable[[int, bytes], Any]:
         """Return what is called for every extension: a function, which looks nothing up on ``self``."""
-        builders, failed, rebuild = self._builders, self._failed, self._rebuild
+        builders, failed, rebuild, model = self._builders, self._failed, self._rebuild, self._model
 
         def extension(code: int, data: bytes) -> Any:
             try:
+                if code == PYDANTIC_V2:
+                    return model(data)
                 record = _unpackb(data, ext_hook=extension, option=_OPTIONS)
                 # What has been learned is found here, which saves a call for every record. A record of
                 # another form finds nothing, and `_rebuild` says what is wrong with it.
@@ -126,6 +143,16 @@ class Decoder:
 
         return extension
 
+    def _model(self, data: bytes) -> Any:
+        """Return the model of a record: a message without validation, if that is known to change nothing."""
+        adopt = self._known.get(hash(data))
+        record = _unpackb(data, ext_hook=self._extension, option=_OPTIONS)
+        if adopt:
+            return adopt(record[2])
+        made = self._rebuild(PYDANTIC_V2, record)
+        self._note(data, made)
+        return made
+
     def _rebuild(self, code: int, record: Any) -> Any:
         if code == DELTA_SNAPSHOT:
             return delta_snapshot(record)
@@ -149,6 +176,21 @@ class Decoder:
             return numpy_array(payload)
         except UnbuildableValueError as error:
             return self._raw_or_raise(error)(payload)
+
+    def _note(self, data: bytes, made: Any) -> None:
+        """Take note of a record that was built: at its second sight it is settled how it is from then on.
+
+        Not of a stranger's: where the key of Python's hashes is fixed, he could find two with one hash.
+        """
+        if self.limits is not None or not is_message(made.__class__):
+            return
+        mark = hash(data)
+        if mark not in self._known:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[mark] = None
+        elif self._known[mark] is None:
+            self._known[mark] = _is_unchanged(data, made) and adopter(made.__class__)
 
     def _learn(self, kind: tuple[Any, ...], record: Any) -> Builder:
         """Return the builder for a kind of record that is seen for the first time."""
@@ -186,6 +228,16 @@ class Decoder:
             raise error
         warn_once(type(error).__name__, error.module, error.name, f"given as bare arguments: {error}")
         return lambda payload: payload
+
+
+def _is_unchanged(data: bytes, message: Any) -> bool:
+    """Whether validation made of a record a message with the fields that the record has, to the byte."""
+    try:
+        module, name, fields, method = _unpackb(data, option=_OPTIONS)
+        same = ormsgpack.packb([module, name, vars(message), method], option=_EXACTLY) == data
+    except (ormsgpack.MsgpackDecodeError, ormsgpack.MsgpackEncodeError):  # an object is in it
+        return False
+    return same and are_alike(adopter(message.__class__)(fields), message)
 
 
 def require_record(code: int, record: Any) -> tuple[str, str]:

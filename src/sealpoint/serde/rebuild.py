@@ -29,6 +29,7 @@ from sealpoint.serde.encode import (
     SINGLE_ARGUMENT,
 )
 from sealpoint.serde.guards import RULES, Guard, RefusedError, as_tuple, require_members
+from sealpoint.serde.messages import is_message, make_message_builder
 from sealpoint.serde.ordinary import ORDINARY
 from sealpoint.serde.types import _DeltaSnapshot
 
@@ -249,8 +250,8 @@ def _pydantic(cls: Any) -> Builder:
     """Validate by field name, which is how models are dumped, and by alias; so do the models inside."""
     if not hasattr(cls, "__pydantic_validator__") or not hasattr(cls, "model_validate"):
         return _keyword(cls)
-    if cls.__module__.startswith("langchain_core.messages.") and cls.__name__ != "RemoveMessage":
-        return _message(cls, cls.__pydantic_validator__)
+    if is_message(cls):
+        return make_message_builder(cls)
     both = {"by_alias": True, "by_name": True}
     if "by_name" not in signature(cls.model_validate).parameters:  # pydantic before 2.11
         both = {}
@@ -264,45 +265,6 @@ def _pydantic_v1(cls: Any) -> Builder:
     if all(name == alias for name, alias in aliases.items()):
         return _keyword(cls)
     return lambda payload: cls(**{aliases.get(name, name): value for name, value in payload.items()})
-
-
-def _message(cls: Any, validator: Any) -> Builder:
-    """Skip the four constructors in Python above a LangChain message, which halve the speed.
-
-    They pass ``content`` on as it is, if it is there. That is checked with the first payload:
-    if the short way gives another object than the constructor, it is not taken.
-    """
-    validate, make = validator.validate_python, cls.__new__  # looked up once, and not for every message
-    is_short: bool | None = None
-
-    def build(payload: Any) -> Any:
-        if (
-            is_short
-            and type(payload) is dict
-            and payload.get("content") is not None
-            and "content_blocks" not in payload
-        ):
-            return validate(payload, self_instance=make(cls))
-        return build_and_compare(payload)
-
-    def build_and_compare(payload: Any) -> Any:
-        nonlocal is_short
-        long = cls(**_require(dict, payload))
-        if is_short is None and payload.get("content") is not None and "content_blocks" not in payload:
-            is_short = _state(validate(payload, self_instance=make(cls))) == _state(long)
-        return long
-
-    return build
-
-
-def _state(model: Any) -> tuple[Any, ...]:
-    return (
-        type(model),
-        vars(model),
-        model.__pydantic_fields_set__,
-        model.__pydantic_extra__,
-        model.__pydantic_private__,
-    )
 
 
 _MAKERS: Final[dict[int, Callable[[Any], Builder]]] = {

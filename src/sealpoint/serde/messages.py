@@ -1,0 +1,83 @@
+"""LangChain's messages, and two short ways to one: past its constructors, and past its validation.
+
+A conversation is read again at every turn, and a history holds most of its messages once a
+checkpoint. To validate a message takes half of the time of reading it. A record that was validated
+before, and came out as it went in, is adopted: its fields become the message's, as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+Builder = Callable[[Any], Any]
+
+
+@cache  # asked for every message
+def is_message(cls: type) -> bool:
+    """Whether a class is one of LangChain's own that conversations are made of."""
+    return cls.__module__.startswith("langchain_core.messages.") and cls.__name__ != "RemoveMessage"
+
+
+def make_message_builder(cls: Any) -> Builder:
+    """Skip the four constructors in Python above a LangChain message, which halve the speed.
+
+    They pass ``content`` on as it is, if it is there. That is checked with the first payload:
+    if the short way gives another object than the constructor, it is not taken.
+    """
+    # Looked up once, and not for every message.
+    validate, make = cls.__pydantic_validator__.validate_python, cls.__new__
+    is_short: bool | None = None
+
+    def build(payload: Any) -> Any:
+        if (
+            is_short
+            and type(payload) is dict
+            and payload.get("content") is not None
+            and "content_blocks" not in payload
+        ):
+            return validate(payload, self_instance=make(cls))
+        return build_and_compare(payload)
+
+    def build_and_compare(payload: Any) -> Any:
+        nonlocal is_short
+        if not isinstance(payload, dict):
+            raise TypeError
+        long = cls(**payload)
+        if is_short is None and payload.get("content") is not None and "content_blocks" not in payload:
+            is_short = are_alike(validate(payload, self_instance=make(cls)), long)
+        return long
+
+    return build
+
+
+@cache
+def adopter(cls: Any) -> Builder:
+    """Return what makes a message of all its fields as they are, without validation."""
+    make, put = cls.__new__, object.__setattr__
+
+    def adopt(fields: dict[str, Any]) -> Any:
+        made = make(cls)
+        put(made, "__dict__", fields)
+        put(made, "__pydantic_fields_set__", set(fields))
+        put(made, "__pydantic_extra__", {})
+        put(made, "__pydantic_private__", None)
+        return made
+
+    return adopt
+
+
+def are_alike(one: Any, other: Any) -> bool:
+    """Whether two messages are of one class and hold the same; 1, 1.0 and True are the same here."""
+    return _state(one) == _state(other)
+
+
+def _state(model: Any) -> tuple[Any, ...]:
+    return (
+        type(model),
+        vars(model),
+        model.__pydantic_fields_set__,
+        model.__pydantic_extra__,
+        model.__pydantic_private__,
+    )

@@ -1,0 +1,260 @@
+"""A message that was read before is adopted without validation only if nobody can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core import messages as lc
+from langchain_core.messages import BaseMessage
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from sealpoint.serde import JsonPlusSerializer, decode, messages
+from sealpoint.serde.encode import PYDANTIC_V2
+from tests.compat.samples import SAMPLES
+from tests.property import strategies_values as values
+
+MESSAGES = [value for value in SAMPLES.values() if isinstance(value, BaseMessage)]
+SIGHTS = 4  # the first is noted, the second compared, and from the third on a message may be adopted
+
+
+@pytest.fixture
+def adopted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The classes that were looked up to adopt, from the second sight on."""
+    looked_up: list[str] = []
+    real = messages.adopter
+
+    def counting(cls: Any) -> Any:
+        adopt = real(cls)
+
+        def counted(fields: Any) -> Any:
+            looked_up.append(cls.__name__)
+            return adopt(fields)
+
+        return counted
+
+    monkeypatch.setattr(decode, "adopter", counting)
+    return looked_up
+
+
+def state(message: BaseMessage) -> tuple[Any, ...]:
+    """Return everything about a message; ``repr`` tells 1, 1.0 and True, and a tuple from a list."""
+    return (
+        type(message),
+        repr(vars(message)),
+        [*vars(message)],
+        message.model_fields_set,
+        message.__pydantic_extra__,
+        message.__pydantic_private__,
+    )
+
+
+def record(cls: type, fields: Any) -> bytes:
+    """Return msgpack of one message as it would stand in a value."""
+    inner = ormsgpack.packb([cls.__module__, cls.__name__, fields, "model_validate_json"])
+    return ormsgpack.packb(ormsgpack.Ext(PYDANTIC_V2, inner))
+
+
+def loads(serde: JsonPlusSerializer, data: bytes) -> Any:
+    return serde.loads_typed(("msgpack", data))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_every_sight_gives_the_same_message(message: BaseMessage) -> None:
+    serde = JsonPlusSerializer()
+    data = serde.dumps_typed(message)
+    seen = [serde.loads_typed(data) for _ in range(SIGHTS)]
+    assert [state(one) for one in seen] == [state(JsonPlusSerializer().loads_typed(data))] * SIGHTS
+    assert [serde.dumps_typed(one) for one in seen] == [data] * SIGHTS
+
+
+@given(st.lists(values.messages(), max_size=4))
+def test_every_sight_of_any_messages_gives_the_same(conversation: list[BaseMessage]) -> None:
+    serde = JsonPlusSerializer()
+    data = serde.dumps_typed(conversation)
+    general = [state(one) for one in JsonPlusSerializer().loads_typed(data)]
+    for _ in range(SIGHTS):
+        assert [state(one) for one in serde.loads_typed(data)] == general
+
+
+def test_a_message_is_adopted_from_the_third_sight_on(adopted: list[str]) -> None:
+    """Otherwise the tests above would compare validation with itself."""
+    serde = JsonPlusSerializer()
+    data = serde.dumps_typed(lc.HumanMessage("x", id="1"))
+    sights = []
+    for _ in range(SIGHTS):
+        serde.loads_typed(data)
+        sights.append(len(adopted))
+    assert sights == [0, 1, 2, 3]  # the second adopts one to compare it
+
+
+def test_adopted_messages_share_nothing() -> None:
+    serde = JsonPlusSerializer()
+    data = serde.dumps_typed(
+        lc.AIMessage(["a", {"type": "text"}], additional_kwargs={"k": []}, response_metadata={"m": 1}, id="1")
+    )
+    general = state(serde.loads_typed(data))
+    for _ in range(SIGHTS):
+        message = serde.loads_typed(data)
+        assert state(message) == general
+        message.content.append("changed")
+        message.content[1]["changed"] = True
+        message.additional_kwargs["k"].append("changed")
+        message.response_metadata["changed"] = message.name = "changed"
+        message.extra_field = "changed"
+
+
+CHANGED = {
+    "a default is filled in": (lc.HumanMessage, {"content": "x"}),
+    "a number becomes text": (lc.HumanMessage, {**lc.HumanMessage("x").model_dump(), "id": 5}),
+    "a float becomes an integer": (
+        lc.AIMessage,
+        {
+            **lc.AIMessage("x").model_dump(),
+            "usage_metadata": {"input_tokens": 1.0, "output_tokens": 2, "total_tokens": 3},
+        },
+    ),
+    "true becomes an integer": (
+        lc.AIMessage,
+        {
+            **lc.AIMessage("x").model_dump(),
+            "usage_metadata": {"input_tokens": True, "output_tokens": 2, "total_tokens": 3},
+        },
+    ),
+    "fields in another order": (lc.HumanMessage, dict(reversed(lc.HumanMessage("x").model_dump().items()))),
+    "a field of its own": (lc.HumanMessage, {**lc.HumanMessage("x").model_dump(), "more": 1}),
+    "tool calls are derived": (
+        lc.AIMessage,
+        {
+            **lc.AIMessage("x").model_dump(),
+            "additional_kwargs": {
+                "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}, "type": "function"}]
+            },
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_validation_changes_is_validated_each_time(name: str) -> None:
+    cls, fields = CHANGED[name]
+    serde, data = JsonPlusSerializer(), record(cls, fields)
+    general = state(cls(**fields))
+    for _ in range(SIGHTS):
+        assert state(loads(serde, data)) == general
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_validation_changes_is_not_adopted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is compared once, not at each sight."""
+    compared: list[bytes] = []
+    real = decode._is_unchanged
+
+    def counting(data: bytes, made: Any) -> bool:
+        compared.append(data)
+        return real(data, made)
+
+    monkeypatch.setattr(decode, "_is_unchanged", counting)
+    serde, data = JsonPlusSerializer(), record(*CHANGED[name])
+    for _ in range(SIGHTS):
+        loads(serde, data)
+    assert len(compared) == 1
+    assert list(serde._decoder._known.values()) == [False]
+
+
+@pytest.mark.parametrize("part", ["__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"])
+def test_nothing_is_adopted_where_that_makes_another_message(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it would with a release of pydantic or LangChain whose validation leaves more behind."""
+
+    def other(cls: Any) -> Any:
+        def adopt(fields: Any) -> Any:
+            made = cls.model_construct(**fields)
+            object.__setattr__(made, part, {"other": 1})
+            return made
+
+        return adopt
+
+    monkeypatch.setattr(decode, "adopter", other)
+    serde = JsonPlusSerializer()
+    data = serde.dumps_typed(lc.HumanMessage("x", id="1"))
+    assert len({repr(state(serde.loads_typed(data))) for _ in range(SIGHTS)}) == 1
+    assert list(serde._decoder._known.values()) == [False]
+
+
+def test_a_tuple_is_not_taken_for_the_list_of_a_record() -> None:
+    """No message of today has one after validation; one of tomorrow might."""
+    fields = lc.HumanMessage("x", additional_kwargs={"pair": [1, 2]}).model_dump()
+    record = ormsgpack.packb([lc.HumanMessage.__module__, "HumanMessage", fields, "model_validate_json"])
+    assert decode._is_unchanged(record, lc.HumanMessage(**fields))
+    assert not decode._is_unchanged(
+        record, lc.HumanMessage(**{**fields, "additional_kwargs": {"pair": (1, 2)}})
+    )
+
+
+def test_a_message_with_an_object_in_it_is_rebuilt_each_time() -> None:
+    serde = JsonPlusSerializer()
+    data = serde.dumps_typed(
+        lc.HumanMessage("x", additional_kwargs={"at": lc.HumanMessage("y"), "of": {1, 2}})
+    )
+    for _ in range(SIGHTS):
+        message = serde.loads_typed(data)
+        assert message.additional_kwargs["of"] == {1, 2}
+    assert False in serde._decoder._known.values()
+
+
+def test_what_is_refused_is_refused_at_every_sight() -> None:
+    serde = JsonPlusSerializer()
+    data = record(lc.HumanMessage, {**lc.HumanMessage("x").model_dump(), "content": 5})
+    for _ in range(SIGHTS):
+        with pytest.raises(ValueError, match="HumanMessage"):
+            loads(serde, data)
+
+
+class Counted(BaseModel):
+    """Its validation is its owner's business, and may do anything."""
+
+    model_config = ConfigDict(extra="allow")  # as messages have it, which could be adopted
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def count(cls, number: int) -> int:
+        CALLS.append(number)
+        return number
+
+
+CALLS: list[int] = []
+
+
+def test_models_of_the_user_are_validated_at_every_sight() -> None:
+    serde = JsonPlusSerializer()
+    data = serde.dumps_typed(Counted(number=1))
+    CALLS.clear()
+    for _ in range(SIGHTS):
+        assert serde.loads_typed(data) == Counted.model_construct(number=1)
+    assert len(CALLS) == SIGHTS
+
+
+def test_messages_of_strangers_are_validated_at_every_sight(adopted: list[str]) -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+    data = serde.dumps_typed(lc.HumanMessage("x", id="1"))
+    for _ in range(SIGHTS):
+        assert serde.loads_unsealed(*data) == serde.loads_typed(data) == lc.HumanMessage("x", id="1")
+    assert adopted == []
+    for _ in range(SIGHTS):
+        assert serde.loads_sealed(*data) == lc.HumanMessage("x", id="1")
+    assert adopted != []
+
+
+def test_how_much_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_MAX_KNOWN", 3)
+    serde = JsonPlusSerializer()
+    for number in [*range(20), *range(2), *range(2), *range(2)]:
+        data = serde.dumps_typed(lc.HumanMessage("x", id=str(number)))
+        assert serde.loads_typed(data).id == str(number)
+        assert len(serde._decoder._known) <= 3
