@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import copy_context
 from functools import partial
@@ -89,6 +89,20 @@ class Database:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY or len(tables) < 2:
                 raise
 
+    def write(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement for each of ``rows``, in a transaction: what `writing` does, in half its time."""
+        with self.lock:
+            if not self.is_setup:
+                self.setup()
+            cursor = self.connection.cursor()
+            try:
+                with _Transaction(self.connection):
+                    cursor.executemany(statement, rows)
+            except _FOREIGN as error:
+                raise _in_own_words(error) from None
+            finally:
+                cursor.close()
+
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
         """Give a cursor in a transaction, alone on the connection."""
@@ -123,14 +137,15 @@ class Database:
         with self.lock:
             if not self.is_setup:  # asked here, which saves a call and a second lock
                 self.setup()
-            with own_words():
-                cursor = self.connection.cursor()
-                try:
-                    cursor.row_factory = None
-                    cursor.execute(statement, parameters)
-                    return cursor.fetchall() if budget is None else budget.take(cursor)
-                finally:
-                    cursor.close()  # see `open_cursor`, which takes twice as long as this
+            cursor = self.connection.cursor()
+            try:
+                cursor.row_factory = None
+                cursor.execute(statement, parameters)
+                return cursor.fetchall() if budget is None else budget.take(cursor)
+            except _FOREIGN as error:  # here and in `write` at no cost, where `own_words` takes a call or two
+                raise _in_own_words(error) from None
+            finally:
+                cursor.close()  # see `open_cursor`, which takes twice as long as this
 
 
 class _Transaction:
@@ -189,38 +204,24 @@ async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Resu
         raise
 
 
-class _OwnWords:
-    """Raises our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, UnicodeDecodeError):
-            raise SchemaError("the schema holds text that is not UTF-8") from None
-        if isinstance(error, MemoryError):  # a damaged file may ask for any amount
-            raise DamagedFileError("SQLite finds no memory for what the file asks for") from None
-        if isinstance(error, sqlite3.DatabaseError):
-            ours = _presentable(error)
-            if ours is not None:
-                raise ours from None
+@contextmanager
+def own_words() -> Iterator[None]:
+    """Raise our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
+    try:
+        yield
+    except _FOREIGN as error:
+        raise _in_own_words(error) from None
 
 
-_OWN_WORDS: Final = _OwnWords()
+_FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 
 
-def own_words() -> _OwnWords:
-    """Return the context in which SQLite's errors are raised as our own.
-
-    Every statement runs in one: a class and not a generator, and made once, which takes a
-    fifth of the time.
-    """
-    return _OWN_WORDS
-
-
-def _presentable(error: sqlite3.DatabaseError) -> Exception | None:
+def _in_own_words(error: Exception) -> Exception:
+    """Return our own error for one of SQLite's; itself, if it tells nothing of the file."""
+    if isinstance(error, UnicodeDecodeError):
+        return SchemaError("the schema holds text that is not UTF-8")
+    if isinstance(error, MemoryError):  # a damaged file may ask for any amount
+        return DamagedFileError("SQLite finds no memory for what the file asks for")
     code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
     if code == sqlite3.SQLITE_TOOBIG:
         return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
@@ -229,7 +230,7 @@ def _presentable(error: sqlite3.DatabaseError) -> Exception | None:
     if text.startswith("malformed JSON"):
         return MetadataError("metadata that the filter looks into is not JSON")
     damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")
-    return DamagedFileError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else None
+    return DamagedFileError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error
 
 
 class Budget:

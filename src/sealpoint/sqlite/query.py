@@ -31,6 +31,8 @@ def require_thread_id(value: object) -> str:
     Raises:
         ConfigError: If it is not a string, an integer or a UUID.
     """
+    if type(value) is str and value.isascii():  # nearly always
+        return value
     if not isinstance(value, _THREAD_IDS) or isinstance(value, bool):
         raise ConfigError(f"thread_id is {type(value).__name__}; it is a string, an integer or a UUID")
     return require_unicode("thread_id", str(value))
@@ -52,9 +54,11 @@ def _require_integer(name: str, number: float) -> float:
 
 def _optional_text(configurable: Mapping[str, Any], name: str) -> str | None:
     value = configurable.get(name)
-    if value is not None and not isinstance(value, str):
+    if value is None or (type(value) is str and value.isascii()):  # nearly always
+        return value
+    if not isinstance(value, str):
         raise ConfigError(f"{name} is {type(value).__name__}; it is a string")
-    return None if value is None else require_unicode(name, value)
+    return require_unicode(name, value)
 
 
 def _configurable(config: RunnableConfig) -> Mapping[str, Any]:

@@ -151,8 +151,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         kind, data = self.serde.dumps_typed(checkpoint)
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
         key = place.thread_id, place.checkpoint_ns, checkpoint["id"]
-        with self._database.writing() as cursor:
-            cursor.execute(schema.PUT_CHECKPOINT, (*key, place.checkpoint_id, kind, data, stored))
+        self._database.write(schema.PUT_CHECKPOINT, [(*key, place.checkpoint_id, kind, data, stored)])
         return config_of(config["configurable"]["thread_id"], *key[1:])
 
     def put_writes(
@@ -184,8 +183,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             )
             for idx, (channel, value) in enumerate(writes)
         ]
-        with self._database.writing() as cursor:
-            cursor.executemany(schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
+        self._database.write(schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
