@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from enum import Enum, IntFlag
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import ormsgpack
 import pytest
@@ -21,7 +23,7 @@ from sealpoint.serde.encode import OPTIONS, PYDANTIC_V2, SINGLE_ARGUMENT, _defau
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.rebuild import make_builder
 from tests.compat.samples import SAMPLES, Samples
-from tests.property.strategies_values import messages
+from tests.property.strategies_values import messages, zones
 
 
 def parts(value: Any) -> list[Any]:
@@ -71,6 +73,25 @@ def test_an_object_is_asked_where_its_class_cannot_tell() -> None:
         serde.dumps_typed(ByInstance(None))
     assert serde.loads_typed(serde.dumps_typed(FieldCalledDict(5))) == {"dict": 5}
     assert serde.loads_typed(serde.dumps_typed(FieldCalledDict(lambda: {"called": 1}))) == {"called": 1}
+
+
+# --- dates and times -----------------------------------------------------------------------------
+
+
+class Moment(datetime.datetime):
+    def isoformat(self, *_: Any, **__: Any) -> str:
+        return "of its own"
+
+
+@given(st.datetimes(timezones=zones | st.just(ZoneInfo("Europe/Berlin"))))
+@example(datetime.datetime(1, 1, 1, tzinfo=datetime.UTC))
+@example(datetime.datetime(999, 12, 31, 23, 59, 59, 10, tzinfo=datetime.UTC))
+@example(Moment.min)
+@example(Moment(2026, 1, 1, tzinfo=datetime.UTC))
+def test_a_moment_is_written_as_its_isoformat(moment: datetime.datetime) -> None:
+    """Some of them msgpack writes itself; others it would write in another way, or not at all."""
+    record = decode_inert("msgpack", ormsgpack.packb(_default(moment)))
+    assert record.payload == moment.isoformat()
 
 
 # --- messages ------------------------------------------------------------------------------------
