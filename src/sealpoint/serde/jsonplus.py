@@ -22,6 +22,7 @@ from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
 
+_BYTES: Final = (bytes, bytearray)  # a union would be made anew for every value
 _FROM_ENVIRONMENT: Final[Any] = object()
 _PICKLE_HINT: Final = (
     "pickle_fallback=True reads such rows if they are sealed, or if the serializer is not strict; "
@@ -106,7 +107,7 @@ class JsonPlusSerializer:
         """
         if obj is None:
             return "null", b""
-        if isinstance(obj, bytes | bytearray):
+        if isinstance(obj, _BYTES):
             return "bytearray" if isinstance(obj, bytearray) else "bytes", bytes(obj)
         try:
             return "msgpack", encode(obj)
@@ -147,7 +148,7 @@ class JsonPlusSerializer:
         return self._loads(kind, content, self._checking, allow_pickle=False)
 
     def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool) -> Any:
-        if not isinstance(content, bytes | bytearray):  # SQLite gives back an integer where one was put
+        if not isinstance(content, _BYTES):  # SQLite gives back an integer where one was put
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == "msgpack":
             if self._ext_hook is not None:

@@ -91,7 +91,10 @@ def _read_range(database: Database, place: Place, first: str, size: int) -> dict
     """Return the row with id ``first`` and those right below it, ``size`` at the most, by their ids."""
     parameters = (*place[:2], first, size)
     found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
-    rows = [CheckpointRow._make((*columns[2:], *columns[:2], None)) for columns in found]
-    if any(row[:2] != place[:2] for row in rows):
-        raise RowError("the index of the table leads to the row of another checkpoint")
-    return {row.checkpoint_id: row for row in rows}
+    rows: dict[str, CheckpointRow] = {}
+    for kind, data, thread_id, checkpoint_ns, checkpoint_id, parent in found:
+        if (thread_id, checkpoint_ns) != place[:2]:
+            raise RowError("the index of the table leads to the row of another checkpoint")
+        row = CheckpointRow(thread_id, checkpoint_ns, checkpoint_id, parent, kind, data, None)
+        rows[checkpoint_id] = row
+    return rows

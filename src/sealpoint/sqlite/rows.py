@@ -16,7 +16,6 @@ Key = tuple[str, str, str]
 """thread_id, checkpoint_ns and checkpoint_id of a row."""
 
 _SORT_KEY: Final = itemgetter(3, 4, 5)  # what `writes_sort_key` returns for a row, without a call
-_TEXTS: Final = frozenset((str,))
 _MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
 _NAMES: Final = (str, str, str, str, str, int, str)  # key, task_path, task_id, idx and channel of a write
 
@@ -43,8 +42,11 @@ class CheckpointRow(NamedTuple):
         Raises:
             RowError: If it or the key is something else than text.
         """
-        parent = self.parent_checkpoint_id
-        if not _TEXTS.issuperset(map(type, self[:3])) or not isinstance(parent, str | None):
+        thread_id, checkpoint_ns, checkpoint_id, parent = self[:4]
+        if not (
+            type(thread_id) is type(checkpoint_ns) is type(checkpoint_id) is str
+            and (parent is None or type(parent) is str)
+        ):
             raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
         return parent
 
