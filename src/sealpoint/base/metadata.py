@@ -37,7 +37,7 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
     What ``metadata`` has is kept. Left out are `EXCLUDED_METADATA_KEYS`, keys that begin
     with ``__``, and values that are not str, int, float or bool. Text loses its NUL characters.
     """
-    merged: dict[str, Any] = dict(metadata)
+    merged: dict[str, Any] = dict(metadata.items())
     for part in (config.get("metadata"), config.get("configurable")):
         for key, value in (part or {}).items():
             if key in merged or key in EXCLUDED_METADATA_KEYS or key.startswith("__"):
@@ -45,8 +45,8 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
             if isinstance(value, _KEPT):
                 merged[key] = value
     for key, value in merged.items():
-        if isinstance(value, str) and "\x00" in value:
-            merged[key] = value.replace("\x00", "")
+        if isinstance(value, str) and (type(value) is not str or "\x00" in value):
+            merged[key] = value.replace("\x00", "")  # which also makes a plain str of a subclass
     return merged  # type: ignore[return-value]
 
 

@@ -12,7 +12,7 @@ import ormsgpack
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
 from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
-from sealpoint.serde.messages import adopter, are_alike, is_message
+from sealpoint.serde.messages import MESSAGES, adopter, are_alike, is_message
 from sealpoint.serde.rebuild import (
     Builder,
     as_unbuildable,
@@ -24,6 +24,10 @@ from sealpoint.serde.rebuild import (
 from sealpoint.serde.scan import Limits, require_few_costly, scan
 
 OnBlocked = Literal["raise", "raw"]
+
+KnownRecords = dict[int, Builder | Literal[False] | None]
+"""What makes a message of a record of one class that was seen before, by a hash of the record, which Python
+keys for this process: ``None`` after the first sight, ``False`` if it is to be validated each time."""
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
@@ -41,7 +45,7 @@ _EXACTLY: Final = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 _MAX_LEARNED: Final = 4096  # names come from the bytes: they must not fill memory
-_MAX_KNOWN: Final = 32_768  # records of messages, at some 100 bytes each
+_MAX_KNOWN: Final = 16_384  # records of one class of messages, at some 80 bytes each
 _MAX_WARNED: Final = 100
 _METHODS: Final = {METHOD: "fromisoformat", PYDANTIC_V2: "model_validate_json"}
 
@@ -80,9 +84,7 @@ class Decoder:
         self.on_blocked = on_blocked
         self.limits = limits
         self._builders: dict[tuple[Any, ...], Builder] = {}
-        # What makes a message of a record that was seen before, by a hash of the record, which Python keys
-        # for this process: None after the first sight, False if it is to be validated each time.
-        self._known: dict[int, Builder | Literal[False] | None] = {}
+        self._known: dict[tuple[str, str], KnownRecords] = {}
         self._failed = threading.local()
         self._extension = self._make_hook()
 
@@ -145,12 +147,20 @@ class Decoder:
 
     def _model(self, data: bytes) -> Any:
         """Return the model of a record: a message without validation, if that is known to change nothing."""
-        adopt = self._known.get(hash(data))
         record = _unpackb(data, ext_hook=self._extension, option=_OPTIONS)
+        try:
+            known = self._known.get((record[0], record[1]))
+        except (IndexError, KeyError, TypeError):  # `_rebuild` says what is wrong with it
+            known = None
+        adopt = known and known.get(hash(data))
         if adopt:
             return adopt(record[2])
         made = self._rebuild(PYDANTIC_V2, record)
-        self._note(data, made)
+        if known is not None:
+            _note(known, data, record, made)
+        elif self.limits is None and is_message(made) and record[0].startswith(MESSAGES):
+            # Not of a stranger's: where Python's key is fixed, he could find two records of one hash.
+            self._known[record[0], record[1]] = {}
         return made
 
     def _rebuild(self, code: int, record: Any) -> Any:
@@ -177,21 +187,6 @@ class Decoder:
         except UnbuildableValueError as error:
             return self._raw_or_raise(error)(payload)
 
-    def _note(self, data: bytes, made: Any) -> None:
-        """Take note of a record that was built: at its second sight it is settled how it is from then on.
-
-        Not of a stranger's: where the key of Python's hashes is fixed, he could find two with one hash.
-        """
-        if self.limits is not None or not is_message(made.__class__):
-            return
-        mark = hash(data)
-        if mark not in self._known:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[mark] = None
-        elif self._known[mark] is None:
-            self._known[mark] = _is_unchanged(data, made) and adopter(made.__class__)
-
     def _learn(self, kind: tuple[Any, ...], record: Any) -> Builder:
         """Return the builder for a kind of record that is seen for the first time."""
         code = kind[0]
@@ -217,7 +212,7 @@ class Decoder:
     def _or_raw(self, builder: Builder) -> Builder:
         def build(payload: Any) -> Any:
             try:
-                return builder(payload)
+                return builder({**payload} if type(payload) is dict else payload)  # validators write into it
             except UnbuildableValueError as error:
                 return self._raw_or_raise(error)(payload)
 
@@ -230,14 +225,25 @@ class Decoder:
         return lambda payload: payload
 
 
-def _is_unchanged(data: bytes, message: Any) -> bool:
-    """Whether validation made of a record a message with the fields that the record has, to the byte."""
+def _note(known: KnownRecords, data: bytes, record: Any, message: Any) -> None:
+    """Take note of a record that was built: at its second sight it is settled how it is from then on."""
+    mark = hash(data)
+    if mark not in known:
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        known[mark] = None
+    elif known[mark] is None:
+        known[mark] = _is_unchanged(data, record, message) and adopter(message.__class__)
+
+
+def _is_unchanged(data: bytes, record: Any, message: Any) -> bool:
+    """Whether a validated message has the very fields that its record has, to the byte, and nothing else."""
     try:
-        module, name, fields, method = _unpackb(data, option=_OPTIONS)
-        same = ormsgpack.packb([module, name, vars(message), method], option=_EXACTLY) == data
-    except (ormsgpack.MsgpackDecodeError, ormsgpack.MsgpackEncodeError):  # an object is in it
+        fields = {**vars(message)}
+        same = ormsgpack.packb([*record[:2], fields, *record[3:]], option=_EXACTLY) == data
+        return same and are_alike(adopter(message.__class__)(fields), message)
+    except (ormsgpack.MsgpackEncodeError, RecursionError):  # an object is in it; or it is deep, and so are we
         return False
-    return same and are_alike(adopter(message.__class__)(fields), message)
 
 
 def require_record(code: int, record: Any) -> tuple[str, str]:

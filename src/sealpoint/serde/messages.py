@@ -9,15 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 Builder = Callable[[Any], Any]
 
 
-@cache  # asked for every message
-def is_message(cls: type) -> bool:
-    """Whether a class is one of LangChain's own that conversations are made of."""
-    return cls.__module__.startswith("langchain_core.messages.") and cls.__name__ != "RemoveMessage"
+MESSAGES: Final = "langchain_core.messages"
+"""The package of LangChain's own messages."""
+
+
+def is_message(made: Any) -> bool:
+    """Whether an object is one of LangChain's own messages that conversations are made of."""
+    return is_message_class(made.__class__)
+
+
+def is_message_class(cls: Any) -> bool:
+    """Whether a class is that of such messages."""
+    return (
+        cls.__module__.startswith(f"{MESSAGES}.")
+        and cls.__name__ != "RemoveMessage"
+        and hasattr(cls, "__pydantic_validator__")
+    )
 
 
 def make_message_builder(cls: Any) -> Builder:

@@ -29,7 +29,7 @@ from sealpoint.serde.encode import (
     SINGLE_ARGUMENT,
 )
 from sealpoint.serde.guards import RULES, Guard, RefusedError, as_tuple, require_members
-from sealpoint.serde.messages import is_message, make_message_builder
+from sealpoint.serde.messages import is_message_class, make_message_builder
 from sealpoint.serde.ordinary import ORDINARY
 from sealpoint.serde.types import _DeltaSnapshot
 
@@ -250,7 +250,7 @@ def _pydantic(cls: Any) -> Builder:
     """Validate by field name, which is how models are dumped, and by alias; so do the models inside."""
     if not hasattr(cls, "__pydantic_validator__") or not hasattr(cls, "model_validate"):
         return _keyword(cls)
-    if is_message(cls):
+    if is_message_class(cls):
         return make_message_builder(cls)
     both = {"by_alias": True, "by_name": True}
     if "by_name" not in signature(cls.model_validate).parameters:  # pydantic before 2.11

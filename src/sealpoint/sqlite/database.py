@@ -163,7 +163,12 @@ class _Transaction:
 
     def __enter__(self) -> None:
         self._nested = self._connection.in_transaction
-        self._connection.execute("SAVEPOINT sealpoint" if self._nested else "BEGIN IMMEDIATE")
+        try:
+            self._connection.execute("SAVEPOINT sealpoint" if self._nested else "BEGIN IMMEDIATE")
+        except BaseException as error:
+            if not isinstance(error, sqlite3.Error):  # Ctrl-C, when it was done: nobody else would end it
+                self._undo()
+            raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:

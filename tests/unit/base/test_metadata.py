@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -44,6 +45,23 @@ def test_what_is_never_stored() -> None:
 def test_text_loses_its_nul_characters() -> None:
     config: Any = {"configurable": {"a": "x\x00y"}}
     assert get_checkpoint_metadata(config, {"run_id": "\x00"}) == {"run_id": "", "a": "xy"}
+
+
+class Tier(StrEnum):
+    GOLD = "gold"
+
+
+def test_text_of_another_class_becomes_plain() -> None:
+    """As LangGraph has it: else a saver might store the class."""
+    merged: Any = get_checkpoint_metadata({"configurable": {"tier": Tier.GOLD}}, {"run_id": Tier.GOLD})
+    assert merged == {"run_id": "gold", "tier": "gold"}
+    assert {type(value) for value in merged.values()} == {str}
+
+
+@pytest.mark.parametrize("metadata", ["", [], [("a", 1)]], ids=repr)
+def test_metadata_is_a_mapping(metadata: Any) -> None:
+    with pytest.raises(AttributeError):
+        get_checkpoint_metadata({"configurable": {"a": 1}}, metadata)
 
 
 def test_text_loses_its_lone_surrogates() -> None:

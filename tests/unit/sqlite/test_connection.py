@@ -256,6 +256,37 @@ def ask_one(saver: SqliteSaver, transaction: bool) -> None:
         cursor.execute("SELECT 1")
 
 
+class Interrupted(sqlite3.Connection):
+    """Where Ctrl-C comes when a transaction has just begun."""
+
+    when = ""
+
+    def execute(self, statement: str, *arguments: Any) -> Any:
+        done = super().execute(statement, *arguments)
+        if self.when and statement.startswith(self.when):
+            raise KeyboardInterrupt
+        return done
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["own transaction", "the caller's"])
+def test_ctrl_c_leaves_no_transaction_open(is_open: bool, tmp_path: Path) -> None:
+    """Else nobody could write to the file until this connection writes again."""
+    path = tmp_path / "state.db"
+    with closing(sqlite3.connect(path, factory=Interrupted)) as connection:
+        saver = SqliteSaver(connection)
+        put_chain(saver, "0")
+        if is_open:
+            connection.execute("BEGIN")
+        connection.when = "SAVEPOINT" if is_open else "BEGIN IMMEDIATE"
+        with pytest.raises(KeyboardInterrupt):
+            saver.put(at(), make("1"), {}, {})
+        connection.when = ""
+        assert connection.in_transaction is is_open
+        connection.rollback()
+        saver.put(at(), make("2"), {}, {})
+        assert ids_in(saver) == ["2", "0"]
+
+
 class Remembering(sqlite3.Connection):
     """Keeps the cursors that it gives."""
 
