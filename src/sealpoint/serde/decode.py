@@ -25,10 +25,6 @@ from sealpoint.serde.scan import Limits, require_few_costly, scan
 
 OnBlocked = Literal["raise", "raw"]
 
-KnownRecords = dict[int, Builder | Literal[False] | None]
-"""What makes a message of a record of one class that was seen before, by a hash of the record, which Python
-keys for this process: ``None`` after the first sight, ``False`` if it is to be validated each time."""
-
 logger: Final = logging.getLogger("sealpoint.serde")
 
 # Looked up once: an extension is a call of both.
@@ -84,7 +80,6 @@ class Decoder:
         self.on_blocked = on_blocked
         self.limits = limits
         self._builders: dict[tuple[Any, ...], Builder] = {}
-        self._known: dict[tuple[str, str], KnownRecords] = {}
         self._failed = threading.local()
         self._extension = self._make_hook()
 
@@ -113,12 +108,10 @@ class Decoder:
 
     def _make_hook(self) -> Callable[[int, bytes], Any]:
         """Return what is called for every extension: a function, which looks nothing up on ``self``."""
-        builders, failed, rebuild, model = self._builders, self._failed, self._rebuild, self._model
+        builders, failed, rebuild = self._builders, self._failed, self._rebuild
 
         def extension(code: int, data: bytes) -> Any:
             try:
-                if code == PYDANTIC_V2:
-                    return model(data)
                 record = _unpackb(data, ext_hook=extension, option=_OPTIONS)
                 # What has been learned is found here, which saves a call for every record. A record of
                 # another form finds nothing, and `_rebuild` says what is wrong with it.
@@ -135,6 +128,8 @@ class Decoder:
                 if builder is None:
                     return rebuild(code, record)
                 try:
+                    if builder.__class__ is _Remembering:
+                        return builder.build(data, record)
                     return builder(argument)
                 except Exception as error:  # noqa: BLE001 -- see `as_unbuildable`
                     raise as_unbuildable(error, module, name) from None
@@ -144,24 +139,6 @@ class Decoder:
                 raise
 
         return extension
-
-    def _model(self, data: bytes) -> Any:
-        """Return the model of a record: a message without validation, if that is known to change nothing."""
-        record = _unpackb(data, ext_hook=self._extension, option=_OPTIONS)
-        try:
-            known = self._known.get((record[0], record[1]))
-        except (IndexError, KeyError, TypeError):  # `_rebuild` says what is wrong with it
-            known = None
-        adopt = known and known.get(hash(data))
-        if adopt:
-            return adopt(record[2])
-        made = self._rebuild(PYDANTIC_V2, record)
-        if known is not None:
-            _note(known, data, record, made)
-        elif self.limits is None and is_message(made) and record[0].startswith(MESSAGES):
-            # Not of a stranger's: where Python's key is fixed, he could find two records of one hash.
-            self._known[record[0], record[1]] = {}
-        return made
 
     def _rebuild(self, code: int, record: Any) -> Any:
         if code == DELTA_SNAPSHOT:
@@ -207,7 +184,10 @@ class Decoder:
             builder = make(code, module, name, guarded=self.limits is not None)
         except UnbuildableValueError as error:
             return self._raw_or_raise(error)
-        return builder if self.on_blocked == "raise" else self._or_raw(builder)
+        builder = builder if self.on_blocked == "raise" else self._or_raw(builder)
+        # Nothing of a stranger's is remembered: where Python's key is fixed, he could find two of one hash.
+        is_remembered = code == PYDANTIC_V2 and self.limits is None and module.startswith(MESSAGES)
+        return _Remembering(builder) if is_remembered else builder
 
     def _or_raw(self, builder: Builder) -> Builder:
         def build(payload: Any) -> Any:
@@ -225,22 +205,46 @@ class Decoder:
         return lambda payload: payload
 
 
-def _note(known: KnownRecords, data: bytes, record: Any, message: Any) -> None:
-    """Take note of a record that was built: at its second sight it is settled how it is from then on."""
-    mark = hash(data)
-    if mark not in known:
-        if len(known) >= _MAX_KNOWN:
-            known.clear()
-        known[mark] = None
-    elif known[mark] is None:
-        known[mark] = _is_unchanged(data, record, message) and adopter(message.__class__)
+class _Remembering:
+    """Builds the messages of one class: a record that it has met before perhaps without validation.
+
+    A record is known by a hash of its bytes, which Python keys for this process. Nothing else of it is kept.
+    """
+
+    __slots__ = ("_known", "_validate")
+
+    def __init__(self, validate: Builder) -> None:
+        self._validate = validate
+        # By hash, what makes the message; None after the first sight, False if it is validated each time.
+        self._known: dict[int, Builder | Literal[False] | None] = {}
+
+    def __call__(self, fields: Any) -> Any:
+        return self._validate(fields)
+
+    def build(self, data: bytes, record: Any) -> Any:
+        """Return the message of a record, whose bytes are ``data``."""
+        mark = hash(data)
+        adopt = self._known.get(mark)
+        if adopt:
+            return adopt(record[2])
+        made = self._validate(record[2])
+        if mark not in self._known:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[mark] = None
+        elif adopt is None:
+            self._known[mark] = _is_unchanged(data, record, made) and adopter(made.__class__)
+        return made
 
 
 def _is_unchanged(data: bytes, record: Any, message: Any) -> bool:
     """Whether a validated message has the very fields that its record has, to the byte, and nothing else."""
+    if not is_message(message):
+        return False
+    module, name, _, method = record
     try:
         fields = {**vars(message)}
-        same = ormsgpack.packb([*record[:2], fields, *record[3:]], option=_EXACTLY) == data
+        same = ormsgpack.packb([module, name, fields, method], option=_EXACTLY) == data
         return same and are_alike(adopter(message.__class__)(fields), message)
     except (ormsgpack.MsgpackEncodeError, RecursionError):  # an object is in it; or it is deep, and so are we
         return False

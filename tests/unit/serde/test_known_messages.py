@@ -61,7 +61,8 @@ def record(cls: type, fields: Any) -> bytes:
 
 def settled(serde: JsonPlusSerializer) -> list[Any]:
     """Return what a serializer has settled for the records that it knows."""
-    return [how for known in serde._decoder._known.values() for how in known.values()]
+    builders = serde._decoder._builders.values()
+    return [how for builder in builders for how in getattr(builder, "_known", {}).values()]
 
 
 def warm() -> JsonPlusSerializer:
