@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-oldest test-all lint format bench fuzz wheel clean attacks
+.PHONY: help demo test test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks
 
 PYTHONS := python3.14 python3.13 python3.12 python3.11 python3 python
 VENV := .venv
@@ -11,6 +11,7 @@ DEMO_VENV := .venv-demo
 OLDEST_VENV := .venv-oldest
 FUZZ_VENV := .venv-fuzz
 SECONDS := 600
+BASE := HEAD~1
 PIP := -m pip --disable-pip-version-check --quiet install
 
 # The newest Python that really runs: a version manager may put names on the PATH that only print an error.
@@ -38,6 +39,7 @@ help:
 	@echo "make lint         check style, types and floors"
 	@echo "make format       let ruff rewrite what it can"
 	@echo "make bench        compare the speed with LangGraph's own"
+	@echo "make bench-pairs  compare the speed with that of the commit BASE=HEAD~1"
 	@echo "make fuzz         look for bytes that are neither read nor refused, for SECONDS=600 on two cores"
 	@echo "make wheel        build the wheel into dist/"
 	@echo "make clean        remove everything that these commands made"
@@ -95,6 +97,9 @@ format: $(VENV)/filled
 
 bench: $(VENV)/filled
 	$(VENV)/bin/python benchmarks/run.py $(ARGS)
+
+bench-pairs: $(VENV)/filled
+	$(VENV)/bin/python -m benchmarks.pairs $(BASE) $(ARGS)
 
 fuzz: $(FUZZ_VENV)/filled
 	$(FUZZ_VENV)/bin/python -m fuzz --seconds $(SECONDS) $(ARGS)
