@@ -41,6 +41,7 @@ help:
 	@echo "make bench        compare the speed with LangGraph's own"
 	@echo "make bench-pairs  compare the speed with that of the commit BASE=HEAD~1"
 	@echo "make fuzz         look for bytes that are neither read nor refused, for SECONDS=600 on two cores"
+	@echo "make soak         run the tests that take minutes each"
 	@echo "make wheel        build the wheel into dist/"
 	@echo "make clean        remove everything that these commands made"
 
@@ -103,6 +104,9 @@ bench-pairs: $(VENV)/filled
 
 fuzz: $(FUZZ_VENV)/filled
 	$(FUZZ_VENV)/bin/python -m fuzz --seconds $(SECONDS) $(ARGS)
+
+soak: $(VENV)/filled
+	$(VENV)/bin/python -m pytest -m soak $(ARGS)
 
 wheel: $(VENV)/filled
 	rm -rf dist

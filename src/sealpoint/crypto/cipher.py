@@ -10,7 +10,7 @@ from sealpoint.crypto.context import Row
 from sealpoint.crypto.follow import LOOK_SECONDS, Follower
 from sealpoint.crypto.keyed import KeyedRing, parse_tag
 from sealpoint.crypto.keys import KeyRing, NeverPickled
-from sealpoint.crypto.tag import SUITES
+from sealpoint.crypto.suites import SUITES
 from sealpoint.crypto.tally import Tally
 from sealpoint.errors import (
     BlobError,
@@ -45,7 +45,7 @@ class RingCipher(NeverPickled):
 
         Args:
             ring: Keys to open with; sealing needs an active one.
-            suite: What to seal in: ``cobblestone256`` or ``aes256gcm``.
+            suite: What to seal in: ``cobblestone256`` or ``xaes256gcm``.
             follow: Whether to take over what is changed in the ring's file, if it has one.
 
         Raises:
@@ -87,7 +87,7 @@ class RingCipher(NeverPickled):
             data: The serializer's bytes.
             row: Coordinates that the value is bound to; ``None`` binds it to none, ``{}``
                 to a row without coordinates.
-            secret: Secret of the thread, mixed into the key; not empty.
+            secret: Secret of the thread, 32 bytes, mixed into the key.
 
         Returns:
             The tag for the `type` column, at most 64 characters, and the sealed bytes.
@@ -193,7 +193,7 @@ class RingCipher(NeverPickled):
         """Seal bytes of no type, for code that knows LangGraph's ``CipherProtocol`` only.
 
         Returns:
-            ``<suite>:<key id>`` and the sealed bytes. The type that such code writes before
+            ``<suite>@<key id>`` and the sealed bytes. The type that such code writes before
             the name is not bound; `EncryptedSerializer` binds it.
         """
         tag, blob = self._seal("", plaintext, None, None)

@@ -8,13 +8,12 @@ from itertools import count
 from typing import Final
 
 from sealpoint.crypto.context import Row, context
-from sealpoint.crypto.keys import Key, KeyRing, NeverPickled
+from sealpoint.crypto.keys import Key, KeyRing, NeverPickled, require_secret
 from sealpoint.crypto.states import KeyState
 from sealpoint.crypto.suites import Suite, make_suite
 from sealpoint.crypto.tag import LEGACY, Tag
 from sealpoint.crypto.tally import OPENED, OPENED_RETIRED, SEALED, Tally
 from sealpoint.errors import (
-    KeyMaterialError,
     LegacyTypeError,
     RowMissingError,
     SecretMissingError,
@@ -50,7 +49,8 @@ class KeyedRing(NeverPickled):
         if row is None and secret is None:
             tag, seal, bound, counter = self._sealing(inner)
         else:
-            _require_secret(secret)
+            if secret is not None:
+                require_secret(secret)
             flags = (() if secret is None else ("dek",)) + (() if row is None else ("row",))
             tag, key, counter = self._naming(inner, flags)
             seal, bound = self._keyed(key, self._suite, secret).seal, context(tag, row)
@@ -64,7 +64,8 @@ class KeyedRing(NeverPickled):
             inner, open_, bound, counter = self._opening(text)
         else:
             tag = parse_tag(text)
-            _require_secret(secret)
+            if secret is not None:
+                require_secret(secret)
             key = self._require_matching(tag, row, secret)
             inner, counter = tag.inner, self._count_open(key)
             open_, bound = self._keyed(key, tag.suite, secret).open, context(text, row)
@@ -104,10 +105,3 @@ class KeyedRing(NeverPickled):
         if "dek" not in tag.flags and secret is not None:
             raise UnmixedValueError(f"{tag.format()} has no secret in its key")
         return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))
-
-
-def _require_secret(secret: bytes | None) -> None:
-    if secret is not None and (type(secret) is not bytes or not secret):
-        raise KeyMaterialError(
-            "a thread's secret is bytes, and not empty", hint="make it with os.urandom(32)"
-        )

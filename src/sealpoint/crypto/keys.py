@@ -1,7 +1,8 @@
 """Keys and the ring that holds them: who may seal, who may open, and what is derived from a key.
 
 Every suite has a subkey of its own, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32)
-(RFC 5869, section 2.3); a secret S is mixed in by using HMAC-SHA512(key, S) in the key's place.
+(RFC 5869, section 2.3). A thread's secret of 32 bytes is mixed in by using
+HMAC-SHA512(key, "sealpoint v1 secret" | secret) in the key's place.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LEGACY_KEY_BYTES: Final = (16, 24, 32)
+SECRET_BYTES: Final = 32
 
 
 def expand(key: bytes, purpose: str) -> bytes:
@@ -45,10 +47,24 @@ def expand(key: bytes, purpose: str) -> bytes:
     return HKDFExpand(SHA512(), KEY_BYTES, f"sealpoint v1 {purpose}".encode()).derive(key)
 
 
+def require_secret(secret: bytes) -> bytes:
+    """Return a thread's secret.
+
+    Raises:
+        KeyMaterialError: If it is not 32 bytes.
+    """
+    if type(secret) is not bytes or len(secret) != SECRET_BYTES:
+        raise KeyMaterialError(
+            f"a thread's secret is exactly {SECRET_BYTES} bytes",
+            hint=f"make it with os.urandom({SECRET_BYTES})",
+        )
+    return secret
+
+
 def mix(key: bytes, secret: bytes) -> bytes:
-    """Return HMAC-SHA512(key, secret): 64 bytes that stand in the key's place for a ``.dek`` value."""
+    """Return the 64 bytes that stand in the place of a key of 32 for a ``.dek`` value."""
     mac = HMAC(key, SHA512())
-    mac.update(secret)
+    mac.update(b"sealpoint v1 secret" + require_secret(secret))
     return mac.finalize()
 
 

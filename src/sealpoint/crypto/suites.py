@@ -1,23 +1,28 @@
 """Sealing suites: what a key does to bytes. One name, one meaning, for ever.
 
     cobblestone256   salt 24 | commitment 32 | chunks of 16 KiB, each followed by a tag of 16
-    aes256gcm        nonce 12 | ciphertext | tag 16
+    xaes256gcm       nonce 24 | ciphertext | tag 16
     aes              nonce 16 | tag 16 | ciphertext            (read only, LangGraph's AES-EAX or AES-GCM)
 
-cobblestone256 draws a fresh key for every message, so there is no count of messages to
-keep (C2SP chunked-encryption, Cobblestone-256). aes256gcm draws its nonce at random, so
-one key may seal 2^32 messages at most (NIST SP 800-38D, section 8.3).
+cobblestone256 (C2SP chunked-encryption, Cobblestone-256) derives a fresh key for every message
+and commits to it. xaes256gcm (C2SP XAES-256-GCM) is the faster one for short messages, and does not
+commit. Neither has a count of messages that an operator would have to keep.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from io import BytesIO
-from typing import Final, Protocol
+from itertools import count
+from typing import Final, NamedTuple, Protocol
+from weakref import WeakSet
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation, Mode
 
 from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError, excerpt
 
@@ -99,39 +104,126 @@ class Cobblestone256:
             raise IntegrityError("sealed value does not open: authentication failed") from None
 
 
-class Aes256Gcm:
-    """AES-256-GCM with a random nonce, under a key of 32 bytes; 2^32 messages at most."""
+def derive_xaes_key(key: bytes, prefix: bytes) -> bytes:
+    """Return the AES-256-GCM key of all messages whose nonces begin with ``prefix``.
 
-    NONCE_BYTES: Final = 12
-    OVERHEAD_BYTES: Final = 12 + 16
+    KDF in counter mode over AES-CMAC (NIST SP 800-108r1, section 4.1): a counter of 16 bits, the
+    label ``X``, a zero byte, and the prefix as context.
+
+    Args:
+        key: 32 bytes.
+        prefix: The first 12 bytes of the nonce.
+
+    Returns:
+        32 bytes.
+
+    Source: C2SP, XAES-256-GCM, "Overview".
+    """
+    counter = CounterLocation.BeforeFixed
+    kdf = KBKDFCMAC(AES, Mode.CounterMode, KEY_BYTES, 2, None, counter, None, None, b"X\0" + prefix)
+    return kdf.derive(key)
+
+
+class Xaes256Gcm:
+    """C2SP XAES-256-GCM under a key of 32 bytes. It does not commit to the key.
+
+    A nonce has 24 bytes, and its first 12 choose the AES key. They stay the same for up to 2^24
+    messages of one process, so that the derivation, ten times as costly as a short message, is done
+    once; the last 12 are random for each message. Under one prefix a nonce repeats with a
+    probability of 2^-49, and two prefixes are equal with that of two random numbers of 96 bits.
+    """
+
+    PREFIX_BYTES: Final = 12
+    NONCE_BYTES: Final = 24
+    OVERHEAD_BYTES: Final = 24 + 16
+    MAX_MESSAGES: Final = 1 << 24
+    MAX_PREFIXES: Final = 128
+    """How many ciphers of others' prefixes are kept, about 1 KiB each; a process seals under few."""
 
     def __init__(self, key: bytes) -> None:
-        self._aead = AESGCM(key)
+        self._key = key
+        self._sealing: _Sealing | None = None
+        self._ciphers: dict[bytes, AESGCM] = {}
+        _sealers.add(self)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
-        """Return nonce, ciphertext and tag: 28 bytes more."""
-        nonce = os.urandom(self.NONCE_BYTES)
+        """Return nonce, ciphertext and tag: 40 bytes more."""
+        sealing = self._sealing
+        if sealing is None or next(sealing.messages) >= self.MAX_MESSAGES:
+            sealing = self._draw()
+        tail = os.urandom(self.NONCE_BYTES - self.PREFIX_BYTES)
         if len(data) < IN_PLACE_BYTES:
-            return nonce + self._aead.encrypt(nonce, data, context)
+            return sealing.prefix + tail + sealing.cipher.encrypt(tail, data, context)
         made = BytesIO(bytes(len(data) + self.OVERHEAD_BYTES))
         with made.getbuffer() as buffer:
-            buffer[: self.NONCE_BYTES] = nonce
-            self._aead.encrypt_into(nonce, data, context, buffer[self.NONCE_BYTES :])
+            buffer[: self.NONCE_BYTES] = sealing.prefix + tail
+            sealing.cipher.encrypt_into(tail, data, context, buffer[self.NONCE_BYTES :])
         return made.getvalue()
+
+    def _draw(self) -> _Sealing:
+        """Choose a prefix, and count its first message. Two threads may each choose one; both are good."""
+        prefix = os.urandom(self.PREFIX_BYTES)
+        cipher = AESGCM(derive_xaes_key(self._key, prefix))
+        self._sealing = _Sealing(prefix, cipher, count(1))
+        return self._sealing
+
+    def forget_prefix(self) -> None:
+        """Draw a new prefix for the next message: the process was forked, and its parent has this one."""
+        self._sealing = None
 
     def open(self, blob: bytes, context: bytes) -> bytes:
         """Return the data.
 
         Raises:
-            BlobError: If ``blob`` has fewer than 28 bytes.
+            BlobError: If ``blob`` has fewer than 40 bytes.
             IntegrityError: If it was not sealed under this key and context.
         """
         _require_length(blob, self.OVERHEAD_BYTES)
+        prefix = blob[: self.PREFIX_BYTES]
+        known = self._ciphers.get(prefix)
+        cipher = AESGCM(derive_xaes_key(self._key, prefix)) if known is None else known
         view = memoryview(blob)  # slices without a copy of the ciphertext
         try:
-            return self._aead.decrypt(view[: self.NONCE_BYTES], view[self.NONCE_BYTES :], context)
+            data = cipher.decrypt(view[self.PREFIX_BYTES : self.NONCE_BYTES], view[self.NONCE_BYTES :], context)
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
+        if known is None:  # only now: without the key no prefix gets in, and none pushes another out
+            self._keep(prefix, cipher)
+        return data
+
+    def _keep(self, prefix: bytes, cipher: AESGCM) -> None:
+        if len(self._ciphers) >= self.MAX_PREFIXES:
+            self._ciphers = {}  # as a whole, which needs no lock
+        self._ciphers[prefix] = cipher
+
+
+class _Sealing(NamedTuple):
+    """A nonce's first 12 bytes, the cipher that they choose, and the count of messages sealed with it."""
+
+    prefix: bytes
+    cipher: AESGCM
+    messages: count[int]
+
+
+_sealers: Final = WeakSet[Xaes256Gcm]()
+
+
+def _forget_prefixes() -> None:
+    for suite in _sealers:
+        suite.forget_prefix()
+
+
+os.register_at_fork(after_in_child=_forget_prefixes)
+
+
+SUITES: Final[Mapping[str, Callable[[bytes], Suite]]] = {
+    "cobblestone256": Cobblestone256,
+    "xaes256gcm": Xaes256Gcm,
+}
+"""The suites that seal, by the name that stands in tags."""
+
+LEGACY: Final = "aes"
+"""The suite that only opens: LangGraph's own rows under LANGGRAPH_AES_KEY."""
 
 
 def make_suite(name: str, key: bytes) -> Suite:
@@ -140,12 +232,11 @@ def make_suite(name: str, key: bytes) -> Suite:
     Raises:
         UnknownSuiteError: If there is no such suite.
     """
-    if name == "cobblestone256":
-        return Cobblestone256(key)
-    if name == "aes256gcm":
-        return Aes256Gcm(key)
-    if name == "aes":
-        from sealpoint.crypto.legacy import LegacyAes  # few need it; its imports are a third of the floor's
+    if name == LEGACY:
+        from sealpoint.crypto.legacy import LegacyAes  # few need it; its imports are a third of the package's
 
         return LegacyAes(key)
-    raise UnknownSuiteError(f"{excerpt(name)} is not a suite; known: aes, aes256gcm, cobblestone256")
+    if name not in SUITES:
+        known = ", ".join(sorted((LEGACY, *SUITES)))
+        raise UnknownSuiteError(f"{excerpt(name)} is not a suite; known: {known}")
+    return SUITES[name](key)

@@ -1,6 +1,6 @@
 """Type tags: which suite and which key sealed a value, as text in the `type` column.
 
-    msgpack + cobblestone256 .row : k26b
+    msgpack + cobblestone256 .row @ k26b
     inner     suite          flags  key id
 
 A tag needs no key to be read, and it is authenticated with the value, so an edited one
@@ -13,11 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from sealpoint.crypto.suites import LEGACY, SUITES
 from sealpoint.errors import KeyIdError, TagError, UnknownFlagError, UnknownSuiteError, excerpt
 
 MAX_CHARS: Final = 64
-SUITES: Final = frozenset({"cobblestone256", "aes256gcm"})
-LEGACY: Final = "aes"
 FLAGS: Final = ("dek", "row")
 
 _INNER = re.compile(r"[!-*,-~]+")
@@ -65,12 +64,12 @@ class Tag:
             raise TagError(f"{excerpt(text)} names no type before its '+'")
         if name == LEGACY:
             return cls(inner, LEGACY)
-        front, colon, key_id = name.partition(":")
+        front, separator, key_id = name.partition("@")
         suite, *flags = front.split(".")
         if suite not in SUITES:
             raise UnknownSuiteError(f"{excerpt(text)} names no known suite")
-        if not colon or not _KEY_ID.fullmatch(key_id):
-            raise TagError(f"{excerpt(text)} names no key after ':'")
+        if not separator or not _KEY_ID.fullmatch(key_id):
+            raise TagError(f"{excerpt(text)} names no key after '@'")
         if sorted(set(flags)) != flags or not set(flags) <= set(FLAGS):
             raise UnknownFlagError(f"{excerpt(text)} has flags that are not known or not in order")
         return cls(inner, suite, tuple(flags), key_id)
@@ -83,7 +82,7 @@ class Tag:
                 `format` wrote.
         """
         mode = "".join(f".{flag}" for flag in self.flags)
-        key = "" if self.key_id is None else f":{self.key_id}"
+        key = "" if self.key_id is None else f"@{self.key_id}"
         text = f"{self.inner}+{self.suite}{mode}{key}"
         if Tag.parse(text) != self:
             raise TagError(f"{excerpt(text)} does not read back as the tag it was made from")
