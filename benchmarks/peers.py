@@ -26,7 +26,7 @@ LG_ENC: Final = "LG-enc"
 LG_GCM: Final = "LG-enc GCM"
 PLAIN: Final = "plain"
 SEALED: Final = "sealed"
-SEALED_GCM: Final = "sealed GCM"
+SEALED_XAES: Final = "sealed XAES"
 FLOOR: Final = "floor"
 VALIDATION: Final = "validation"
 STRICT: Final = "strict"
@@ -36,7 +36,7 @@ INVENTORY: Final = "inventory"
 SCRIPT: Final = "a script"
 COPY: Final = "cp + fsync"
 ROTATE: Final = "rotate"
-ROTATE_GCM: Final = "rotate GCM"
+ROTATE_XAES: Final = "rotate XAES"
 VERIFY: Final = "verify"
 WRITE_BACK: Final = "write back"
 
@@ -46,7 +46,7 @@ LEGEND: Final = {
     LG_GCM: "the same with mode=AES.MODE_GCM",
     PLAIN: "sealpoint's JsonPlusSerializer, no encryption",
     SEALED: "sealpoint's EncryptedSerializer as it comes: cobblestone256",
-    SEALED_GCM: "the same with suite aes256gcm",
+    SEALED_XAES: "the same with suite xaes256gcm",
     FLOOR: "bare ormsgpack of the same content without objects, and one AES-GCM call",
     VALIDATION: "pydantic's validation of the same fields, alone: nothing is unpacked or opened",
     STRICT: "sealpoint's JsonPlusSerializer with an allowlist: the check, then strict decoding",
@@ -56,7 +56,7 @@ LEGEND: Final = {
     SCRIPT: "list, loads, dumps with the new key, put: what one writes over a saver; it leaves the writes",
     COPY: "a copy of the file, and fsync",
     ROTATE: "sealpoint's rotation as it comes: to cobblestone256, by compare-and-swap",
-    ROTATE_GCM: "the same where rows are and stay in suite aes256gcm",
+    ROTATE_XAES: "the same where rows are and stay in suite xaes256gcm",
     VERIFY: "sealpoint's verification: every row opened",
     WRITE_BACK: "bare sqlite3 reads each value and writes one as long: no cryptography, no comparison",
 }
@@ -91,7 +91,7 @@ def serializers() -> dict[str, Any]:
         LG_GCM: encrypted(langgraph(), key=KEY, mode=AES.MODE_GCM),
         PLAIN: JsonPlusSerializer(allowed_msgpack_modules=True),
         SEALED: _sealed("cobblestone256"),
-        SEALED_GCM: _sealed("aes256gcm"),
+        SEALED_XAES: _sealed("xaes256gcm"),
     }
 
 

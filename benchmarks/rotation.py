@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGrap
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from benchmarks.harness import Case, Options
-from benchmarks.peers import COPY, KEY, ROTATE, ROTATE_GCM, SCRIPT, VERIFY, WRITE_BACK
+from benchmarks.peers import COPY, KEY, ROTATE, ROTATE_XAES, SCRIPT, VERIFY, WRITE_BACK
 from sealpoint import Key, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.maintenance.rotate import rotate
@@ -35,7 +35,7 @@ CHECKPOINTS_A_THREAD: Final = 50
 VALUE_CHARS: Final = 11_000
 WRITE_CHARS: Final = 2_900
 
-_TAG: Final = "msgpack+cobblestone256:k2"
+_TAG: Final = "msgpack+cobblestone256@k2"
 _OLD: Final = Key(id="k1", material=KEY, state=KeyState.ACTIVE)
 _RING: Final = KeyRing(
     [
@@ -49,9 +49,9 @@ def cases(options: Options) -> Iterator[Case]:
     """Seconds for one row: the script has a smaller file, all others one of 100,000 rows and 500 MB."""
     rows = ROWS // 10 if options.quick else ROWS
     large, small = options.folder / "large.db", options.folder / "small.db"
-    large_gcm = options.folder / "large-gcm.db"
+    large_xaes = options.folder / "large-xaes.db"
     _fill(large, rows, _serializer(KeyRing([_OLD])))
-    _fill(large_gcm, rows, EncryptedSerializer(RingCipher(KeyRing([_OLD]), "aes256gcm")))
+    _fill(large_xaes, rows, EncryptedSerializer(RingCipher(KeyRing([_OLD]), "xaes256gcm")))
     _fill(small, SCRIPT_CHECKPOINTS * ROWS_A_CHECKPOINT, LangGraphs.from_pycryptodome_aes(key=KEY))
     moved = options.folder / "moved.db"
     rotation = _on_copy(large, moved, rows, _rotate("cobblestone256"))
@@ -66,7 +66,7 @@ def cases(options: Options) -> Iterator[Case]:
         {
             COPY: lambda: _copy(large, moved) / rows,
             ROTATE: rotation,
-            ROTATE_GCM: _on_copy(large_gcm, moved, rows, _rotate("aes256gcm")),
+            ROTATE_XAES: _on_copy(large_xaes, moved, rows, _rotate("xaes256gcm")),
             VERIFY: _on_copy(large, moved, rows, _verify),
             WRITE_BACK: _on_copy(large, moved, rows, _write_back),
         },

@@ -84,13 +84,13 @@ def _json() -> Iterator[bytes]:
 
 
 def _tags() -> Iterator[bytes]:
-    for suite in ("cobblestone256", "aes256gcm"):
+    for suite in ("cobblestone256", "xaes256gcm"):
         more: Any
         for more in ({}, {"row": {"a": "b"}}, {"secret": b"s"}):
             tag, blob = RingCipher(cipher.ring, suite).seal("msgpack", SECRET, **more)
             yield tag.encode() + b"\n" + blob
     yield b"bytes+aes\n" + bytes(48)
-    yield b"msgpack+cobblestone256:k2\n" + bytes(80)
+    yield b"msgpack+cobblestone256@k2\n" + bytes(80)
 
 
 def _rings() -> Iterator[bytes]:
@@ -167,7 +167,7 @@ _WORDS: Final = {
         '"method": ',
     },
     "ring": {"[[key]]", "[[index]]", "source = ", "inline", "staged", "decrypt-only", "disabled", "check = "},
-    "tag": {"+cobblestone256:k1", "+aes256gcm:k1", "+aes", ".row", ".dek", "pickle", "msgpack"},
+    "tag": {"+cobblestone256@k1", "+xaes256gcm@k1", "+aes", ".row", ".dek", "pickle", "msgpack"},
     "database": {
         "checkpoints",
         "writes",

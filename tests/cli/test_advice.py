@@ -73,7 +73,7 @@ def test_run_says_what_to_do_about_pickles(run: Run, path: Path) -> None:
     assert ended.code == Exit.UNOPENED
     assert f"2 pickles stay: {WAY_OUT}" in ended.err.splitlines()
     assert "says why" not in ended.err
-    assert tags_of(path) == {"pickle", "msgpack+cobblestone256:k2"}
+    assert tags_of(path) == {"pickle", "msgpack+cobblestone256@k2"}
 
 
 def test_pickles_alone_are_no_work_for_another_run(run: Run, path: Path) -> None:

@@ -152,8 +152,8 @@ def test_as_much_is_opened_once_more_as_is_asked_for(
 
 
 def test_other_suite(run: Run, path: Path) -> None:
-    assert run("rotate", path, "--apply", "--suite", "aes256gcm").code == Exit.DONE
-    assert {str(tag).partition("+")[2] for tag in tags_of(path)} == {"aes256gcm:k2"}
+    assert run("rotate", path, "--apply", "--suite", "xaes256gcm").code == Exit.DONE
+    assert {str(tag).partition("+")[2] for tag in tags_of(path)} == {"xaes256gcm@k2"}
 
 
 def test_decrypted_copy_is_what_langgraphs_plain_saver_reads(run: Run, path: Path, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_damage_under_the_active_key_is_named_beside_other_failures(run: Run, pa
     """Only the verification opens what is done already. What the run has told it does not tell again."""
     write(path, "k2", "b")
     with closing(sqlite3.connect(path)) as connection, connection:
-        flip(connection, next(value for value in values_of(path) if value.tag.endswith(":k2")))
+        flip(connection, next(value for value in values_of(path) if value.tag.endswith("@k2")))
     set_ring(keys, k2="active", k1="disabled")
     ended = run("rotate", path, "--apply", "--json")
     named = Counter(

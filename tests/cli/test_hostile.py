@@ -80,7 +80,7 @@ def test_ring_that_is_no_file(run: Run, tmp_path: Path, path: Path, keys: Path, 
     LAID[kind](place, keys)
     ended = run("rotate", path, "--apply", "--keys", place)
     assert (ended.code, ended.out) == (Exit.KEYS, "")
-    assert tags_of(path) == {f"{kind}+cobblestone256:k1" for kind in ("msgpack", "bytes", "null")}
+    assert tags_of(path) == {f"{kind}+cobblestone256@k1" for kind in ("msgpack", "bytes", "null")}
 
 
 @pytest.mark.parametrize("kind", LAID)
@@ -110,7 +110,7 @@ def test_what_is_laid_in_place_of_the_copy_is_left_alone(
 @pytest.mark.parametrize(
     "words", [["inspect", "--thread", "forged"], ["types"], ["rotate", "--apply", "--plaintext"], ["audit"]]
 )
-@pytest.mark.parametrize("tag", ["pickle", "pickle+aes", "pickle+cobblestone256:k1"])
+@pytest.mark.parametrize("tag", ["pickle", "pickle+aes", "pickle+cobblestone256@k1"])
 def test_no_pickle_is_loaded(run: Run, tmp_path: Path, path: Path, words: list[str], tag: str) -> None:
     mark = tmp_path / "loaded"
     insert(path, [(tag, f'cos\nsystem\n(S"touch {mark}"\ntR.'.encode())])
@@ -129,7 +129,7 @@ def test_sealed_pickles_stay_what_they_are(run: Run, path: Path) -> None:
 
 def test_value_relabelled_to_the_active_key_is_found_out(run: Run, path: Path) -> None:
     """Rotation takes it for done, by its tag; the values are opened once more at the end for that."""
-    change(path, "UPDATE checkpoints SET type = 'msgpack+cobblestone256:k2' WHERE checkpoint_id = '000001'")
+    change(path, "UPDATE checkpoints SET type = 'msgpack+cobblestone256@k2' WHERE checkpoint_id = '000001'")
     ended = run("rotate", path, "--apply")
     assert ended.code == Exit.UNOPENED
     assert "'000001'" in ended.err
@@ -153,14 +153,14 @@ def test_a_missing_file_is_named_without_its_escapes(run: Run, tmp_path: Path) -
 
 def test_long_names_are_cut(run: Run, path: Path) -> None:
     """A megabyte of name is a line of text in a message."""
-    insert(path, [("msgpack+cobblestone256:k1", b"x" * 100)], thread="n" * 1_000_000)
+    insert(path, [("msgpack+cobblestone256@k1", b"x" * 100)], thread="n" * 1_000_000)
     ended = run("verify", path)
     assert ended.code == Exit.UNOPENED
     assert len(ended.out + ended.err) < 2_000
 
 
 def test_many_tags_are_summed_up(run: Run, path: Path) -> None:
-    insert(path, [(f"msgpack+cobblestone256:z{number}", b"x" * 100) for number in range(5_000)])
+    insert(path, [(f"msgpack+cobblestone256@z{number}", b"x" * 100) for number in range(5_000)])
     ended = run("status", path)
     assert ended.code == Exit.DONE
     assert len(ended.out.splitlines()) < 200
@@ -231,7 +231,7 @@ def test_streams_that_cannot_be_written(path: Path, to: str) -> None:
     assert "nothing was changed" not in plan.stdout
     done = shell("rotate", path, "--apply", "--verify", "sample", to=to)
     assert (done.returncode, done.stderr) == (Exit.DONE, "")
-    assert tags_of(path) == {f"{kind}+cobblestone256:k2" for kind in ("msgpack", "bytes", "null")}
+    assert tags_of(path) == {f"{kind}+cobblestone256@k2" for kind in ("msgpack", "bytes", "null")}
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 

@@ -84,7 +84,7 @@ def test_status_says_what_was_asked_and_whether_it_is_so(
 @pytest.mark.parametrize(
     "given", [["verify", "DB"], ["rotate", "DB"], ["rotate", "DB", "--apply"]], ids=" ".join
 )
-@pytest.mark.parametrize("tag", ["msgpack+cobblestone256:k9", "null+cobblestone256:k1"])
+@pytest.mark.parametrize("tag", ["msgpack+cobblestone256@k9", "null+cobblestone256@k1"])
 def test_ok_is_what_the_exit_code_says(run: Run, words: Words, given: list[str], tag: str) -> None:
     good, *more = words(given)
     assert run(good, *more, "--json").document["ok"] is True

@@ -96,7 +96,7 @@ def test_status_with_a_ring_shows_states(
 ) -> None:
     """Also where the key itself is gone: only the ring file is read."""
     (keys.parent / "k1.key").unlink()
-    insert(sealed, [("msgpack+aes256gcm:k9", b"")])
+    insert(sealed, [("msgpack+xaes256gcm@k9", b"")])
     (part,) = document(capsys, "status", sealed, "--keys", keys)["databases"]
     assert {(share["key_id"], share["state"]) for share in part["shares"]} == {
         ("k1", "active"),
@@ -113,7 +113,7 @@ def test_status_with_a_ring_shows_states(
         ([("msgpack", b"")], "k1", 3),
         ([("msgpack+aes", b"")], "k1", 3),
         ([("no tag+", b"")], "k1", 3),
-        ([("msgpack+aes256gcm:k1", b"")], "k1", 0),
+        ([("msgpack+xaes256gcm@k1", b"")], "k1", 0),
     ],
 )
 def test_status_ends_with_3_for_a_value_under_anything_else(
@@ -178,7 +178,7 @@ def test_audit_shows_what_is_readable_beside_the_values(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "a.db", {"ada@example.com": {}}, sealed=True, configurable={"plan": "gold-12"})
-    insert(path, [("null+cobblestone256:k1", b"")], "no json")
+    insert(path, [("null+cobblestone256@k1", b"")], "no json")
     assert called("audit", path) == 0
     shown = capsys.readouterr()
     assert re.search(r"^plan +1 +text +7: aaaa-99$", shown.out, re.MULTILINE)
@@ -318,7 +318,7 @@ def test_inspect_needs_keys_for_sealed_values(
     sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called("inspect", sealed, "--thread", "t1") == 5
-    insert(sealed, [("msgpack+cobblestone256:k1", bytes(99))], thread="t1")
+    insert(sealed, [("msgpack+cobblestone256@k1", bytes(99))], thread="t1")
     assert called("inspect", sealed, "--thread", "t1", "--keys", keys) == 4
     assert "IntegrityError" in capsys.readouterr().err
 
@@ -327,7 +327,7 @@ def test_inspect_tells_a_key_that_is_missing(
     sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that another ring may have, as `verify` does: 5, unless there is more amiss."""
-    bad = [("msgpack+aes256gcm:k2", bytes(99)), ("msgpack+cobblestone256:k1", bytes(99))]
+    bad = [("msgpack+xaes256gcm@k2", bytes(99)), ("msgpack+cobblestone256@k1", bytes(99))]
     insert(sealed, bad[:1], thread="t2")
     insert(sealed, bad, thread="t3")
     assert called("inspect", sealed, "--thread", "t2", "--keys", keys) == 5
@@ -422,8 +422,8 @@ def test_verify_names_every_value_that_does_not_open(
     sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = [
-        ("msgpack+cobblestone256:k1", bytes(99)),
-        ("msgpack+aes256gcm:k2", b""),
+        ("msgpack+cobblestone256@k1", bytes(99)),
+        ("msgpack+xaes256gcm@k2", b""),
         ("null", b""),
         (b"\xff", None),
     ]
@@ -438,7 +438,7 @@ def test_verify_names_every_value_that_does_not_open(
     assert shown.err.endswith("\n2 of 6 values open\n")
     found = document(capsys, "verify", sealed, "--keys", keys, code=4)
     assert [part["place"]["checkpoint_id"] for part in found["failures"]] == [f"{n:08}" for n in range(4)]
-    assert [part["tag"] for part in found["failures"]][1:3] == ["msgpack+aes256gcm:k2", "null"]
+    assert [part["tag"] for part in found["failures"]][1:3] == ["msgpack+xaes256gcm@k2", "null"]
     assert (found["rows"], found["failed"]) == (6, 4)
 
 
@@ -529,7 +529,7 @@ def test_no_control_character_reaches_the_terminal(
     evil = EVIL.replace("\x00", "")
     path = write(tmp_path / "a.db", {evil: {evil: {"x": EVIL, EVIL: [EVIL]}}}, configurable={evil: evil})
     named = ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb([f"m{evil}", f"N{evil}", {EVIL: EVIL}])))
-    rows = [("msgpack", named), (f"msgpack{evil}", b""), (f"msgpack+{evil}:k1", b""), ("msgpack", b"\xc1")]
+    rows = [("msgpack", named), (f"msgpack{evil}", b""), (f"msgpack+{evil}@k1", b""), ("msgpack", b"\xc1")]
     insert(path, rows, json.dumps({evil: evil, "a": {evil: evil}}), thread=evil)
     inspected: list[object] = ["inspect", path, "--thread", evil]
     for call in [*every_call(path, keys), inspected, [*inspected, "--json"]]:

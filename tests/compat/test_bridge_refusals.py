@@ -29,7 +29,7 @@ DAMAGES: Final[dict[str, tuple[str, type[SealpointError]]]] = {
         IntegrityError,
     ),
     "another type": ("type = 'bytes' || substr(type, instr(type, '+'))", IntegrityError),
-    "an unknown key": ("type = replace(type, ':k1', ':k2')", UnknownKeyError),
+    "an unknown key": ("type = replace(type, '@k1', '@k2')", UnknownKeyError),
     "no seal": ("type = 'bytes'", PlaintextError),
     "cut off": ("{blob} = substr({blob}, 1, 20)", BlobError),
     "a text": ("{blob} = 'text'", BlobError),

@@ -76,7 +76,7 @@ def test_the_waiting_graph_goes_on(path: Path, connection: sqlite3.Connection) -
     final = graph.invoke(Command(resume="done"), WAITING)
     assert final["messages"] == MESSAGES
     newest = "SELECT type FROM checkpoints WHERE thread_id = 'waiting' ORDER BY checkpoint_id DESC"
-    assert connection.execute(newest).fetchone() == ("msgpack+cobblestone256:k1",)
+    assert connection.execute(newest).fetchone() == ("msgpack+cobblestone256@k1",)
 
 
 def test_rows_under_langgraphs_key_are_encrypted() -> None:

@@ -35,7 +35,7 @@ def test_rows_under_langgraph_aes_key_are_read(key: bytes, name: str) -> None:
     assert row[0].endswith("+aes")
     serde = EncryptedSerializer(legacy(key))
     assert alike(serde.loads_typed(row), SHORT[name])
-    assert serde.dumps_typed(SHORT[name])[0].endswith("+cobblestone256:k1")
+    assert serde.dumps_typed(SHORT[name])[0].endswith("+cobblestone256@k1")
 
 
 def test_rows_under_another_aes_key_are_refused() -> None:
@@ -49,7 +49,7 @@ def test_langgraphs_serializer_takes_a_ring_cipher(name: str) -> None:
     cipher = RingCipher(KeyRing([Key(id="k1", material=bytes(32), state=KeyState.ACTIVE)]))
     serde = TheirEncrypted(cipher=cipher)
     tag, blob = serde.dumps_typed(SHORT[name])
-    assert tag.endswith("+cobblestone256:k1")
+    assert tag.endswith("+cobblestone256@k1")
     assert alike(serde.loads_typed((tag, blob)), SHORT[name])
     with pytest.raises(IntegrityError):  # the type is not bound there, so it is not ours
         EncryptedSerializer(cipher).loads_typed((tag, blob))
@@ -96,9 +96,9 @@ def check_database(conn: sqlite3.Connection) -> None:
         "SELECT type, checkpoint FROM checkpoints UNION ALL SELECT type, value FROM writes"
     ).fetchall()
     assert sorted(tag for tag, _ in rows) == [
-        "msgpack+cobblestone256:k1",
-        "msgpack+cobblestone256:k1",
-        "null+cobblestone256:k1",
+        "msgpack+cobblestone256@k1",
+        "msgpack+cobblestone256@k1",
+        "null+cobblestone256@k1",
     ]
     assert not any(b"planted-secret" in blob for _, blob in rows)
 

@@ -136,7 +136,7 @@ def test_no_sealed_row_holds_its_plaintext(connection: sqlite3.Connection) -> No
     write(saver)
     for row in dump(connection):
         kind, value = (row[4], row[5]) if len(row) == 7 else (row[7], row[8])
-        assert kind.endswith("+cobblestone256:k1")
+        assert kind.endswith("+cobblestone256@k1")
         assert b"ValueError" not in value
         assert b"channel_values" not in value
 
@@ -147,7 +147,7 @@ def test_new_rows_beside_old_ones(connection: sqlite3.Connection) -> None:
     saver = SqliteSaver(connection, serde=ring_with_their_key())
     saver.put(at("t", "1"), {**empty_checkpoint(), "id": "2"}, {}, {})
     assert [found.checkpoint["id"] for found in saver.list(at())] == ["2", "1"]
-    assert [row[4] for row in dump(connection)] == ["msgpack+aes", "msgpack+cobblestone256:k1"]
+    assert [row[4] for row in dump(connection)] == ["msgpack+aes", "msgpack+cobblestone256@k1"]
 
 
 def test_a_plain_database_is_not_read_as_a_sealed_one(connection: sqlite3.Connection) -> None:

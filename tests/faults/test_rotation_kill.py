@@ -57,7 +57,7 @@ def test_a_killed_first_encryption_is_run_again(tmp_path: Path) -> None:
             moved, failed = rerun(path, "k1", allow_plaintext=True)
             assert (0 < moved < len(every), failed) == (True, 0)
             assert opened(path, make_cipher("k1")) == every
-            assert {value.tag.partition("+")[2] for value in values_of(path)} == {"cobblestone256:k1"}
+            assert {value.tag.partition("+")[2] for value in values_of(path)} == {"cobblestone256@k1"}
 
 
 def test_a_killed_decryption_is_run_again(tmp_path: Path) -> None:

@@ -83,5 +83,5 @@ def test_nothing_that_agents_write_meanwhile_is_lost(tmp_path: Path) -> None:
     assert rerun(path, "k3", allow_plaintext=False) == (0, 0)
     after = opened(path, make_cipher("k3"))
     assert after.items() >= before.items()
-    assert {value.tag.partition(":")[2] for value in values_of(path)} == {"k3"}
+    assert {value.tag.partition("@")[2] for value in values_of(path)} == {"k3"}
     assert checked(path) == "ok"

@@ -45,7 +45,7 @@ def test_a_full_disk_stops_a_first_encryption(tmp_path: Path, mode: str, spare: 
     assert spare == 0 or said[0][2:] == ["the", "disk", "is", "full"]  # without any, a log cannot begin
     assert said[-1] == ["done"]
     assert opened(path, make_cipher("k1")) == every
-    assert {value.tag.partition("+")[2] for value in values_of(path)} == {"cobblestone256:k1"}
+    assert {value.tag.partition("+")[2] for value in values_of(path)} == {"cobblestone256@k1"}
     assert rerun(path, "k1", allow_plaintext=True) == (0, 0)
 
 

@@ -31,7 +31,7 @@ from psycopg.rows import dict_row
 from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, InMemorySaver, SqliteSaver
 
 SEALED: Final = EncryptedSerializer.from_key(bytes(range(32)))
-TAG: Final = "+cobblestone256:k1"
+TAG: Final = "+cobblestone256@k1"
 
 NO_WAITING: Final = "PRAGMA synchronous = OFF"
 """The files need not survive a power cut."""

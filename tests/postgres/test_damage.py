@@ -61,7 +61,7 @@ def require_named(events: list[Event]) -> None:
         for number in numbers
     ]
     assert sorted((failed.place for failed in failures), key=lambda place: str(place["version"])) == wanted
-    assert {failed.tag for failed in failures} == {"msgpack+cobblestone256:k1"}
+    assert {failed.tag for failed in failures} == {"msgpack+cobblestone256@k1"}
     for failed in failures:
         assert isinstance(failed.error, BlobError)
         assert "its bytes are lost" in str(failed.error)

@@ -47,8 +47,8 @@ from tests.unit.sqlite.rows import at
 
 TAGS = (
     *("msgpack", "null", "", "k1", "x:k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
-    *("msgpack+cobblestone256:k1", "msgpack+cobblestone256.row:k1", "msgpack+aes256gcm:k2", "+:k1"),
-    *("msgpack+cobblestone256:k11", "msgpack+cobblestone256:1k1", "a%b+c:k_", "\\+:k1", "é+x:k1", None),
+    *("msgpack+cobblestone256@k1", "msgpack+cobblestone256.row@k1", "msgpack+xaes256gcm@k2", "+@k1"),
+    *("msgpack+cobblestone256@k11", "msgpack+cobblestone256@1k1", "a%b+c:k_", "\\+@k1", "é+x@k1", None),
 )
 SELECTIONS = [
     Selection(key, plaintext, legacy, thread)
@@ -132,7 +132,7 @@ def test_every_value_is_changed_once(store: PostgresRows, url: str, batch: Batch
         return reseal(value)
 
     assert rewrite_all(store, change, Selection("k2"), batch) == [29, 0, 29]
-    assert sorted(places) == sorted(place for place, (tag, _) in before.items() if str(tag).endswith(":k1"))
+    assert sorted(places) == sorted(place for place, (tag, _) in before.items() if str(tag).endswith("@k1"))
     assert opened(url) == values
     assert contents(url)["checkpoint_blobs", *EMPTY[:4]] == EMPTY[4:]
     assert outstanding(store, "k2") == []
@@ -165,7 +165,7 @@ def test_long_texts_of_a_forger_end_a_batch_too(store: PostgresRows, url: str, c
     assert all(len(str(count.tag)) <= 100 for count in store.count())
 
 
-@pytest.mark.parametrize("end", [":k2", ":k1", ""])
+@pytest.mark.parametrize("end", ["@k2", "@k1", ""])
 @pytest.mark.parametrize("plus", ["+", ""])
 def test_a_long_tag_is_counted_as_it_is_selected(store: PostgresRows, url: str, plus: str, end: str) -> None:
     """Also if what tells comes late in it."""
@@ -230,7 +230,7 @@ def test_a_value_that_is_no_longer_what_was_read_is_left(store: PostgresRows, ur
 
     done = store.rewrite(BLOBS, None, change)
     assert (done.seen, done.moved, done.raced) == (3, 0, 3)
-    assert {tag for tag, _ in contents(url).values()} == {"msgpack+cobblestone256:k1", "other"}
+    assert {tag for tag, _ in contents(url).values()} == {"msgpack+cobblestone256@k1", "other"}
 
 
 def test_locks_last_no_longer_than_is_told(store: PostgresRows, url: str) -> None:

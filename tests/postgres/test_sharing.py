@@ -129,7 +129,7 @@ def test_rows_that_stay_locked_are_told_as_such(store: PostgresRows, url: str) -
 @pytest.mark.parametrize("batch", [Batch(), Batch(rows=1)])
 def test_what_fails_is_told_before_what_is_locked(store: PostgresRows, url: str, batch: Batch) -> None:
     """In a pass that moves nothing at all, too; and it does not count as locked."""
-    put_writes(url, [("task", place, "n", "msgpack+cobblestone256:k1", b"x") for place in range(5)])
+    put_writes(url, [("task", place, "n", "msgpack+cobblestone256@k1", b"x") for place in range(5)])
     events = list[Event]()
     with psycopg.connect(url) as writer:
         writer.execute("SELECT FROM checkpoint_writes WHERE idx = 4 FOR UPDATE")
@@ -153,7 +153,7 @@ def test_a_row_that_is_gone_was_not_locked(
     store: PostgresRows, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread may be deleted between the two looks of a batch; then there is nothing to come back for."""
-    put_blobs(url, [("t", "", "n", f"{place}", "msgpack+cobblestone256:k1", b"x") for place in range(3)])
+    put_blobs(url, [("t", "", "n", f"{place}", "msgpack+cobblestone256@k1", b"x") for place in range(3)])
     fetch = store._fetch
 
     def delete_then_fetch(statement: str, *rest: Any) -> Any:
@@ -210,7 +210,7 @@ def test_a_lost_connection_loses_nothing(open_store: Open, url: str) -> None:
         store.rewrite(BLOBS, after, change)
     assert "run the same command again" in caught.value.hint
     assert caught.value.__suppress_context__
-    assert sum(str(tag).endswith(":k2") for tag, _ in contents(url).values()) == 2
+    assert sum(str(tag).endswith("@k2") for tag, _ in contents(url).values()) == 2
     with pytest.raises(StoppedError):
         store.count()
     assert rewrite_all(open_store(), reseal, Selection("k2")) == [7, 0, 7]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sealpoint.crypto import Key, KeyRing, KeyState
 from sealpoint.crypto.keys import check_value
 
-SUITES = ("cobblestone256", "aes256gcm")
+SUITES = ("cobblestone256", "xaes256gcm")
 FORMS: dict[str, Callable[[bytes], bytes]] = {
     "raw": bytes,
     "hex": lambda material: material.hex().encode(),
@@ -27,7 +27,7 @@ letters = st.sampled_from([chr(n) for n in range(0x21, 0x7F) if chr(n) != "+"])
 inners = st.text(letters, min_size=1, max_size=16)  # what fits beside the longest suite, flags and key id
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 rows = st.none() | st.dictionaries(texts, texts, max_size=4)
-secrets = st.none() | st.binary(min_size=1, max_size=40)
+secrets = st.none() | st.binary(min_size=32, max_size=32)
 values = st.binary(max_size=100) | st.binary(min_size=1).map(lambda part: (part * 40_000)[:40_000])
 dates = st.none() | st.integers(0, 2**32).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
 

@@ -34,7 +34,7 @@ pieces = st.sampled_from(
         ":",
         "k1",
         "k2",
-        ":k1",
+        "@k1",
         "+aes",
         "+cobblestone256",
         ".row",
@@ -205,7 +205,7 @@ def test_rotation_is_a_fixed_point(
         selection = Selection(without_key=key, plaintext=plaintext, legacy=False)
         for old, new in zip(before, middle, strict=True):
             if selection.takes(old.tag) and (old.table.name, *old.key) not in failed:
-                assert str(new.tag).endswith(f":{key}")
+                assert str(new.tag).endswith(f"@{key}")
                 assert open_stored(cipher, new) == open_stored(cipher, old, allow_plaintext=True)
             else:
                 assert new == old

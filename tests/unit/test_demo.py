@@ -84,7 +84,7 @@ def test_second_process_ends_the_thread(run: Run) -> None:
 def test_both_keys_stand_in_both_tables(run: Run) -> None:
     for table in ("checkpoints", "writes"):
         for key_id in ("k1", "k2"):
-            assert line_of(run.output, f"{table:11}   msgpack+cobblestone256:{key_id}")
+            assert line_of(run.output, f"{table:11}   msgpack+cobblestone256@{key_id}")
 
 
 @pytest.mark.parametrize("what", story.SEALED)
@@ -120,10 +120,10 @@ def test_langgraphs_own_column(run: Run, name: str, verdict: str) -> None:
 
 def test_rotation_moves_all_that_was_under_the_old_key(run: Run) -> None:
     """As many as the table of part 2 counts, while another process wrote."""
-    counted = sum(int(line.split()[-1]) for line in run.output.splitlines() if ":k1 " in line)
+    counted = sum(int(line.split()[-1]) for line in run.output.splitlines() if "@k1 " in line)
     assert f"{counted} values moved, 0 failed, 0 left" in line_of(run.output, "sealpoint rotate")
     assert line_of(run.output, "process 3").endswith("wrote on meanwhile, without an error")
-    assert {tag.partition(":")[2] for _, tag, _ in Database.look(run.kept / "state.db").rows} == {"k2"}
+    assert {tag.partition("@")[2] for _, tag, _ in Database.look(run.kept / "state.db").rows} == {"k2"}
 
 
 def test_old_key_is_gone_and_the_thread_goes_on(run: Run) -> None:

@@ -48,14 +48,14 @@ def column(file: Path, statement: str) -> list[object]:
 def test_no_key_is_in_the_file(saver: SqliteSaver, file: Path) -> None:
     put_chain(saver, "1", "2")
     stored = b"".join(path.read_bytes() for path in file.parent.iterdir())
-    assert b"cobblestone256:k1" in stored
+    assert b"cobblestone256@k1" in stored
     for form in (NEW, NEW.hex().encode(), base64.b64encode(NEW)):
         assert form not in stored
 
 
 def test_types_and_key_ids_show(saver: SqliteSaver, file: Path) -> None:
     put_chain(saver, "1")
-    assert column(file, "SELECT type FROM writes") == ["msgpack+cobblestone256:k1"]
+    assert column(file, "SELECT type FROM writes") == ["msgpack+cobblestone256@k1"]
 
 
 def test_ids_channels_and_metadata_show(saver: SqliteSaver, file: Path) -> None:

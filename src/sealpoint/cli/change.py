@@ -88,7 +88,7 @@ def rotate(
     ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1,
     suite: Annotated[
-        str, typer.Option("--suite", help="What to seal in: cobblestone256 or aes256gcm.")
+        str, typer.Option("--suite", help="What to seal in: cobblestone256 or xaes256gcm.")
     ] = "cobblestone256",
     keys: KeysOption = None,
     as_json: JsonOption = False,

@@ -184,7 +184,9 @@ class Xaes256Gcm:
         cipher = AESGCM(derive_xaes_key(self._key, prefix)) if known is None else known
         view = memoryview(blob)  # slices without a copy of the ciphertext
         try:
-            data = cipher.decrypt(view[self.PREFIX_BYTES : self.NONCE_BYTES], view[self.NONCE_BYTES :], context)
+            data = cipher.decrypt(
+                view[self.PREFIX_BYTES : self.NONCE_BYTES], view[self.NONCE_BYTES :], context
+            )
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
         if known is None:  # only now: without the key no prefix gets in, and none pushes another out

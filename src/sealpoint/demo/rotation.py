@@ -35,7 +35,7 @@ def tell_rotation(database: Path, ring: Path, claims: Claims) -> None:
     wrote_on = wrote_on and not writer.returncode
     claims.check("a process wrote during the rotation, without an error", wrote_on)
     print(f"   process 3   {'wrote on meanwhile, without an error' if wrote_on else 'FAILED'}")
-    keys = {kind.partition(":")[2] for _, kind, _ in Database.look(database).rows}
+    keys = {kind.partition("@")[2] for _, kind, _ in Database.look(database).rows}
     claims.check("every row is under k2 now", keys == {"k2"})
     _retire(database, ring, claims)
     _tell_what_is_left(database, ring, old, claims)
@@ -45,7 +45,7 @@ def _value_under_k1(database: Path) -> Sealed | None:
     """What a backup from before would still hold."""
     with closing(sqlite3.connect(database)) as connection:
         found: Sealed | None = connection.execute(
-            "SELECT type, checkpoint FROM checkpoints WHERE type LIKE '%:k1'"
+            "SELECT type, checkpoint FROM checkpoints WHERE type LIKE '%@k1'"
         ).fetchone()
     return found
 

@@ -108,7 +108,7 @@ def _tell_rows(found: Database, claims: Claims) -> None:
     print("\n2. What the database shows to everybody: SELECT type, count(*) ... GROUP BY type")
     for table, kind, count in found.rows:
         print(f"   {table:11}   {kind:34} {count:3}")
-    keys = [kind.partition(":")[2] for _, kind, _ in found.rows]
+    keys = [kind.partition("@")[2] for _, kind, _ in found.rows]
     claims.check("every row names its key", all(key in ("k1", "k2") for key in keys))
     claims.check("both keys have sealed rows", {"k1", "k2"} <= set(keys))
 

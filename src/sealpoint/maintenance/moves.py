@@ -68,5 +68,5 @@ def _is_under(tag: Any, entry: RingEntry) -> bool:
     try:
         key_id = Tag.parse(tag).key_id
     except TagError:
-        key_id = tag.rpartition(":")[2]
+        key_id = tag.rpartition("@")[2]
     return key_id is None if entry.suite == LEGACY else key_id == entry.id

@@ -72,7 +72,7 @@ def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tupl
         parameters.append(f"%+{LEGACY}")
     if selection.without_key is not None:
         parts.append(f"{tag} NOT LIKE %s")
-        parameters.append(f"%+%:{selection.without_key}")
+        parameters.append(f"%+%@{selection.without_key}")
     if selection.thread_id is not None:
         parts.append("thread_id = %s")
         parameters.append(selection.thread_id)

@@ -145,7 +145,7 @@ class Selection:
             return self.plaintext
         if text.endswith(f"+{LEGACY}"):
             return self.legacy
-        return self.without_key is None or not text.endswith(f":{self.without_key}")
+        return self.without_key is None or not text.endswith(f"@{self.without_key}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
     with closing(SqliteRows(path, writable=True)) as store:
         if not store.vacuum():
             raise ScrubError(f"the log of {path} cannot be emptied: {_readers(path)}")
-        live = frozenset(str(count.tag).rpartition(":")[2] for count in store.count())
+        live = frozenset(str(count.tag).rpartition("@")[2] for count in store.count())
     fragments = tuple(traces)
     size, found = 0, set[tuple[str, int]]()
     for file in (path.with_name(path.name + suffix) for suffix in _FILES):
@@ -106,7 +106,7 @@ def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
         re.escape(key_id) + (end if any(other.startswith(key_id) for other in live) else "")
         for key_id in retired
     )
-    return re.compile(rf"\+(?:{'|'.join(sorted(SUITES))}){flags}:(?:{ids})".encode())
+    return re.compile(rf"\+(?:{'|'.join(sorted(SUITES))}){flags}@(?:{ids})".encode())
 
 
 def _search(file: Path, tags: re.Pattern[bytes] | None, fragments: tuple[bytes, ...]) -> Iterator[int]:

@@ -56,4 +56,4 @@ def _left_out(selection: Selection) -> Iterator[bytes]:
     if not selection.legacy:
         yield f"+{LEGACY}".encode()
     if selection.without_key is not None:
-        yield f":{selection.without_key}".encode()
+        yield f"@{selection.without_key}".encode()

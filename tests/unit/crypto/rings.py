@@ -10,7 +10,7 @@ NEW = bytes(range(32))
 OLD = bytes(range(32, 64))
 OTHER = bytes(range(64, 96))
 SECRET = bytes(range(96, 128))
-SUITES = ("cobblestone256", "aes256gcm")
+SUITES = ("cobblestone256", "xaes256gcm")
 
 
 def make_ring(old: KeyState = KeyState.DECRYPT_ONLY) -> KeyRing:

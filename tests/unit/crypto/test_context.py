@@ -9,7 +9,7 @@ import pytest
 
 from sealpoint.crypto import Row, context
 
-TAG = "a+aes256gcm.row:k"
+TAG = "a+xaes256gcm.row@k"
 
 
 def test_without_a_row_it_is_the_prefix_and_the_tag() -> None:

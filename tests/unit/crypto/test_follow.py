@@ -114,7 +114,7 @@ def test_encrypt_looks_too(file: Path, clock: list[float]) -> None:
     subject = RingCipher(KeyRing.load(file))
     replace(file, states_text(k1="decrypt-only", k2="active"))
     clock[0] += LOOK_SECONDS
-    assert subject.encrypt(b"value")[0] == "cobblestone256:k2"
+    assert subject.encrypt(b"value")[0] == "cobblestone256@k2"
 
 
 def test_new_key_opens_at_once_with_row_and_secret(file: Path) -> None:
@@ -164,7 +164,7 @@ def test_first_active_key_encrypts_at_once(tmp_path: Path) -> None:
     with pytest.raises(NoActiveKeyError):
         subject.encrypt(b"value")
     replace(file, states_text(k1="active"))
-    assert subject.encrypt(b"value")[0] == "cobblestone256:k1"
+    assert subject.encrypt(b"value")[0] == "cobblestone256@k1"
 
 
 def test_edited_in_place(file: Path) -> None:
@@ -201,7 +201,7 @@ def test_hostile_rows_do_not_make_it_read(tmp_path: Path, clock: list[float]) ->
         for number in range(500):
             clock[0] += LOOK_SECONDS / 100
             with pytest.raises(UnknownKeyError):
-                subject.open(f"msgpack+cobblestone256:x{number}", bytes(100))
+                subject.open(f"msgpack+cobblestone256@x{number}", bytes(100))
         assert len(ran.read_text()) == runs
         replace(file, text + "# changed\n")
 
@@ -401,7 +401,7 @@ def test_eight_threads_while_the_file_changes(file: Path, monkeypatch: pytest.Mo
         while newest < last:
             tag, blob = subject.seal(*VALUE)
             assert subject.open(tag, blob) == VALUE
-            found = int(tag.rpartition(":k")[2])
+            found = int(tag.rpartition("@k")[2])
             assert found >= newest
             newest = found
 
@@ -468,4 +468,4 @@ def test_running_process_goes_through_a_change_of_key(file: Path) -> None:
             replace(file, states_text(**states))
             tag, blob = sealed_under(met)
             print(tag, blob.hex(), file=process.stdin, flush=True)
-            assert process.stdout.readline() == f"msgpack+cobblestone256:{seals}\n"
+            assert process.stdout.readline() == f"msgpack+cobblestone256@{seals}\n"

@@ -76,7 +76,7 @@ CASES: dict[str, Case] = {
     "created = 5": (ring_text("created = 5"), KeyFileSyntaxError, "'created'"),
     "check = 5": (ring_text("check = 12345678"), KeyFileSyntaxError, "'check' is not a string"),
     "suite = 5": (ring_text("suite = 5"), KeyFileFieldError, "suite 'int' is not 'aes'"),
-    "suite of ours": (ring_text("suite = 'aes256gcm'"), KeyFileFieldError, "suite 'aes256gcm'"),
+    "suite of ours": (ring_text("suite = 'xaes256gcm'"), KeyFileFieldError, "suite 'xaes256gcm'"),
     "active legacy key": (ring_text("suite = 'aes'"), KeyMoveError, "only opens"),
     "unknown key field": (ring_text("chekc = '01234567'"), KeyFileFieldError, "unknown field 'chekc'"),
     # source

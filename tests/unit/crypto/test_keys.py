@@ -174,7 +174,7 @@ def test_subkeys_all_differ() -> None:
     derived = {
         key.subkey(suite, secret)
         for key in keys
-        for suite in ("cobblestone256", "aes256gcm", "check")
+        for suite in ("cobblestone256", "xaes256gcm", "check")
         for secret in (None, SECRET, OTHER)
     }
     derived |= {KeyRing([], index=NEW).index_key(purpose) for purpose in ("a", "b", "")}

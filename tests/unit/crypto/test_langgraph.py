@@ -70,7 +70,7 @@ def test_refusals_reach_langgraphs_caller() -> None:
     with pytest.raises(IntegrityError):
         serializer.loads_typed((tag, blob[:-1] + bytes([blob[-1] ^ 1])))
     with pytest.raises(UnknownKeyError):
-        serializer.loads_typed((tag.replace(":new", ":none"), blob))
+        serializer.loads_typed((tag.replace("@new", "@none"), blob))
 
 
 @pytest.mark.parametrize("options", [{}, *({"mode": mode} for mode in MODES.values())], ids=["", *MODES])
@@ -148,7 +148,7 @@ def test_langgraphs_rows_are_resealed(mode: str) -> None:
     tag, blob = langgraph_rows(NEW, mode=MODES[mode]).dumps_typed({"a": 1})
     cipher = legacy_cipher(NEW)
     tag, blob = cipher.reseal(tag, blob, row={"thread_id": "1"})
-    assert tag == "msgpack+cobblestone256:new"
+    assert tag == "msgpack+cobblestone256@new"
     assert JsonPlusSerializer().loads_typed(cipher.open(tag, blob)) == {"a": 1}
     assert cipher.counts()["opened_retired"] == {"langgraph": 1}
 
@@ -175,6 +175,6 @@ def test_state_of_the_legacy_key_counts() -> None:
 
 
 def test_ring_with_a_legacy_key_seals_with_the_active_one() -> None:
-    assert legacy_cipher(NEW).seal("msgpack", b"")[0].endswith(":new")
+    assert legacy_cipher(NEW).seal("msgpack", b"")[0].endswith("@new")
     with pytest.raises(KeyMaterialError):
         legacy_cipher(b"fifteen bytes..")

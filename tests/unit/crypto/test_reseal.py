@@ -40,7 +40,7 @@ def old_cipher() -> RingCipher:
 def test_active_key_and_suite(suite: str, row: dict[str, str] | None) -> None:
     """From old key and any suite to the new key and the cipher's suite; a row may always be passed."""
     tag, blob = make_cipher(suite).reseal(*seal_with_old(), row=row)
-    assert tag == f"msgpack+{suite}:new"
+    assert tag == f"msgpack+{suite}@new"
     assert make_cipher().open(tag, blob) == ("msgpack", b"value")
 
 
@@ -48,7 +48,7 @@ def test_active_key_and_suite(suite: str, row: dict[str, str] | None) -> None:
 def test_bound_value_stays_bound(inner: str) -> None:
     cipher = make_cipher()
     tag, blob = cipher.reseal(*old_cipher().seal(inner, b"value", row=ROW), row=ROW)
-    assert tag == f"{inner}+cobblestone256.row:new"
+    assert tag == f"{inner}+cobblestone256.row@new"
     assert cipher.open(tag, blob, row=ROW) == (inner, b"value")
 
 
@@ -103,7 +103,7 @@ def test_tag_is_text_and_blob_is_bytes(allow: bool) -> None:
             make_cipher().reseal(tag, b"value", allow_plaintext=allow)  # type: ignore[arg-type]
     for blob in (None, 5, "text", bytearray(100)):
         with pytest.raises(BlobError):
-            make_cipher().reseal("msgpack+cobblestone256:new", blob, allow_plaintext=allow)  # type: ignore[arg-type]
+            make_cipher().reseal("msgpack+cobblestone256@new", blob, allow_plaintext=allow)  # type: ignore[arg-type]
     with pytest.raises(BlobError):
         make_cipher().reseal("msgpack", "text", allow_plaintext=True)  # type: ignore[arg-type]
 

@@ -9,55 +9,58 @@ from sealpoint.crypto.tag import require_key_id
 from sealpoint.errors import KeyIdError, TagError, UnknownFlagError, UnknownSuiteError
 
 TAGS = {
-    "msgpack+cobblestone256:k26b": Tag("msgpack", "cobblestone256", (), "k26b"),
-    "bytes+aes256gcm:0": Tag("bytes", "aes256gcm", (), "0"),
-    "msgpack+cobblestone256.row:k26b": Tag("msgpack", "cobblestone256", ("row",), "k26b"),
-    "msgpack+cobblestone256.dek.row:a.b-c": Tag("msgpack", "cobblestone256", ("dek", "row"), "a.b-c"),
+    "msgpack+cobblestone256@k26b": Tag("msgpack", "cobblestone256", (), "k26b"),
+    "bytes+xaes256gcm@0": Tag("bytes", "xaes256gcm", (), "0"),
+    "msgpack+cobblestone256.row@k26b": Tag("msgpack", "cobblestone256", ("row",), "k26b"),
+    "msgpack+cobblestone256.dek.row@a.b-c": Tag("msgpack", "cobblestone256", ("dek", "row"), "a.b-c"),
     "json+aes": Tag("json", "aes"),
-    "+aes256gcm:k1": Tag("", "aes256gcm", (), "k1"),
+    "+xaes256gcm@k1": Tag("", "xaes256gcm", (), "k1"),
 }
-LONGEST = "i" * 24 + "+cobblestone256:" + "k" * 24
+LONGEST = "i" * 24 + "+cobblestone256@" + "k" * 24
 
 MALFORMED = [
     "",
     "msgpack",
     "msgpack+cobblestone256",
-    "msgpack+cobblestone256:",
-    "msgpack+cobblestone256:k1+",
-    "+msgpack+cobblestone256:k1",
-    "msgpack++cobblestone256:k1",
-    "msg pack+cobblestone256:k1",
-    "msgp\x00ck+cobblestone256:k1",
-    "msgpäck+cobblestone256:k1",
-    "msgpack+cobblestone256:K1",
-    "msgpack+cobblestone256:-k1",
-    "msgpack+cobblestone256:.k1",
-    "msgpack+cobblestone256:k_1",
-    "msgpack+cobblestone256:k1\n",
-    "msgpack+cobblestone256:k1:k2",
-    "msgpack+cobblestone256:" + "k" * 25,
+    "msgpack+cobblestone256@",
+    "msgpack+cobblestone256@k1@k2",
+    "msgpack+cobblestone256@k1+",
+    "+msgpack+cobblestone256@k1",
+    "msgpack++cobblestone256@k1",
+    "msg pack+cobblestone256@k1",
+    "msgp\x00ck+cobblestone256@k1",
+    "msgpäck+cobblestone256@k1",
+    "msgpack+cobblestone256@K1",
+    "msgpack+cobblestone256@-k1",
+    "msgpack+cobblestone256@.k1",
+    "msgpack+cobblestone256@k_1",
+    "msgpack+cobblestone256@k1\n",
+    "msgpack+cobblestone256@k1:k2",
+    "msgpack+cobblestone256@" + "k" * 25,
     "i" + LONGEST,
 ]
 UNKNOWN_SUITE = [
     "+",
     "msgpack+",
-    "msgpack+:k1",
-    "msgpack+aes:k1",
+    "msgpack+@k1",
+    "msgpack+aes@k1",
     "msgpack+aes.row",
     "msgpack+aes ",
-    "msgpack+AES256GCM:k1",
-    "msgpack+ cobblestone256:k1",
-    "msgpack+cobblestone512:k1",
-    "msgpack+rot13:k1",
+    "msgpack+AES256GCM@k1",
+    "msgpack+ cobblestone256@k1",
+    "msgpack+cobblestone512@k1",
+    "msgpack+rot13@k1",
+    "msgpack+cobblestone256:k1",
+    "msgpack+aes256gcm@k1",
 ]
 UNKNOWN_FLAG = [
-    "msgpack+cobblestone256.:k1",
-    "msgpack+cobblestone256.zip:k1",
-    "msgpack+cobblestone256.ROW:k1",
-    "msgpack+cobblestone256.row.row:k1",
-    "msgpack+cobblestone256.row.dek:k1",
-    "msgpack+cobblestone256.row.:k1",
-    "msgpack+cobblestone256..row:k1",
+    "msgpack+cobblestone256.@k1",
+    "msgpack+cobblestone256.zip@k1",
+    "msgpack+cobblestone256.ROW@k1",
+    "msgpack+cobblestone256.row.row@k1",
+    "msgpack+cobblestone256.row.dek@k1",
+    "msgpack+cobblestone256.row.@k1",
+    "msgpack+cobblestone256..row@k1",
 ]
 
 
@@ -95,7 +98,7 @@ def test_unknown_flag_is_refused(text: str) -> None:
         Tag.parse(text)
 
 
-@pytest.mark.parametrize("value", [None, 5, b"msgpack+cobblestone256:k1", ["msgpack+aes"]])
+@pytest.mark.parametrize("value", [None, 5, b"msgpack+cobblestone256@k1", ["msgpack+aes"]])
 def test_what_is_no_text_is_no_tag(value: object) -> None:
     """SQLite returns an INTEGER or a BLOB where somebody put one."""
     with pytest.raises(TagError):

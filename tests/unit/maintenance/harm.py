@@ -35,10 +35,10 @@ HARM = {
         connection, value, value.tag.replace("msgpack", "bytes"), value.blob
     ),
     "other key": lambda connection, value: put(
-        connection, value, value.tag.replace(":k1", ":k0"), value.blob
+        connection, value, value.tag.replace("@k1", "@k0"), value.blob
     ),
     "long tag": lambda connection, value: put(connection, value, "x" * 40 + value.tag, value.blob),
-    "unknown suite": lambda connection, value: put(connection, value, "msgpack+rot13:k1", value.blob),
+    "unknown suite": lambda connection, value: put(connection, value, "msgpack+rot13@k1", value.blob),
     "no tag": lambda connection, value: put(connection, value, None, value.blob),
     "bytes as tag": lambda connection, value: put(connection, value, value.tag.encode() + b"\0", value.blob),
     "nul in tag": lambda connection, value: put(

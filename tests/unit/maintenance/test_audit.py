@@ -45,7 +45,7 @@ def test_one_plaintext_row_among_many_is_found(tmp_path: Path) -> None:
 
 def test_value_with_a_tag_of_nobody_counts_as_open(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db", sealed=True)
-    insert(path, [("msgpack+rot13:k1", b"\xc0"), (None, None)])
+    insert(path, [("msgpack+rot13@k1", b"\xc0"), (None, None)])
     assert audit_of(path).open_rows == 2
 
 
@@ -65,7 +65,7 @@ def test_scalars_of_a_config_are_found_in_metadata(tmp_path: Path) -> None:
 
 def test_metadata_of_older_graphs_holds_whole_values(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db", sealed=True)
-    insert(path, [("null+cobblestone256:k1", b"")], json.dumps({"writes": {"node": {"text": SECRET}}}))
+    insert(path, [("null+cobblestone256@k1", b"")], json.dumps({"writes": {"node": {"text": SECRET}}}))
     (field,) = (field for field in audit_of(path).metadata.fields if not field.own)
     assert (field.key, field.types, field.examples) == ("writes", ("object",), ("1 inside",))
 
@@ -100,7 +100,7 @@ def test_nothing_that_is_readable_is_quoted(tmp_path: Path) -> None:
 )
 def test_metadata_that_is_not_strict_json_is_counted(tmp_path: Path, metadata: Any) -> None:
     path = write(tmp_path / "a.db", sealed=True)
-    insert(path, [("null+cobblestone256:k1", b"")], metadata)
+    insert(path, [("null+cobblestone256@k1", b"")], metadata)
     found = audit_of(path)
     assert (found.metadata.rows, found.metadata.unreadable) == (2, 1)
     assert not found.is_silent
@@ -108,14 +108,14 @@ def test_metadata_that_is_not_strict_json_is_counted(tmp_path: Path, metadata: A
 
 def test_absent_metadata_is_none(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db", sealed=True)
-    insert(path, [("null+cobblestone256:k1", b"")], None)
+    insert(path, [("null+cobblestone256@k1", b"")], None)
     assert audit_of(path).is_silent
 
 
 def test_many_keys_of_metadata_are_bounded_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db", sealed=True)
     names = [chr(97 + n // 676) + chr(97 + n // 26 % 26) + chr(97 + n % 26) for n in range(10_000)]
-    insert(path, [("null+cobblestone256:k1", b"")] * 2, json.dumps(dict.fromkeys(names, "x" * 9)))
+    insert(path, [("null+cobblestone256@k1", b"")] * 2, json.dumps(dict.fromkeys(names, "x" * 9)))
     metadata = audit_of(path).metadata
     assert len(metadata.fields) == MAX_LABELS
     assert sum(field.rows for field in metadata.fields) + metadata.other_rows == 3 + 2 * 10_000
@@ -124,7 +124,7 @@ def test_many_keys_of_metadata_are_bounded_and_counted(tmp_path: Path) -> None:
 def test_keys_like_a_users_fall_together(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db", sealed=True)
     users = {f"user{number:06}@example.com": f"{number}" for number in range(1_000)}
-    insert(path, [("null+cobblestone256:k1", b"")], json.dumps(users))
+    insert(path, [("null+cobblestone256@k1", b"")], json.dumps(users))
     (field,) = (field for field in audit_of(path).metadata.fields if not field.own)
     assert (field.key, field.rows) == ("22: aaaa999999@aaaaaaa.aaa", 1_000)
     assert len(field.examples) <= MAX_EXAMPLES

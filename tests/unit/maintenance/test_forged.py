@@ -107,7 +107,7 @@ def relabelled(tmp_path: Path) -> Path:
 def test_a_relabelled_value_that_would_end_a_reader_is_not_made_authentic(relabelled: Path) -> None:
     (failed,) = failures(run(relabelled, make_cipher("k2", "langgraph"), allow_legacy=True))
     assert (failed.table, type(failed.error)) == ("writes", LimitError)
-    assert tags_of(relabelled) == {"msgpack+cobblestone256:k2", "msgpack+aes"}
+    assert tags_of(relabelled) == {"msgpack+cobblestone256@k2", "msgpack+aes"}
 
 
 def test_a_relabelled_value_that_would_end_a_reader_leaves_no_copy(relabelled: Path) -> None:
@@ -177,7 +177,7 @@ def test_an_index_that_comes_during_a_run_does_not_end_it(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("CREATE INDEX i ON writes (channel)")
         list(rotate(store, make_cipher("k2", "k1")))
-    assert {str(tag).rpartition(":")[2] for tag in tags_of(path)} == {"k2"}
+    assert {str(tag).rpartition("@")[2] for tag in tags_of(path)} == {"k2"}
 
 
 def test_scrub_tells_a_key_from_one_whose_id_goes_on(path: Path) -> None:

@@ -123,7 +123,7 @@ def test_forged_key_ids_make_nobody_read_the_ring_again(ring: Path, monkeypatch:
     monkeypatch.setattr(KeyRing, "load", loads.append)
     for number in range(500):
         with pytest.raises(UnknownKeyError):
-            cipher.open(f"msgpack+cobblestone256:z{number}", b"x" * 100)
+            cipher.open(f"msgpack+cobblestone256@z{number}", b"x" * 100)
     assert loads == []
 
 

@@ -175,7 +175,7 @@ def test_limits_are_those_that_were_given(tmp_path: Path) -> None:
 
 
 def test_sealed_value_that_was_changed_is_a_failure(tmp_path: Path) -> None:
-    path = forged(tmp_path, [("msgpack+cobblestone256:k1", bytes(100))])
+    path = forged(tmp_path, [("msgpack+cobblestone256@k1", bytes(100))])
     found, (failure,) = take(path, cipher())
     assert isinstance(failure.error, IntegrityError)
     assert records(found) == {HUMAN: 1}

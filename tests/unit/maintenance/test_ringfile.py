@@ -258,17 +258,17 @@ def test_legacy_key_is_never_promoted(ring: Path, monkeypatch: pytest.MonkeyPatc
 # --- rows that stand in the way ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tag", ["msgpack+cobblestone256:k2", "null+aes256gcm.row:k2", "x+later9.new:k2"])
+@pytest.mark.parametrize("tag", ["msgpack+cobblestone256@k2", "null+xaes256gcm.row@k2", "x+later9.new@k2"])
 def test_key_with_rows_is_not_destroyed(ring: Path, tag: str) -> None:
     """Also if only a later release knows what else the tag says."""
     stage_key(ring, "k2")
     with pytest.raises(KeyInUseError, match=r"state\.db has 3 rows under 'k2'"):
-        destroy_key(ring, "k2", store("msgpack+cobblestone256:k1", tag))
+        destroy_key(ring, "k2", store("msgpack+cobblestone256@k1", tag))
     assert states(ring)["k2"] == "staged"
     assert keyfiles.key_file(ring, "k2").exists()
 
 
-@pytest.mark.parametrize("tag", ["msgpack", "msgpack+cobblestone256:k1", "msgpack+aes", 7, None, b"x+y:k2"])
+@pytest.mark.parametrize("tag", ["msgpack", "msgpack+cobblestone256@k1", "msgpack+aes", 7, None, b"x+y@k2"])
 def test_rows_of_others_are_in_nobodys_way(ring: Path, tag: object) -> None:
     stage_key(ring, "k2")
     destroy_key(ring, "k2", store(tag))
@@ -278,11 +278,11 @@ def test_rows_of_others_are_in_nobodys_way(ring: Path, tag: object) -> None:
 def test_promotion_waits_for_rows_of_older_keys(ring: Path) -> None:
     """Two steps back are refused; one step back is what every rotation begins with."""
     stage_key(ring, "k2")
-    promote_key(ring, "k2", store("msgpack+cobblestone256:k1"))
+    promote_key(ring, "k2", store("msgpack+cobblestone256@k1"))
     stage_key(ring, "k3")
     with pytest.raises(KeyInUseError, match="'k1'"):
-        promote_key(ring, "k3", store("msgpack+cobblestone256:k2", "msgpack+cobblestone256:k1"))
-    promote_key(ring, "k3", store("msgpack+cobblestone256:k2", "msgpack+cobblestone256:k3", "json"))
+        promote_key(ring, "k3", store("msgpack+cobblestone256@k2", "msgpack+cobblestone256@k1"))
+    promote_key(ring, "k3", store("msgpack+cobblestone256@k2", "msgpack+cobblestone256@k3", "json"))
 
 
 def test_legacy_rows_are_under_the_legacy_key(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:

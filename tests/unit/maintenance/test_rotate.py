@@ -66,8 +66,8 @@ def test_values_without_a_key_are_each_reported_and_left(
     failed = failures(run(path, make_cipher("k3", "k2", *others)))
     assert {type(failure.error) for failure in failed} == {error}
     assert all(lacks_keys(failure) for failure in failed)
-    left = [value for value in before if value.tag.endswith(":k1")]
-    assert [value for value in values_of(path) if value.tag.endswith(":k1")] == left
+    left = [value for value in before if value.tag.endswith("@k1")]
+    assert [value for value in values_of(path) if value.tag.endswith("@k1")] == left
     assert len(failed) == len(left)
     assert moved(run(path, make_cipher("k3", "k1"))) == len(left)
 
@@ -203,13 +203,13 @@ def test_a_value_may_have_any_size(tmp_path: Path, kind: str, size: int) -> None
     with closing(sqlite3.connect(path)) as connection:
         write(path, kind, "a")
         value, data = values_of(path)[1], bytes(size)
-        tag = "bytes" if kind == "plain" else "bytes+cobblestone256:k1"
+        tag = "bytes" if kind == "plain" else "bytes+cobblestone256@k1"
         blob = data if kind == "plain" else make_cipher("k1").seal("bytes", data)[1]
         with connection:
             put(connection, value, tag, blob)
     del blob
     run(path, cipher, allow_plaintext=True)
-    assert values_of(path)[1].tag == "bytes+cobblestone256:k2"
+    assert values_of(path)[1].tag == "bytes+cobblestone256@k2"
     assert open_stored(make_cipher("k2"), values_of(path)[1]) == ("bytes", data)
 
 
@@ -267,7 +267,7 @@ def test_two_that_hold_nothing_lose_nothing(path: Path, one: str, other: str) ->
         while turns:
             turns = [turn for turn in turns if next(turn, None) is not None]
     assert opened(path, make_cipher("k1", "k2", "k3")) == every
-    assert tags_of(path) <= {f"{inner}+cobblestone256:{key}" for inner in INNERS for key in (one, other)}
+    assert tags_of(path) <= {f"{inner}+cobblestone256@{key}" for inner in INNERS for key in (one, other)}
 
 
 INNERS = ("msgpack", "bytes", "null")
@@ -341,7 +341,7 @@ def test_a_failure_is_told_once_in_however_many_passes(path: Path) -> None:
     seen = run(path, make_cipher("k2", "k1"), moved=interfere)
     assert passes == 3
     assert len(failures(seen)) == 1
-    assert {value.tag for value in values_of(path)[1:]} <= {f"{inner}+cobblestone256:k2" for inner in INNERS}
+    assert {value.tag for value in values_of(path)[1:]} <= {f"{inner}+cobblestone256@k2" for inner in INNERS}
 
 
 def test_failures_that_differ_in_little_are_both_told(path: Path) -> None:

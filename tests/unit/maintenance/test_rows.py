@@ -11,12 +11,12 @@ from sealpoint.maintenance.rows import Selection, StoredValue
 from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES
 
 TAGS: dict[str, tuple[Any, str]] = {
-    "sealed": ("msgpack+cobblestone256:k1", "other key"),
-    "sealed in another suite": ("msgpack+aes256gcm:k1", "other key"),
-    "bound": ("msgpack+cobblestone256.row:k1", "other key"),
-    "a key that ends alike": ("msgpack+cobblestone256:ak2", "other key"),
-    "under the key": ("msgpack+cobblestone256:k2", "key"),
-    "under the key, bound": ("bytes+aes256gcm.row:k2", "key"),
+    "sealed": ("msgpack+cobblestone256@k1", "other key"),
+    "sealed in another suite": ("msgpack+xaes256gcm@k1", "other key"),
+    "bound": ("msgpack+cobblestone256.row@k1", "other key"),
+    "a key that ends alike": ("msgpack+cobblestone256@ak2", "other key"),
+    "under the key": ("msgpack+cobblestone256@k2", "key"),
+    "under the key, bound": ("bytes+xaes256gcm.row@k2", "key"),
     "plaintext": ("msgpack", "plaintext"),
     "plaintext that names a key": ("msgpack:k2", "plaintext"),
     "nothing": (None, "plaintext"),

@@ -47,7 +47,7 @@ def test_nothing_old_is_left(path: Path, mode: str) -> None:
     assert done.fragments == len(traces.fragments) > 0
     assert done.searched_bytes >= path.stat().st_size
     after = content(path)
-    assert b"+cobblestone256:k1" not in after
+    assert b"+cobblestone256@k1" not in after
     for value in old:
         assert all(value.blob[at : at + 16] not in after for at in range(0, len(value.blob) - 16, 16))
     assert opened(path, make_cipher("k2")) == every
@@ -97,7 +97,7 @@ def test_the_search_finds_what_is_there(path: Path) -> None:
     found = scrub(path, RING).found
     assert found != ()
     assert {name for name, _ in found} == {"x.db"}
-    assert path.read_bytes()[found[0][1] :].startswith(b"+cobblestone256:k1")
+    assert path.read_bytes()[found[0][1] :].startswith(b"+cobblestone256@k1")
 
 
 def test_a_fragment_across_two_chunks_is_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

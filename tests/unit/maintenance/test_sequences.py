@@ -148,7 +148,7 @@ SEQUENCES: dict[str, tuple[Any, ...]] = {
         Write("k1", "a"), Write("k1", "b"), Bind("k1", "b"), Rotate("k2", ("k1",)), Rotate("k3", ("k2",)),
     ),
     "to another suite and back": (
-        Write("k1", "a"), Bind("k1", "a"), Write("k1", "b"), Rotate("k2", ("k1",), suite="aes256gcm"),
+        Write("k1", "a"), Bind("k1", "a"), Write("k1", "b"), Rotate("k2", ("k1",), suite="xaes256gcm"),
         Rotate("k3", ("k2",)),
     ),
     "a retired key disabled, another destroyed": (
@@ -199,7 +199,7 @@ def test_sequence(tmp_path: Path, steps: tuple[Any, ...], crash: int | None) -> 
     left = {place_of(value): value for value in values_of(story.path)}
     assert {place: (left[place].tag, left[place].blob) for place in story.bad} == story.bad
     good = [value for place, value in left.items() if place not in story.bad]
-    assert all(value.tag.endswith(f":{last}") for value in good)
+    assert all(value.tag.endswith(f"@{last}") for value in good)
     assert checked(story.path) == "ok"
     with closing(SqliteRows(story.path)) as store:
         reported = failures(list(verify(store, everything)))

@@ -83,10 +83,10 @@ def test_legacy_key_is_known_by_its_suite() -> None:
 
 def test_flags_make_shares_of_their_own() -> None:
     tags = [
-        "msgpack+aes256gcm:k1",
-        "msgpack+aes256gcm.row:k1",
-        "null+aes256gcm.row:k1",
-        "null+aes256gcm.dek.row:k1",
+        "msgpack+xaes256gcm@k1",
+        "msgpack+xaes256gcm.row@k1",
+        "null+xaes256gcm.row@k1",
+        "null+xaes256gcm.dek.row@k1",
     ]
     shares = status_of([TagCount("writes", tag, 1, 10) for tag in tags])
     assert [(share.flags, share.rows, share.size_bytes) for share in shares] == [
@@ -106,13 +106,13 @@ def test_flags_make_shares_of_their_own() -> None:
         "",
         "+",
         "+aes",
-        "+cobblestone256:k1",
+        "+cobblestone256@k1",
         "a\0b",
         "msgpack\n",
-        "msgpack+rot13:k1",
+        "msgpack+rot13@k1",
         "msgpack+cobblestone256",
-        "msgpack+cobblestone256.col:k1",
-        "msgpack+cobblestone256:k1\0",
+        "msgpack+cobblestone256.col@k1",
+        "msgpack+cobblestone256@k1\0",
         "msgpack+cobblestone256:" + "k" * 65,
         "x" * 65,
     ],
@@ -136,7 +136,7 @@ def test_hostile_columns_of_a_file(tmp_path: Path) -> None:
 
 def test_as_many_tags_as_there_may_be_are_few_shares(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db")
-    insert(path, ((f"x{number}+rot13:k1", b"") for number in range(MAX_TAGS - 1)))  # and those of the agent
+    insert(path, ((f"x{number}+rot13@k1", b"") for number in range(MAX_TAGS - 1)))  # and those of the agent
     share, *_ = (share for share in shares_of(path) if share.table == "checkpoints")
     assert (share.kind, share.rows, share.tags, len(share.types)) == (
         Kind.UNKNOWN,
@@ -148,12 +148,12 @@ def test_as_many_tags_as_there_may_be_are_few_shares(tmp_path: Path) -> None:
 
 def test_more_tags_than_an_agent_could_make_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db")
-    insert(path, ((f"x{number}+rot13:k1", b"") for number in range(MAX_TAGS + 1)))
+    insert(path, ((f"x{number}+rot13@k1", b"") for number in range(MAX_TAGS + 1)))
     with pytest.raises(RowError, match="'checkpoints' has over 100000 different tags"):
         shares_of(path)
 
 
-@pytest.mark.parametrize("form", ["m+cobblestone256:k{}", "x{}", "x{}+aes", "\x1b[{}m", "x{}+aes256gcm:{}"])
+@pytest.mark.parametrize("form", ["m+cobblestone256@k{}", "x{}", "x{}+aes", "\x1b[{}m", "x{}+xaes256gcm@{}"])
 def test_many_tags_are_few_shares(form: str) -> None:
     shares = status_of([TagCount("writes", form.format(number, number), 1, 2) for number in range(10_000)])
     assert len(shares) <= MAX_KEYS + 1
@@ -163,8 +163,8 @@ def test_many_tags_are_few_shares(form: str) -> None:
 
 def test_commonest_keys_are_kept() -> None:
     """Made-up keys with a row each do not hide the one that is in use."""
-    counts = [TagCount("writes", f"msgpack+aes256gcm:a{number}", 1, 1) for number in range(500)]
-    rest, kept, *others = status_of([*counts, TagCount("writes", "msgpack+aes256gcm:z1", 9, 9)])
+    counts = [TagCount("writes", f"msgpack+xaes256gcm@a{number}", 1, 1) for number in range(500)]
+    rest, kept, *others = status_of([*counts, TagCount("writes", "msgpack+xaes256gcm@z1", 9, 9)])
     assert (rest.key_id, rest.rows, rest.tags) == (None, 501 - MAX_KEYS, 501 - MAX_KEYS)
     assert (kept.key_id, kept.rows) == ("z1", 9)
     assert {share.rows for share in others} == {1}
@@ -175,7 +175,7 @@ tags = st.one_of(
     st.builds(
         "{}+{}:{}".format,
         st.sampled_from(["msgpack", "null"]),
-        st.sampled_from(["aes256gcm", "aes256gcm.row", "x"]),
+        st.sampled_from(["xaes256gcm", "xaes256gcm.row", "x"]),
         st.integers(0, 300),
     ),
 )
@@ -228,7 +228,7 @@ def test_what_stays_is_what_rotation_refuses(kind: str) -> None:
         require_decodable(kind, data)
 
 
-@pytest.mark.parametrize("tag", ["pickle+cobblestone256:k1", "yaml+aes256gcm:k1"])
+@pytest.mark.parametrize("tag", ["pickle+cobblestone256@k1", "yaml+xaes256gcm@k1"])
 def test_what_a_key_of_ours_vouches_for_moves_whatever_it_is(tag: str) -> None:
     (share,) = status_of([TagCount("writes", tag, 1, 1)])
     assert not share.stays

@@ -113,7 +113,7 @@ def test_workers_have_the_aim_of_the_run(url: str, ring: Path) -> None:
     """One that met another active key would undo what the others do."""
     with pytest.raises(StoppedError, match="active key was 'k9' when the run began"):
         list(rotate_in_processes(Order(url, ring, "k9"), 2, Stop()))
-    assert {type_ for type_, _ in contents(url).values()} == {"msgpack+cobblestone256:k1"}
+    assert {type_ for type_, _ in contents(url).values()} == {"msgpack+cobblestone256@k1"}
 
 
 def test_they_end_with_who_started_them(url: str, ring: Path) -> None:

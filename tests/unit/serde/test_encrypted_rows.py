@@ -48,7 +48,7 @@ def test_allowed_plaintext_is_read_counted_and_logged_once(
 
 def test_allowed_plaintext_is_never_written() -> None:
     serde = EncryptedSerializer(RingCipher(ring("k1")), plaintext="allow")
-    assert serde.dumps_typed(VALUE)[0] == "msgpack+cobblestone256:k1"
+    assert serde.dumps_typed(VALUE)[0] == "msgpack+cobblestone256@k1"
 
 
 @pytest.mark.parametrize("word", ["no", "", True, None])
@@ -73,7 +73,7 @@ def test_seal_and_open_go_through_the_cipher(
 ) -> None:
     tag, blob = serde.seal(VALUE, row=row, secret=secret, head=head)
     flags = (".dek" if secret else "") + (".row" if row is not None else "")
-    assert tag == f"msgpack+cobblestone256{flags}:k1"
+    assert tag == f"msgpack+cobblestone256{flags}@k1"
     inner, data = serde.open(tag, blob, row=row, secret=secret)
     assert data.startswith(head)
     assert serde.decode(inner, data[len(head) :]) == VALUE

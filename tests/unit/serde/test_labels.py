@@ -79,7 +79,7 @@ def test_pickle_takes_only_what_msgpack_has_no_form_for() -> None:
 def test_a_sealed_pickle_is_read_if_asked_for() -> None:
     sealed = EncryptedSerializer.from_key(bytes(32), serde=WITH_PICKLE)
     row = sealed.dumps_typed(1 + 2j)
-    assert row[0] == "pickle+cobblestone256:k1"
+    assert row[0] == "pickle+cobblestone256@k1"
     assert sealed.loads_typed(row) == 1 + 2j
 
 

@@ -112,7 +112,7 @@ def test_the_bridges_serializer_has_outlines() -> None:
     assert make_outline(bridge)(*bridge.dumps_typed({"day": DAY})) == {"day": None}
 
 
-@pytest.mark.parametrize("kind", ["msgpack", "msgpack+cobblestone256:k2", "bytes+cobblestone256:k1", "x", 5])
+@pytest.mark.parametrize("kind", ["msgpack", "msgpack+cobblestone256@k2", "bytes+cobblestone256@k1", "x", 5])
 @pytest.mark.parametrize("flip", [False, True])
 def test_refusals_are_the_serializers_own(kind: Any, flip: bool) -> None:
     tag, blob = SEALED.dumps_typed({"day": DAY})
@@ -121,7 +121,7 @@ def test_refusals_are_the_serializers_own(kind: Any, flip: bool) -> None:
         SEALED.loads_typed(stored)
     with pytest.raises(type(expected.value)):
         make_outline(SEALED)(*stored)
-    assert tag == "msgpack+cobblestone256:k1"
+    assert tag == "msgpack+cobblestone256@k1"
 
 
 @pytest.mark.parametrize("content", [b"", b"\xc1", b"\x81\xa1", b"\x92\x01", b"\xa1\xff"])

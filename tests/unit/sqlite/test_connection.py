@@ -40,7 +40,7 @@ def test_from_conn_string_takes_a_serializer(tmp_path: Path) -> None:
     with SqliteSaver.from_conn_string(str(tmp_path / "x.db"), serde=serde) as saver:
         put_chain(saver, "1")
         assert saver.serde is serde
-        assert {row[-3] for row in dump(saver.conn)[:1]} == {"msgpack+cobblestone256:k1"}
+        assert {row[-3] for row in dump(saver.conn)[:1]} == {"msgpack+cobblestone256@k1"}
         assert ids_in(saver) == ["1"]
 
 
