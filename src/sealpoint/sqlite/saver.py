@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -24,7 +25,7 @@ from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Database, off_the_loop
+from sealpoint.sqlite.database import Database, Session, off_the_loop
 from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.query import require_place, require_thread_id, require_unicode, select_keys
 from sealpoint.sqlite.reader import read_ancestors, read_many, read_one
@@ -187,25 +188,33 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        with self._database.writing() as cursor:
+        key = (require_thread_id(thread_id),)
+
+        def delete(session: Session) -> None:
             for statement in schema.DELETE_THREAD:
-                cursor.execute(statement, (require_thread_id(thread_id),))
+                session.run(statement, [key])
+
+        self._database.change(delete)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
-        with self._database.writing() as cursor:
-            for run_id in run_ids:
-                self._delete(
-                    cursor,
-                    self._database.read(schema.SELECT_OF_RUN, (require_unicode("run id", str(run_id)),)),
-                )
+        ids = [require_unicode("run id", str(run_id)) for run_id in run_ids]
+
+        def delete(session: Session) -> None:
+            for run_id in ids:
+                self._delete(session, session.read(schema.SELECT_OF_RUN, (run_id,)))
+
+        self._database.change(delete)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""
         source, target = require_thread_id(source_thread_id), require_thread_id(target_thread_id)
-        with self._database.writing() as cursor:
+
+        def copy(session: Session) -> None:
             for statement in schema.COPY_THREAD:
-                cursor.execute(statement, (target, source))
+                session.run(statement, [(target, source)])
+
+        self._database.change(copy)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints and the writes on top of them.
@@ -223,33 +232,35 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         for thread_id in map(require_thread_id, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread_id)
-                continue
-            with self._database.writing() as cursor:
-                keys: list[Any] = self._database.read(schema.SELECT_OF_THREAD, (thread_id,))
-                needed = self._needed(keys)
-                self._delete(cursor, [key for key in keys if key not in needed])
+            else:
+                self._database.change(partial(self._keep_latest, thread_id=thread_id))
 
-    def _needed(self, keys: Sequence[Key]) -> set[Key]:
+    def _keep_latest(self, session: Session, thread_id: str) -> None:
+        keys: list[Any] = session.read(schema.SELECT_OF_THREAD, (thread_id,))
+        needed = self._needed(session, keys)
+        self._delete(session, [key for key in keys if key not in needed])
+
+    def _needed(self, session: Session, keys: Sequence[Key]) -> set[Key]:
         """Return the latest key of each namespace, and the ancestors that its delta channels need."""
         latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
-        return {needed for key in latest.values() for needed in self._chain_to_snapshots(key)}
+        return {needed for key in latest.values() for needed in self._chain_to_snapshots(session, key)}
 
-    def _chain_to_snapshots(self, key: Key) -> Iterator[Key]:
+    def _chain_to_snapshots(self, session: Session, key: Key) -> Iterator[Key]:
         """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
-        row = CheckpointRow(*self._database.read(schema.SELECT_ONE, key)[0])
+        row = CheckpointRow(*session.read(schema.SELECT_ONE, key)[0])
         open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
-        for ancestor in read_ancestors(self._database, key):
+        for ancestor in read_ancestors(session, key):
             yield ancestor
             if open_channels:
-                row = CheckpointRow(*self._database.read(schema.SELECT_ONE, ancestor)[0])
+                row = CheckpointRow(*session.read(schema.SELECT_ONE, ancestor)[0])
                 open_channels -= row.decode(self.serde)["channel_values"].keys()
             if not open_channels:
                 return
 
     @staticmethod
-    def _delete(cursor: sqlite3.Cursor, keys: Sequence[Key]) -> None:
+    def _delete(session: Session, keys: Sequence[Key]) -> None:
         for statement in schema.DELETE_ONE:
-            cursor.executemany(statement, keys)
+            session.run(statement, keys)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
