@@ -60,6 +60,11 @@ class Session:
                 if not guard.is_spent(error) or database.look_at_size(self.cursor) <= size_bytes:
                     raise  # the file has not grown since its size was last looked at
 
+    def row(self, statement: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Return the first row of a query that finds it by its key."""
+        found: tuple[Any, ...] | None = self.cursor.execute(statement, parameters).fetchone()
+        return found
+
     def run(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement that changes something for each of ``rows``."""
         guard.allow(self._database.size_bytes + _BYTES_PER_ROW * len(rows))
@@ -108,7 +113,7 @@ class Database:
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         guard.install(connection)
-        with _own_cursor(connection) as cursor, _guarded():
+        with closing(_own_cursor(connection)) as cursor, own_words(), guard.guarding():
             self._configure(connection, cursor)
             cursor.execute("PRAGMA main.schema_version")
             self._check(cursor, cursor.fetchone()[0])
@@ -185,9 +190,18 @@ class Database:
             return self._call(self._change, work)
 
     def _change(self, connection: sqlite3.Connection, work: Callable[[Session], Result]) -> Result:
-        with _own_cursor(connection) as cursor, _guarded(), _Transaction(connection):
-            self._require_checked(cursor)
-            return work(Session(self, cursor))
+        cursor = _own_cursor(connection)
+        guard.begin()
+        try:
+            with _Transaction(connection):
+                self._require_checked(cursor)
+                return work(Session(self, cursor))
+        except _FOREIGN as error:
+            guard.raise_cause(error)
+            raise _in_own_words(error) from None
+        finally:
+            guard.end()
+            cursor.close()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
@@ -231,31 +245,36 @@ class Database:
             return self._call(self._together, work)
 
     def _together(self, connection: sqlite3.Connection, work: Callable[[Session], Result]) -> Result:
-        with _own_cursor(connection) as cursor, _guarded(), _Snapshot(connection, cursor):
+        # One function, because it is the whole cost of a small read beside SQLite's.
+        cursor = _own_cursor(connection)
+        is_ours = not connection.in_transaction  # else the application has one open
+        guard.begin()
+        try:
+            if is_ours:
+                cursor.execute("BEGIN")
             self._require_checked(cursor)
-            return work(Session(self, cursor))
+            found = work(Session(self, cursor))
+            if is_ours:
+                cursor.execute("COMMIT")
+        except _FOREIGN as error:
+            guard.raise_cause(error)
+            raise _in_own_words(error) from None
+        finally:
+            if is_ours and connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            guard.end()
+            cursor.close()  # see `open_cursor`
+        return found
 
 
-class _own_cursor:  # noqa: N801 -- used like a function; as a generator it would take three times as long
-    """Gives a cursor whose rows are tuples, and whose text is `str`, whatever the application has set.
-
-    It is closed at the end. One that is left to be collected resets its statement then. Cursors share
-    statements, so that may befall another thread between its parameters and their use.
-    """
-
-    __slots__ = ("_cursor",)
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        if connection.text_factory is not str and not isinstance(connection.text_factory, _Text):
-            connection.text_factory = _Text(connection.text_factory)
-        self._cursor = connection.cursor()
-        self._cursor.row_factory = None
-
-    def __enter__(self) -> sqlite3.Cursor:
-        return self._cursor
-
-    def __exit__(self, *_: object) -> None:
-        self._cursor.close()
+def _own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """Return a cursor whose rows are tuples, and whose text is `str`, whatever the application has set."""
+    factory = connection.text_factory
+    if factory is not str and not isinstance(factory, _Text):
+        connection.text_factory = _Text(factory)
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor
 
 
 class _Text:
@@ -274,50 +293,6 @@ class _Text:
             return text.decode()
         except UnicodeDecodeError:
             raise TextError("a row holds text that is not UTF-8") from None
-
-
-class _guarded:  # noqa: N801 -- as above
-    """Guards the statements of its block, and raises our own errors for what they meet."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        guard.begin()
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        try:
-            if isinstance(error, sqlite3.Error):
-                guard.raise_cause(error)
-            if isinstance(error, _FOREIGN):
-                raise _in_own_words(error) from None
-        finally:
-            guard.end()
-
-
-class _Snapshot:
-    """A transaction that reads, unless the application has one open."""
-
-    __slots__ = ("_connection", "_cursor", "_is_ours")
-
-    def __init__(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        self._connection, self._cursor = connection, cursor
-        self._is_ours = not connection.in_transaction
-
-    def __enter__(self) -> None:
-        if self._is_ours:
-            try:
-                self._cursor.execute("BEGIN")
-            except BaseException:
-                self._end("ROLLBACK")
-                raise
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if self._is_ours:
-            self._end("COMMIT" if error is None else "ROLLBACK")
-
-    def _end(self, statement: str) -> None:
-        if self._connection.in_transaction:  # SQLite itself may have ended it
-            self._cursor.execute(statement)
 
 
 class _Transaction:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from _thread import interrupt_main
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -91,7 +92,7 @@ def is_spent(error: Exception) -> bool:
     return isinstance(error, EndlessTreeError) or isinstance(_now.cause, EndlessTreeError)
 
 
-def raise_cause(error: sqlite3.Error) -> None:
+def raise_cause(error: Exception) -> None:
     """Raise why a statement was ended, if it was ended here."""
     cause, _now.cause = _now.cause, None
     if cause is not None and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
@@ -116,7 +117,11 @@ def _ticks() -> Iterator[int]:
         except GeneratorExit:
             return
         except BaseException as error:  # noqa: BLE001 -- SQLite would drop it; `raise_cause` raises it
-            _now.cause, answer = error, 1
+            answer = int(_now.subqueries is not None or not isinstance(error, KeyboardInterrupt))
+            if answer:
+                _now.cause = error
+            else:  # a statement of the application goes on, and Ctrl-C comes after it, as ever
+                interrupt_main()
 
 
 def _tick() -> None:

@@ -37,10 +37,10 @@ def read_one(
     parameters = place if place.checkpoint_id else place[:2]
 
     def read(session: Session) -> tuple[CheckpointRow, list[tuple[Any, ...]]] | None:
-        rows = session.read(statement, parameters)
-        if not rows:
+        columns = session.row(statement, parameters)
+        if columns is None:
             return None
-        row = CheckpointRow(*rows[0])
+        row = CheckpointRow(*columns)
         if row.key[:2] != place[:2] or row.checkpoint_id != (place.checkpoint_id or row.checkpoint_id):
             raise RowError("the index of the table leads to the row of another checkpoint")
         return row, _find_writes(session, [row.key])[0]
@@ -73,7 +73,7 @@ def read_many(
 def _read_page(
     session: Session, page: Sequence[Key]
 ) -> tuple[dict[Key, CheckpointRow], list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows by their keys, their writes, and how much of the page they are: large ones do not all fit."""
+    """Return rows by their keys, their writes, and how much of the page they are: large ones do not fit."""
     budget = Budget(PAGE_ROWS, PAGE_BYTES)
     found = session.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
     rows = {row.key: row for row in (CheckpointRow(*columns) for columns in found)}

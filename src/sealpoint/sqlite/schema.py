@@ -65,37 +65,44 @@ _WRITE_COLUMNS: Final = {
 }
 _TASK_PATH: Final = {"task_path": ("TEXT", 0)}
 
+# No other index is ever read: one of a hostile file may lead to other rows than the table has.
+_CHECKPOINTS: Final = "main.checkpoints INDEXED BY sqlite_autoindex_checkpoints_1"
+_WRITES: Final = "main.writes INDEXED BY sqlite_autoindex_writes_1"
+
 _COLUMNS: Final = "thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata"
 
 # --- reading --------------------------------------------------------------------------------
 
 SELECT_LATEST: Final = f"""
-    SELECT {_COLUMNS} FROM main.checkpoints
+    SELECT {_COLUMNS} FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"""
 SELECT_ONE: Final = f"""
-    SELECT {_COLUMNS} FROM main.checkpoints
+    SELECT {_COLUMNS} FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
-SELECT_KEYS: Final = "SELECT thread_id, checkpoint_ns, checkpoint_id FROM main.checkpoints"
+SELECT_KEYS: Final = f"SELECT thread_id, checkpoint_ns, checkpoint_id FROM {_CHECKPOINTS}"
+# For filters that look into the rows of all threads: in the order of the rows, not of the index.
+SELECT_KEYS_OF_ALL: Final = "SELECT thread_id, checkpoint_ns, checkpoint_id FROM main.checkpoints NOT INDEXED"
 
 # A walk over ancestors. The key comes last, so that SQLite takes it from the row and not from the index.
-SELECT_PARENT: Final = """
-    SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
+SELECT_PARENT: Final = f"""
+    SELECT checkpoint_id, parent_checkpoint_id FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
-SELECT_LATEST_PARENT: Final = """
-    SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
+SELECT_LATEST_PARENT: Final = f"""
+    SELECT checkpoint_id, parent_checkpoint_id FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"""
-SELECT_RANGE: Final = """
+SELECT_RANGE: Final = f"""
     SELECT type, checkpoint, thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id
-    FROM main.checkpoints
+    FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id <= ? ORDER BY checkpoint_id DESC LIMIT ?"""
 
 # The ancestors of a checkpoint, nearest first. UNION (not UNION ALL) ends a cycle; the caller sees it then.
-SELECT_ANCESTORS: Final = """
+SELECT_ANCESTORS: Final = f"""
     WITH RECURSIVE chain(id, parent) AS (
-        SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
+        SELECT checkpoint_id, parent_checkpoint_id FROM {_CHECKPOINTS}
         WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :id
         UNION
-        SELECT c.checkpoint_id, c.parent_checkpoint_id FROM chain CROSS JOIN main.checkpoints AS c
+        SELECT c.checkpoint_id, c.parent_checkpoint_id FROM chain
+        CROSS JOIN main.checkpoints AS c INDEXED BY sqlite_autoindex_checkpoints_1
         WHERE c.thread_id = :thread AND c.checkpoint_ns = :ns AND c.checkpoint_id = chain.parent
     )
     SELECT id, parent FROM chain LIMIT :most"""
@@ -113,7 +120,7 @@ def from_the_end(keys: str) -> str:
 @lru_cache(_CACHED_STATEMENTS)
 def select_page(rows: int) -> str:
     """Return the statement that reads ``rows`` checkpoints by their keys, three parameters each."""
-    return _select_of_page(_COLUMNS, "checkpoints", rows)
+    return _select_of_page(_COLUMNS, _CHECKPOINTS, rows)
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -127,16 +134,16 @@ def select_writes(rows: int, task_path: str, channels: int = 0) -> str:
     """
     only = f" AND channel IN ({', '.join('?' * channels)})" if channels else ""
     columns = f"thread_id, checkpoint_ns, checkpoint_id, {task_path}, task_id, idx, channel, type, value"
-    return _select_of_page(columns, "writes", rows) + only
+    return _select_of_page(columns, _WRITES, rows) + only
 
 
 def _select_of_page(columns: str, table: str, rows: int) -> str:
     if rows == 1:  # without a join it takes half the time
         return f"""
-    SELECT {columns} FROM main.{table} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
+    SELECT {columns} FROM {table} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     return f"""
     WITH page(t, n, i) AS (VALUES {_tuples(rows, 3)})
-    SELECT {columns} FROM page CROSS JOIN main.{table}
+    SELECT {columns} FROM page CROSS JOIN {table}
     ON thread_id = t AND checkpoint_ns = n AND checkpoint_id = i"""
 
 
@@ -155,23 +162,23 @@ REPLACE_WRITE: Final = f"INSERT OR REPLACE {PUT_WRITE}"
 ADD_WRITE: Final = f"INSERT OR IGNORE {PUT_WRITE}"
 
 DELETE_THREAD: Final = (
-    "DELETE FROM main.checkpoints WHERE thread_id = ?",
-    "DELETE FROM main.writes WHERE thread_id = ?",
+    f"DELETE FROM {_CHECKPOINTS} WHERE thread_id = ?",
+    f"DELETE FROM {_WRITES} WHERE thread_id = ?",
 )
 DELETE_ONE: Final = (
-    "DELETE FROM main.checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-    "DELETE FROM main.writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+    f"DELETE FROM {_CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+    f"DELETE FROM {_WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
 )
-SELECT_OF_RUN: Final = f"{SELECT_KEYS} WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') = ?"
+SELECT_OF_RUN: Final = f"{SELECT_KEYS_OF_ALL} WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') = ?"
 SELECT_OF_THREAD: Final = f"{SELECT_KEYS} WHERE thread_id = ? ORDER BY checkpoint_ns, checkpoint_id DESC"
 COPY_THREAD: Final = (
-    """INSERT OR REPLACE INTO main.checkpoints
+    f"""INSERT OR REPLACE INTO main.checkpoints
     SELECT ?, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
-    FROM main.checkpoints WHERE thread_id = ?""",
-    """INSERT OR REPLACE INTO main.writes
+    FROM {_CHECKPOINTS} WHERE thread_id = ?""",
+    f"""INSERT OR REPLACE INTO main.writes
     (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)
     SELECT ?, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
-    FROM main.writes WHERE thread_id = ?""",
+    FROM {_WRITES} WHERE thread_id = ?""",
 )
 
 
