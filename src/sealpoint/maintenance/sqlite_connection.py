@@ -71,8 +71,8 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         check_same_thread=False,  # the commit has a thread of its own; never both at once
     )
     try:
-        guard.install(connection)
-        with guard.guarding():
+        connection.set_authorizer(guard.authorize)
+        with guard.guarding(connection):
             connection.execute("PRAGMA trusted_schema = OFF")
             # A batch that a power cut takes back is found and done again by the next run.
             connection.execute("PRAGMA synchronous = NORMAL")

@@ -184,9 +184,20 @@ class SqliteRows:
             return budget.take(cursor.execute(statement, parameters), size_bytes), budget.spent
 
     @contextmanager
+    def _cursor(self) -> Iterator[sqlite3.Cursor]:
+        """Give a cursor whose statements are guarded, and raise our own errors."""
+        connection = self.connection
+        with sqlite_words(), guard.guarding(connection, self.is_over), closing(connection.cursor()) as cursor:
+            yield cursor
+
+    @contextmanager
     def _working(self) -> Iterator[sqlite3.Cursor]:
-        """Give a cursor in a transaction that reads; statements are guarded, and raise our own errors."""
-        with sqlite_words(), guard.guarding(self.is_over), closing(self.connection.cursor()) as cursor:
+        """Give such a cursor in a transaction that reads."""
+        with (
+            sqlite_words(),
+            guard.guarding(self.connection, self.is_over),
+            closing(self.connection.cursor()) as cursor,
+        ):
             cursor.execute("BEGIN")
             try:
                 yield cursor
@@ -240,7 +251,11 @@ class SqliteRows:
         statement = f"""
             UPDATE main.{table.name} NOT INDEXED SET type = ?, {table.value} = ?
             WHERE rowid = ? AND type IS ? AND {table.value} IS ? {same}"""
-        with sqlite_words(), guard.guarding(self.is_over), closing(self.connection.cursor()) as cursor:
+        with (
+            sqlite_words(),
+            guard.guarding(self.connection, self.is_over),
+            closing(self.connection.cursor()) as cursor,
+        ):
             cursor.execute("BEGIN IMMEDIATE")
             start = perf_counter()
             try:
@@ -295,7 +310,11 @@ class SqliteRows:
             StoppedError: If there is no room for a second copy, or the file stays locked.
         """
         self.settle()
-        with sqlite_words(), guard.guarding(self.is_over), closing(self.connection.cursor()) as cursor:
+        with (
+            sqlite_words(),
+            guard.guarding(self.connection, self.is_over),
+            closing(self.connection.cursor()) as cursor,
+        ):
             cursor.execute("PRAGMA secure_delete = ON")
             guard.allow(self._size_bytes(cursor))
             cursor.execute("VACUUM")

@@ -112,8 +112,8 @@ class Database:
             self.connection.close()
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
-        guard.install(connection)
-        with closing(_own_cursor(connection)) as cursor, own_words(), guard.guarding():
+        connection.set_authorizer(guard.authorize)
+        with closing(_own_cursor(connection)) as cursor, own_words(), guard.guarding(connection):
             self._configure(connection, cursor)
             cursor.execute("PRAGMA main.schema_version")
             self._check(cursor, cursor.fetchone()[0])
@@ -191,7 +191,7 @@ class Database:
 
     def _change(self, connection: sqlite3.Connection, work: Callable[[Session], Result]) -> Result:
         cursor = _own_cursor(connection)
-        guard.begin()
+        guard.begin(connection)
         try:
             with _Transaction(connection):
                 self._require_checked(cursor)
@@ -200,7 +200,7 @@ class Database:
             guard.raise_cause(error)
             raise _in_own_words(error) from None
         finally:
-            guard.end()
+            guard.end(connection)
             cursor.close()
 
     @contextmanager
@@ -248,7 +248,7 @@ class Database:
         # One function, because it is the whole cost of a small read beside SQLite's.
         cursor = _own_cursor(connection)
         is_ours = not connection.in_transaction  # else the application has one open
-        guard.begin()
+        guard.begin(connection)
         try:
             if is_ours:
                 cursor.execute("BEGIN")
@@ -262,7 +262,7 @@ class Database:
         finally:
             if is_ours and connection.in_transaction:
                 cursor.execute("ROLLBACK")
-            guard.end()
+            guard.end(connection)
             cursor.close()  # see `open_cursor`
         return found
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from _thread import interrupt_main
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -45,21 +44,21 @@ class _Now(threading.local):
 _now: Final = _Now()
 
 
-def install(connection: sqlite3.Connection) -> None:
-    """Set the authorizer and the progress handler of a connection, in place of those that it has."""
-    connection.set_authorizer(_authorize)
+def begin(connection: sqlite3.Connection, is_over: Callable[[], bool] | None = None) -> None:
+    """Guard what this thread runs on a connection from now on, with the least budget.
+
+    The progress handler is set for this time alone: while one is set, a signal would end statements
+    of the application too, and its exception be lost.
+    """
+    _now.subqueries, _now.is_over, _now.cause = (), is_over, None
+    _now.steps = LEAST_OPCODES // STEP_OPCODES
     # A generator's `next`: the exception of a signal is raised inside of the generator, and not lost.
     connection.set_progress_handler(partial(next, _ticks()), STEP_OPCODES)
 
 
-def begin(subqueries: Collection[str] = (), is_over: Callable[[], bool] | None = None) -> None:
-    """Guard what this thread runs from now on, with the least budget; ``subqueries`` may be in it."""
-    _now.subqueries, _now.is_over, _now.cause = subqueries, is_over, None
-    _now.steps = LEAST_OPCODES // STEP_OPCODES
-
-
-def end() -> None:
+def end(connection: sqlite3.Connection) -> None:
     """Guard nothing more on this thread."""
+    connection.set_progress_handler(None, 0)
     _now.subqueries = _now.is_over = _now.cause = None
 
 
@@ -69,16 +68,16 @@ def is_ours() -> bool:
 
 
 @contextmanager
-def guarding(is_over: Callable[[], bool] | None = None) -> Iterator[None]:
+def guarding(connection: sqlite3.Connection, is_over: Callable[[], bool] | None = None) -> Iterator[None]:
     """Guard what the block runs; it may set budgets, and raises why one of its statements was ended."""
-    begin((), is_over)
+    begin(connection, is_over)
     try:
         yield
     except sqlite3.Error as error:
         raise_cause(error)
         raise
     finally:
-        end()
+        end(connection)
 
 
 def allow(size_bytes: int, parameters: int = 0, subqueries: Collection[str] = ()) -> None:
@@ -99,7 +98,8 @@ def raise_cause(error: Exception) -> None:
         raise cause from None
 
 
-def _authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
+def authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
+    """Say whether SQLite may compile an action of a statement; ``owner`` is the trigger or view behind it."""
     if owner is None or _now.subqueries is None or owner in _now.subqueries:
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
@@ -117,11 +117,7 @@ def _ticks() -> Iterator[int]:
         except GeneratorExit:
             return
         except BaseException as error:  # noqa: BLE001 -- SQLite would drop it; `raise_cause` raises it
-            answer = int(_now.subqueries is not None or not isinstance(error, KeyboardInterrupt))
-            if answer:
-                _now.cause = error
-            else:  # a statement of the application goes on, and Ctrl-C comes after it, as ever
-                interrupt_main()
+            _now.cause, answer = error, 1
 
 
 def _tick() -> None:
