@@ -187,7 +187,8 @@ class Database:
         with self.lock:
             if not self.is_setup:
                 self.setup()
-            return self._call(self._change, work)
+            found: Result = self._call(self._change, work)
+            return found
 
     def _change(self, connection: sqlite3.Connection, work: Callable[[Session], Result]) -> Result:
         cursor = _own_cursor(connection)
@@ -195,7 +196,8 @@ class Database:
         try:
             with _Transaction(connection):
                 self._require_checked(cursor)
-                return work(Session(self, cursor))
+                found: Result = work(Session(self, cursor))
+            return found
         except _FOREIGN as error:
             guard.raise_cause(error)
             raise _in_own_words(error) from None
@@ -242,7 +244,8 @@ class Database:
         with self.lock:
             if not self.is_setup:  # asked here, which saves a call and a second lock
                 self.setup()
-            return self._call(self._together, work)
+            found: Result = self._call(self._together, work)
+            return found
 
     def _together(self, connection: sqlite3.Connection, work: Callable[[Session], Result]) -> Result:
         # One function, because it is the whole cost of a small read beside SQLite's.

@@ -42,9 +42,16 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     connection must have been opened with ``check_same_thread=False``, as
     `from_conn_string` does.
 
+    At its first use a saver sets the authorizer of the connection, and a progress handler while
+    each of its statements runs. Those that the application has set are replaced: Python has no way
+    to ask for them. An authorizer of the application's own is set after `setup`. Triggers and views
+    of its own tables, row factories and text factories keep working for its own statements.
+
     Attributes:
         conn: The connection.
-        lock: Held while a statement runs, never while the caller uses its rows.
+        lock: Held while a statement runs, never while the caller uses its rows. Code that uses the
+            connection on other threads holds it, too: a statement may else fall into a transaction
+            of the saver.
     """
 
     def __init__(self, conn: sqlite3.Connection, *, serde: SerializerProtocol | None = None) -> None:
@@ -144,11 +151,13 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Store a checkpoint whole, in place of one with its id; return the config that names it.
 
         Raises:
-            ConfigError: If ``config`` does not name a thread and a namespace.
+            ConfigError: If ``config`` does not name a thread and a namespace, or the checkpoint has no id.
             MetadataError: If the metadata has no form in strict JSON.
             SealpointError: What the serializer raises; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns")
+        if not checkpoint["id"]:  # a config that names it would mean the latest
+            raise ConfigError("the id of the checkpoint is empty")
         kind, data = self.serde.dumps_typed(checkpoint)
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
         key = place.thread_id, place.checkpoint_ns, checkpoint["id"]
@@ -172,6 +181,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns", "checkpoint_id")
+        if not place.checkpoint_id:
+            raise ConfigError("checkpoint_id is empty")
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         rows = [
             (

@@ -282,7 +282,8 @@ def _object(row: tuple[Any, ...], encoding: str) -> _Object:
     if not (has_text and (has_root or lacks_root) and (has_sql or lacks_sql)):
         raise SchemaError("a row of sqlite_master is not made of text and a page number")
     try:
-        kind, name, table, sql = (None if text is None else text.decode(encoding) for text in texts)
+        kind, name, table = (text.decode(encoding) for text in texts[:3])
+        sql: str | None = None if lacks_sql else texts[3].decode(encoding)
     except UnicodeDecodeError:
         raise SchemaError("the schema holds text that is not Unicode") from None
     found = _Object(kind, name, table, sql, root or 0)
