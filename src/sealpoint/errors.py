@@ -356,6 +356,10 @@ class DamagedFileError(SaverError, OSError):
     hint = "restore it from backup; `.recover` in the sqlite3 shell saves what can be read"
 
 
+class EndlessTreeError(DamagedFileError):
+    """The pages of a file lead to more rows than it can hold: some are reached again and again."""
+
+
 class RowError(SaverError, ValueError):
     """A row does not hold what its column or its key says."""
 
@@ -416,6 +420,12 @@ class StoppedError(MaintenanceError, OSError):
     """A run had to end early; what it did stands, and it can be run again."""
 
     hint = "make room or end what is in the way, then run the same command again: it goes on where it stopped"
+
+
+class HaltedError(StoppedError):
+    """A statement was ended before its end, because the run was to stop."""
+
+    hint = "run the same command again: it goes on where it stopped"
 
 
 class LockedError(StoppedError):

@@ -195,7 +195,7 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
     with store.hold(), stopping() as stop:
         paced = Pace(stop, rows_per_second=wishes.rows_per_second, max_seconds=wishes.max_seconds)
         try:
-            with progress_bar("rotate") as move:
+            with progress_bar("rotate") as move, _halting(store, paced):
                 for event in _events(store, cipher, wishes, traces, paced, stop):
                     outcome.add(event)
                     if isinstance(event, Progress):
@@ -211,6 +211,19 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
         if wishes.scrub and not outcome.stopped and isinstance(store, SqliteRows):
             store.close()
             _scrub(store.path, cipher, wishes, traces, outcome)
+
+
+@contextmanager
+def _halting(store: RowStore, pace: Pace) -> Iterator[None]:
+    """Let the end of a run also end a statement of SQLite that is at work, however long that takes."""
+    if not isinstance(store, SqliteRows):
+        yield
+        return
+    store.is_over = lambda: pace.is_over
+    try:
+        yield
+    finally:
+        store.is_over = None
 
 
 def _events(

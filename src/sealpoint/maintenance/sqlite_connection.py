@@ -9,7 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import StoppedError
+from sealpoint.errors import DamagedFileError, StoppedError
+from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, MAX_VALUE_BYTES, own_words
 
 CACHE_KIB: Final = 32 * 1024
@@ -70,17 +71,37 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         check_same_thread=False,  # the commit has a thread of its own; never both at once
     )
     try:
-        connection.execute("PRAGMA trusted_schema = OFF")
-        # A batch that a power cut takes back is found and done again by the next run.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-        connection.execute("SELECT count(*) FROM main.sqlite_master")  # the first that reads the file
+        connection.set_authorizer(guard.authorize)
+        with guard.guarding(connection):
+            connection.execute("PRAGMA trusted_schema = OFF")
+            # A batch that a power cut takes back is found and done again by the next run.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+            connection.execute("SELECT 1 FROM main.sqlite_master LIMIT 1").fetchall()  # the first to read
+            _require_whole(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _require_whole(connection: sqlite3.Connection) -> None:
+    """Check that a file has all the pages that its header counts: where some are cut off, so are rows.
+
+    Raises:
+        DamagedFileError: If it is shorter.
+    """
+    (pages,) = connection.execute("PRAGMA main.page_count").fetchone()
+    (page_bytes,) = connection.execute("PRAGMA main.page_size").fetchone()
+    ((_, _, name),) = (
+        row for row in connection.execute("PRAGMA database_list").fetchall() if row[1] == "main"
+    )
+    file = Path(name)
+    log = file.with_name(f"{file.name}-wal")
+    if file.stat().st_size < pages * page_bytes and not (log.exists() and log.stat().st_size):
+        raise DamagedFileError("the file is shorter than its header says: its end is cut off")
 
 
 @contextmanager

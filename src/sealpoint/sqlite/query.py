@@ -105,7 +105,7 @@ def select_keys(
     conditions = _place_conditions(config) + _filter_conditions(metadata) + _before_conditions(before)
     where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
     parameters = [value for _, values in conditions for value in values]
-    found = f"{schema.SELECT_KEYS}{where}"
+    found = f"{schema.SELECT_KEYS_OF_ALL if metadata and config is None else schema.SELECT_KEYS}{where}"
     if limit is not None and config is not None and config["configurable"].get("checkpoint_ns") is None:
         found = schema.from_the_end(found)  # with a namespace the index has the order
     return f"{found} ORDER BY checkpoint_id DESC LIMIT ?", [*parameters, _limit(limit)]
