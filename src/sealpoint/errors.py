@@ -458,6 +458,15 @@ class ServerError(MaintenanceError, OSError):
         return f"the server refuses a statement: {self.kind} (SQLSTATE {self.sqlstate or 'none'})"
 
 
+class SuperuserError(MaintenanceError, PermissionError):
+    """A superuser looks at the standby of a server, where the owner of the tables cannot be held off."""
+
+    hint = "connect to the primary, or as a role that may only SELECT from the tables: docs/rotation.md"
+
+    def __str__(self) -> str:
+        return "a superuser's commands are not run on a standby: there no lock keeps the tables unchanged"
+
+
 class MissingExtraError(MaintenanceError, ImportError):
     """A package is missing that an extra brings."""
 

@@ -21,6 +21,7 @@ from sealpoint.errors import (
     SealpointError,
     ServerError,
     StoppedError,
+    SuperuserError,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ _SETTINGS: Final = {
     "statement_timeout": "1h",  # counting a large table takes its time
     "idle_in_transaction_session_timeout": "1min",  # a stopped process does not keep rows locked
     "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+    "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through one, whatever its name
+    "cursor_tuple_fraction": "1",  # all rows of a cursor are fetched
     "standard_conforming_strings": "on",
 }
 
@@ -129,6 +133,23 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
         connection.close()
         raise
     return connection, path
+
+
+def is_superuser(connection: Connection[Any]) -> bool:
+    """Whether a session has the rights of a superuser, or can take them back.
+
+    Raises:
+        SuperuserError: If it has on a standby: no lock there keeps the tables as they were checked.
+    """
+    with own_words():
+        found = connection.execute(
+            "SELECT bool_or(rolsuper), pg_is_in_recovery() FROM pg_roles"
+            " WHERE rolname IN (session_user, current_user)"
+        ).fetchone()
+    powerful, standby = found or (False, False)
+    if powerful and standby:
+        raise SuperuserError
+    return bool(powerful)
 
 
 def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
