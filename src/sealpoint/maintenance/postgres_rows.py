@@ -194,8 +194,8 @@ class PostgresRows:
     def _change(
         self, table: Table, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        start = perf_counter()
         with self._checked.transaction(table.name, CHANGE):
+            start = perf_counter()  # until here no row is locked
             values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
             updates = [
                 (*changed, *value.key, value.tag, _digest(value.blob))

@@ -9,7 +9,7 @@ The shallow savers keep one checkpoint for each thread: their keys are shorter.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.errors import SchemaError, excerpt
@@ -120,8 +120,9 @@ _TABLES: Final = """
             CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, place)
             JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
             WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid ORDER BY k.place)
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = ANY(%s) AND c.relname = ANY(%s)"""
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE """
+_ALL: Final = f"{_TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)"
+_ONE: Final = f"{_TABLES} n.nspname = %s AND c.relname = %s"
 _ELSEWHERE: Final = """
     SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relname = ANY(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
@@ -151,7 +152,6 @@ class Found:
         oids: The number of each table, by name.
         layouts: The form of each table, by name.
         columns: Those of each table, by name.
-        schema_version: Another one after each change of the schema itself, such as a new name.
     """
 
     schema: str
@@ -159,7 +159,6 @@ class Found:
     oids: dict[str, int]
     layouts: dict[str, Layout]
     columns: dict[str, tuple[str, ...]]
-    schema_version: str = field(compare=False)
 
 
 def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
@@ -187,8 +186,29 @@ def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
         {name: row.oid for name, row in first.items()},
         {name: _layout(row) for name, row in first.items()},
         {name: tuple(column for column, *_ in row.columns) for name, row in first.items()},
-        next(iter(first.values())).schema_version,
     )
+
+
+def check_table(connection: Connection[Any], found: Found, name: str) -> str:
+    """Check a table once more, that this session has locked under its name.
+
+    Returns:
+        The version of its schema: another one after each change of that, such as a new name.
+
+    Raises:
+        SchemaError: If it is not the table that was found, or no longer as it was.
+    """
+    for row in map(_Row._make, connection.execute(_ONE, (found.schema, name))):
+        if row.flaw is not None:
+            raise refuse_schema(f"table {name!r} {row.flaw}")
+        same = (row.schema_oid, row.oid, _layout(row)) == (
+            found.schema_oid,
+            found.oids[name],
+            found.layouts[name],
+        )
+        if same:
+            return row.schema_version
+    raise refuse_schema("the tables are not what they were when the database was opened")
 
 
 def _require_alone(connection: Connection[Any], schema: str) -> None:
@@ -202,7 +222,7 @@ def _require_alone(connection: Connection[Any], schema: str) -> None:
 
 def _first(connection: Connection[Any], schemas: Sequence[str]) -> dict[str, _Row]:
     """Return what the catalogs say of the table that each name leads to."""
-    found = [_Row(*row) for row in connection.execute(_TABLES, (list(schemas), list(NAMES)))]
+    found = [_Row(*row) for row in connection.execute(_ALL, (list(schemas), list(NAMES)))]
     found.sort(key=lambda row: (NAMES.index(row.name), schemas.index(row.schema)))
     first: dict[str, _Row] = {}
     for row in found:

@@ -30,7 +30,7 @@ from sealpoint.maintenance.postgres_connection import (
     own_words,
     refuse_schema,
 )
-from sealpoint.maintenance.postgres_schema import Found, find_tables
+from sealpoint.maintenance.postgres_schema import Found, check_table, find_tables
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -42,7 +42,6 @@ _EXCLUDE: Final = "SHARE UPDATE EXCLUSIVE"
 _RETRY_SECONDS: Final = 10.0
 # A schema gets no other name while its row is locked. Only a superuser may lock it.
 _KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {} FOR KEY SHARE"
-_CHANGED: Final = "the tables are not what they were when the database was opened"
 
 
 class Guard:
@@ -141,7 +140,7 @@ class CheckedTables:
             # What waits for this session's first lock lets it take a second one at once.
             self._connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self.found, table))
             self._guard.hold_name(self.found)
-            self._require_same()
+            check_table(self._connection, self.found, table)
         return self._connection.execute(_named(statement, self.found, table), parameters).rowcount
 
     def _select(self, table: str, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -171,19 +170,12 @@ class CheckedTables:
                 if self._guard is None or monotonic() > end:
                     raise
                 self._end()
-        self._require_same()
+        self._schema_version = check_table(self._connection, self.found, table)
 
     def _end(self) -> None:
         _roll_back(self._connection)
         if self._guard is not None:
             self._guard.release()
-
-    def _require_same(self) -> None:
-        """Check what the names lead to: what is locked, if nothing has changed."""
-        now = find_tables(self._connection, SearchPath([self.found.schema], is_own=True))
-        if now != self.found:
-            raise refuse_schema(_CHANGED)
-        self._schema_version = now.schema_version
 
     def _require_same_name(self) -> None:
         """Check that the schema had its name throughout: statements name it, and no lock on a table keeps it.
@@ -196,7 +188,7 @@ class CheckedTables:
             "SELECT xmin::text FROM pg_namespace WHERE oid = %s", (self.found.schema_oid,)
         ).fetchone()
         if version != (self._schema_version,):
-            raise refuse_schema(_CHANGED)
+            raise refuse_schema("the schema was changed while its tables were read")
 
 
 def _named(statement: str, found: Found, table: str) -> Composed:
