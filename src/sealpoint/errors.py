@@ -394,6 +394,12 @@ class DatabaseMissingError(MaintenanceError, FileNotFoundError):
     hint = "name a SQLite file that LangGraph or sealpoint wrote, or a postgresql:// URL"
 
 
+class UnreachableError(DatabaseMissingError):
+    """A database server does not answer, or takes no connection now; a later run may meet another answer."""
+
+    hint = "see that the server runs, and that psql connects with the same URL"
+
+
 class HeldError(MaintenanceError, BlockingIOError):
     """Another run holds the database."""
 

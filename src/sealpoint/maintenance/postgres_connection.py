@@ -23,6 +23,7 @@ from sealpoint.errors import (
     StoppedError,
     SuperuserError,
 )
+from sealpoint.maintenance.postgres_refusals import refused
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -113,18 +114,16 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
     """Connect, and return the connection with its search path.
 
     Raises:
-        DatabaseMissingError: If there is no connection to be had.
+        DatabaseMissingError: If the server refuses the connection.
+        UnreachableError: If the server does not answer, or takes no connection now.
         MissingExtraError: If psycopg is not installed.
     """
     parts = _DEFAULTS | _parts(url) | {"client_encoding": "utf8", "application_name": "sealpoint"}
     psycopg = _psycopg()
     try:
         connection = psycopg.connect(**parts, autocommit=True)
-    except (psycopg.Error, UnicodeError):  # its words may hold the user's name, or a part of the password
-        raise DatabaseMissingError(
-            f"no connection to {name_of(url)}",
-            hint="see that the server runs, and that psql connects with the same URL",
-        ) from None
+    except (psycopg.Error, UnicodeError) as error:
+        raise refused(name_of(url), str(error)) from None
     try:
         with own_words():
             path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
