@@ -398,6 +398,12 @@ class DatabaseMissingError(MaintenanceError, FileNotFoundError):
     hint = "name a SQLite file that LangGraph or sealpoint wrote, or a postgresql:// URL"
 
 
+class UnreachableError(DatabaseMissingError):
+    """A database server does not answer, or takes no connection now; a later run may meet another answer."""
+
+    hint = "see that the server runs, and that psql connects with the same URL"
+
+
 class HeldError(MaintenanceError, BlockingIOError):
     """Another run holds the database."""
 
@@ -466,6 +472,15 @@ class ServerError(MaintenanceError, OSError):
 
     def __str__(self) -> str:
         return f"the server refuses a statement: {self.kind} (SQLSTATE {self.sqlstate or 'none'})"
+
+
+class SuperuserError(MaintenanceError, PermissionError):
+    """A superuser looks at the standby of a server, where the owner of the tables cannot be held off."""
+
+    hint = "connect to the primary, or as a role that may only SELECT from the tables: docs/rotation.md"
+
+    def __str__(self) -> str:
+        return "a superuser's commands are not run on a standby: there no lock keeps the tables unchanged"
 
 
 class MissingExtraError(MaintenanceError, ImportError):

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import typer
 
+from sealpoint.cli.screen import warn
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import DatabaseMissingError, PasswordError, SchemaError, excerpt
 
@@ -34,6 +35,10 @@ KeysOption = Annotated[
     ),
 ]
 
+_SUPERUSER: Final = (
+    "connected as a superuser: a role that may only SELECT from the tables, and UPDATE two of them, is enough"
+    " (docs/rotation.md, A role for maintenance)"
+)
 _SCHEMES: Final = ("postgresql://", "postgres://")
 _SECRETS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
@@ -58,7 +63,10 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
         require_text(database, "DB")
         from sealpoint.maintenance.postgres_rows import PostgresRows
 
-        return PostgresRows(database, writable=writable)
+        rows = PostgresRows(database, writable=writable)
+        if rows.is_superuser:
+            warn(_SUPERUSER)
+        return rows
     if "://" in database:
         raise DatabaseMissingError(f"{excerpt(database)} is neither a path nor a URL of Postgres")
     from sealpoint.maintenance.sqlite_rows import SqliteRows

@@ -235,7 +235,9 @@ def _work(order: Order, line: Line) -> None:
                 for event in pace.keep(run):
                     line.send(event)
         except DatabaseMissingError as error:  # whoever started us has a connection
-            problem = StoppedError(str(error), hint="N workers take N + 1 connections")
+            problem = StoppedError(
+                str(error), hint="N workers take N + 1 connections, as a superuser twice as many"
+            )
         except SealpointError as error:
             problem = error
         except MemoryError:
