@@ -13,7 +13,15 @@ from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
 from sealpoint.cli.rotation import Action, Check, Outcome, Wishes, carry_out, make_plan, plan_rows, stopping
 from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
-from sealpoint.cli.stores import DatabaseArgument, KeysOption, is_url, naming_empty, open_ring, open_store
+from sealpoint.cli.stores import (
+    DatabaseArgument,
+    KeysOption,
+    is_url,
+    naming_empty,
+    open_ring,
+    open_store,
+    warn_of_leftovers,
+)
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import SUITES
 from sealpoint.maintenance.decrypt import decrypt as decrypt_file
@@ -98,6 +106,8 @@ def rotate(
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it goes on where it was.
     """
     _require_fitting(database, workers=workers, scrub=scrub, suite=suite)
+    if not is_url(database):
+        warn_of_leftovers(Path(database))
     wishes = Wishes(
         database=database,
         ring=keys,
@@ -212,12 +222,15 @@ def decrypt(
     cipher = RingCipher(open_ring(keys), follow=False)
     with naming_empty(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
-        for event in pace.keep(decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)):
-            if isinstance(event, Progress):
-                rows = event.moved
-                move(event.rows, event.total)
-            else:
-                failures.add(event)
+        run = decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)
+        with closing(pace.keep(run)) as events:  # also if the terminal is gone, to which the bar is drawn
+            for event in events:
+                if isinstance(event, Progress):
+                    rows = event.moved
+                    move(event.rows, event.total)
+                else:
+                    failures.add(event)
+    warn_of_leftovers(Path(database), out)
     written = not (failures.count or pace.stopped)
     if as_json:
         counts = {"rows": rows, "failed": failures.count, "failures": failures.kept}

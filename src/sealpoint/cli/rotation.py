@@ -19,7 +19,7 @@ from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import LockedError, ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Progress, RowStore, Selection, mark
+from sealpoint.maintenance.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
@@ -27,6 +27,7 @@ from sealpoint.maintenance.verify import verify
 from sealpoint.maintenance.workers import Order, rotate_in_processes
 
 SAMPLE_EVERY: Final = 100
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _UNSCRUBBED: Final = (
     "the values are moved; what they were before may still be in the file. Run the same command again when"
     " nothing reads it: it can then search for old tags, and not for the old values"
@@ -196,10 +197,11 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
         paced = Pace(stop, rows_per_second=wishes.rows_per_second, max_seconds=wishes.max_seconds)
         try:
             with progress_bar("rotate") as move:
-                for event in _events(store, cipher, wishes, traces, paced, stop):
-                    outcome.add(event)
-                    if isinstance(event, Progress):
-                        move(event.rows, event.total)
+                with closing(_events(store, cipher, wishes, traces, paced, stop)) as events:
+                    for event in events:
+                        outcome.add(event)
+                        if isinstance(event, Progress):
+                            move(event.rows, event.total)
         except LockedError as error:  # all other rows are done, and told
             outcome.stopped = f"stopped early: {error}; {error.hint}"
         outcome.seconds = monotonic() - start
@@ -215,7 +217,7 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
 
 def _events(
     store: RowStore, cipher: RingCipher, wishes: Wishes, traces: Traces, pace: Pace, stop: Stop
-) -> Iterator[Event]:
+) -> Events:
     if wishes.workers > 1:  # each of them has a pace of its own
         return rotate_in_processes(_order(wishes, cipher), wishes.workers, stop)
     run = rotate(
@@ -280,22 +282,34 @@ def _scrub(path: Path, cipher: RingCipher, wishes: Wishes, traces: Traces, outco
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Let Ctrl-C and SIGTERM end a run between two batches; a second one ends it where it is."""
-    stop = Stop()
+    """Let Ctrl-C, SIGTERM and SIGHUP end a run between two batches; a second one ends it where it is.
+
+    A third one does nothing, so that what is being removed is removed. One that is ignored, as SIGHUP by
+    nohup, stays so.
+    """
+    stop, ending = Stop(), False
 
     def ask(number: int, frame: object) -> None:
+        nonlocal ending
         del frame
         if stop.is_set():
+            if ending:
+                return
+            ending = True
             raise KeyboardInterrupt
         stop.set()
         say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in _SIGNALS if _is_heard(number)}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_heard(number: signal.Signals) -> bool:
+    return signal.getsignal(number) is not signal.SIG_IGN
 
 
 def plan_rows(plan: Iterable[tuple[Share, Action]]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,8 +12,11 @@ from urllib.parse import unquote
 
 import typer
 
+from sealpoint.cli.screen import warn
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import DatabaseMissingError, PasswordError, SchemaError, excerpt
+
+from sealpoint.maintenance.partial import find_leftovers
 
 if TYPE_CHECKING:
     from sealpoint.maintenance.rows import RowStore
@@ -79,9 +83,18 @@ def naming_empty(database: str) -> Iterator[None]:
         raise SchemaError(f"{database} is empty: it has no checkpoints", hint=hint) from None
 
 
+def warn_of_leftovers(*files: Path) -> None:
+    """Name what killed runs of `decrypt` left in the folders of these files."""
+    for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
+        for left in find_leftovers(folder):
+            hint = f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}"
+            warn(f"{left} is from a decrypt that was killed, and may hold opened values", hint)
+
+
 @contextmanager
 def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list[RowStore]]:
     """Open several databases, and close them at the end."""
+    warn_of_leftovers(*(Path(database) for database in databases if not is_url(database)))
     with ExitStack() as stack:
         stores = []
         for database in databases:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from time import monotonic, sleep
 from typing import Final, Protocol
 
-from sealpoint.maintenance.rows import Event, Events, Progress
+from sealpoint.maintenance.rows import Events, Progress
 
 _LOOK_SECONDS: Final = 0.05
 
@@ -70,7 +69,7 @@ class Pace:
         """Whether it was asked to stop, or its time is up."""
         return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
-    def keep(self, events: Events) -> Iterator[Event]:
+    def keep(self, events: Events) -> Events:
         """Pass events on; after each batch wait as long as the rate demands, or end the run."""
         with closing(events):
             for event in events:

@@ -100,9 +100,9 @@ def _round(order: Order, numbers: range, stop: Signal) -> Told:
     """Start workers of these numbers, and yield what each tells until all have ended."""
     context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
     lines, processes = [], []
-    # Ctrl-C in a terminal goes to every process: whoever started us is told, and passes it on.
+    # Ctrl-C in a terminal, and its closing, goes to every process: whoever started us is told, and passes it on.
     resource_tracker.ensure_running()  # it comes with the first process, and would end the block
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         for _ in numbers:
             ours, theirs = context.Pipe()
