@@ -313,7 +313,7 @@ def test_advice_is_given_once_for_all_failures_of_a_kind(run: Run, path: Path, t
             flip(connection, value)
     copied = run("decrypt", path, "--out", tmp_path / "new.db")
     assert copied.err.count("error: ") == VALUES + 2
-    plain, damaged = [line for line in copied.err.splitlines() if line.startswith("hint: ")]
+    damaged, plain = [line for line in copied.err.splitlines() if line.startswith("hint: ")]
     assert plain.endswith("--allow-plaintext")
     assert damaged.startswith("hint: the row was changed")
     rotated = run("rotate", path, "--apply")

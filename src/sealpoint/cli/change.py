@@ -11,7 +11,17 @@ import typer
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.rotation import Action, Check, Outcome, Wishes, carry_out, make_plan, plan_rows, stopping
+from sealpoint.cli.rotation import (
+    Action,
+    Check,
+    Outcome,
+    Wishes,
+    carry_out,
+    make_plan,
+    plan_rows,
+    require_keys,
+    stopping,
+)
 from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
 from sealpoint.cli.stores import (
     DatabaseArgument,
@@ -95,6 +105,10 @@ def rotate(
         ),
     ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1,
+    no_key_check: Annotated[
+        bool,
+        typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
+    ] = False,
     suite: Annotated[
         str, typer.Option("--suite", help="What to seal in: cobblestone256 or aes256gcm.")
     ] = "cobblestone256",
@@ -122,6 +136,7 @@ def rotate(
         workers=workers,
         check=verify,
         scrub=scrub,
+        key_check=not no_key_check,
     )
     cipher = RingCipher(open_ring(keys), suite, follow=False)
     return (_apply if apply else _show)(wishes, cipher, as_json=as_json)
@@ -140,6 +155,7 @@ def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) ->
 def _show(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
     key_id = cipher.ring.require_active().id
     with closing(open_store(wishes.database)) as store:
+        require_keys(store, cipher.ring, wishes)
         plan, name = make_plan(store, cipher.ring, wishes), store.name
     rows = plan_rows(plan)
     code = Exit.KEYS if any(action is Action.NEEDS_KEY for _, action in plan) else Exit.DONE

@@ -18,6 +18,7 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import LockedError, ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
+from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
@@ -81,6 +82,7 @@ class Wishes:
     workers: int
     check: Check
     scrub: bool
+    key_check: bool
 
 
 def make_plan(store: RowStore, ring: KeyRing, wishes: Wishes) -> list[tuple[Share, Action]]:
@@ -190,18 +192,27 @@ def _sentence(line: str, number: int) -> str:
     return line.format(values=findings.values_line(number), pickles=pickles, **words)
 
 
+def require_keys(store: RowStore, ring: KeyRing, wishes: Wishes) -> None:
+    """Refuse the ring of another environment before anything is changed, unless the check is left out."""
+    if wishes.key_check:
+        require_own_ring(store, ring, seals_unsealed=wishes.allow_plaintext or wishes.allow_legacy)
+
+
 def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome) -> None:
     """Rotate, open what is there once more, and scrub: what was asked for, as far as it comes."""
     start, traces = monotonic(), Traces()
     with store.hold(), stopping() as stop:
+        require_keys(store, cipher.ring, wishes)
         paced = Pace(stop, rows_per_second=wishes.rows_per_second, max_seconds=wishes.max_seconds)
         try:
-            with progress_bar("rotate") as move:
-                with closing(_events(store, cipher, wishes, traces, paced, stop)) as events:
-                    for event in events:
-                        outcome.add(event)
-                        if isinstance(event, Progress):
-                            move(event.rows, event.total)
+            with (
+                progress_bar("rotate") as move,
+                closing(_events(store, cipher, wishes, traces, paced, stop)) as events,
+            ):
+                for event in events:
+                    outcome.add(event)
+                    if isinstance(event, Progress):
+                        move(event.rows, event.total)
         except LockedError as error:  # all other rows are done, and told
             outcome.stopped = f"stopped early: {error}; {error.hint}"
         outcome.seconds = monotonic() - start
@@ -228,6 +239,7 @@ def _events(
         batch=wishes.batch,
         max_lock_seconds=wishes.max_lock_seconds,
         moved=traces.add if wishes.scrub else None,
+        check_keys=False,
     )
     return pace.keep(run)
 

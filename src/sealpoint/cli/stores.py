@@ -15,7 +15,6 @@ import typer
 from sealpoint.cli.screen import warn
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import DatabaseMissingError, PasswordError, SchemaError, excerpt
-
 from sealpoint.maintenance.partial import find_leftovers
 
 if TYPE_CHECKING:
