@@ -27,7 +27,7 @@ from sealpoint.cli.stores import (
     DatabaseArgument,
     KeysOption,
     is_url,
-    naming_empty,
+    naming_other_files,
     open_ring,
     open_store,
     warn_of_leftovers,
@@ -236,7 +236,7 @@ def decrypt(
         raise typer.BadParameter(f"no folder at {out.parent}", param_hint="--out")
     failures, rows = findings.Failures(aloud=not as_json), 0
     cipher = RingCipher(open_ring(keys), follow=False)
-    with naming_empty(database), stopping() as stop, progress_bar("decrypt") as move:
+    with naming_other_files(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
         run = decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)
         with closing(pace.keep(run)) as events:  # also if the terminal is gone, to which the bar is drawn

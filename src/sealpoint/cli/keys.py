@@ -177,7 +177,7 @@ def disable(
         hint = f"--db DB looks, and so does {_command('status DB', path)}"
         warn(
             f"no database was looked through for values under {key_id!r}",
-            f"--db DB looks, and so does {looks}",
+            hint,
         )
     for name in unrelated:
         warn(f"{name} has no value under any key of the ring: is it the right database?")

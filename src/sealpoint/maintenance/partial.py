@@ -28,7 +28,7 @@ _HINT: Final = "see that this account may write to the folder, and that there is
 _FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)
 _FILE: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
 _BESIDE: Final = ("", "-journal", "-wal", "-shm")
-_MAGIC: Final = b"SQLite format 3\0"
+MAGIC: Final = b"SQLite format 3\0"
 
 
 @contextmanager
@@ -96,4 +96,4 @@ def _is_database(entry: os.DirEntry[str]) -> bool:
     except OSError:
         return False
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+        return file.read(len(MAGIC)) == MAGIC

@@ -35,7 +35,7 @@ from sealpoint.errors import (
 from sealpoint.maintenance import keyfiles
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.moves import require_move, require_related, require_unused
-from sealpoint.maintenance.ringcheck import opens
+from sealpoint.maintenance.ringcheck import try_rows
 from sealpoint.maintenance.ringtext import NEW_RING, Change, changed, entry_text
 from sealpoint.maintenance.rows import RowStore
 
@@ -210,7 +210,7 @@ def _require_opens(file: Path, entry: RingEntry, stores: Sequence[RowStore]) -> 
     table = next(table for one, table in keyfile.read_tables(file)[0] if one.id == entry.id)
     cipher = RingCipher(KeyRing([keyfile.load_key(entry, table, file)]), follow=False)
     for store in stores:
-        if opens(store, cipher, entry.id) is False:
+        if try_rows(store, cipher, entry.id).is_refuted:
             raise WrongRingError(
                 f"cannot promote {entry.id!r}: {store.name} has rows under it, and none of those tried opens",
                 hint="another host has another key of this id: give both the same ring, or make a new key",

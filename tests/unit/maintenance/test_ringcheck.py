@@ -11,7 +11,7 @@ import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import WrongRingError
-from sealpoint.maintenance.ringcheck import SAMPLE_ROWS, require_own_ring
+from sealpoint.maintenance.ringcheck import MAX_DAMAGED, SAMPLE_ROWS, require_own_ring
 from sealpoint.maintenance.rows import Selection
 from sealpoint.maintenance.sqlite_rows import WRITES, SqliteRows
 from tests.unit.maintenance.harm import flip
@@ -91,6 +91,19 @@ def test_damage_under_an_old_key_alone_stops_nothing(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         put(connection, values_of(path)[0], "msgpack+cobblestone256:k1", b"x" * 80)
     assert len(failures(run(path, make_cipher("k2", "k1"), allow_plaintext=True))) == 1
+
+
+@pytest.mark.parametrize(("forged", "refused"), [(MAX_DAMAGED, False), (MAX_DAMAGED + 1, True)])
+def test_few_damaged_rows_under_the_active_key_stop_nothing(path: Path, forged: int, refused: bool) -> None:
+    """Else one forged row would keep a leaked key in use. Many are a key that another host made as well."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for value in [value for value in values_of(path) if value.tag.endswith(":k1")][:forged]:
+            put(connection, value, str(value.tag).replace("k1", "k2"), value.blob)
+    if refused:
+        with pytest.raises(WrongRingError):
+            run(path, make_cipher("k2", "k1"))
+    else:
+        assert moved(run(path, make_cipher("k2", "k1"))) == 12 - forged
 
 
 def test_sample_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
