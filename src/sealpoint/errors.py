@@ -452,7 +452,13 @@ class PasswordError(MaintenanceError, ValueError):
 
 
 class ScrubError(MaintenanceError, BlockingIOError):
-    """Old contents of a database cannot be cleared away now."""
+    """Old contents of a database cannot be cleared away now.
+
+    Attributes:
+        lock_seconds: How long writers were kept waiting all the same.
+    """
+
+    lock_seconds: float = 0.0
 
     hint = "end the processes that read the database, or let them close it, then scrub again"
 

@@ -21,6 +21,7 @@ from sealpoint.cli.rotation import (
     plan_rows,
     require_keys,
     stopping,
+    warn_of_scrub,
 )
 from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
 from sealpoint.cli.stores import (
@@ -122,6 +123,8 @@ def rotate(
     _require_fitting(database, workers=workers, scrub=scrub, suite=suite)
     if not is_url(database):
         warn_of_leftovers(Path(database))
+        if scrub:
+            warn_of_scrub(Path(database))
     wishes = Wishes(
         database=database,
         ring=keys,

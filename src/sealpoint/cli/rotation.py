@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import complain, progress_bar, say
+from sealpoint.cli.screen import complain, progress_bar, say, warn
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import LockedError, ScrubError, StoppedError
@@ -21,13 +21,14 @@ from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
-from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
+from sealpoint.maintenance.scrub import Scrubbed, Traces, forecast, scrub
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
 from sealpoint.maintenance.verify import verify
 from sealpoint.maintenance.workers import Order, rotate_in_processes
 
 SAMPLE_EVERY: Final = 100
+_NOTICED_SECONDS: Final = 1.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _UNSCRUBBED: Final = (
     "the values are moved; what they were before may still be in the file. Run the same command again when"
@@ -128,10 +129,14 @@ class Outcome:
         """Take in what a run tells."""
         if isinstance(event, Progress):
             self.moved, self.raced = event.moved, event.raced
-            self.longest_lock_seconds = max(self.longest_lock_seconds, event.lock_seconds)
+            self.locked(event.lock_seconds)
         elif mark(event) not in self._told:
             self._told.add(mark(event))
             self.failures.add(event)
+
+    def locked(self, seconds: float) -> None:
+        """Take in how long writers were kept waiting."""
+        self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
 
     def take_stock(self, store: RowStore, ring: KeyRing, wishes: Wishes) -> None:
         """Count what is not under the active key now."""
@@ -284,12 +289,28 @@ def _scrub(path: Path, cipher: RingCipher, wishes: Wishes, traces: Traces, outco
     """Scrub, or say what is in the way: the rest of the run is done, and told, all the same."""
     try:
         outcome.scrubbed = scrub(path, cipher.ring, traces.fragments)
+        outcome.locked(outcome.scrubbed.lock_seconds)
         if outcome.scrubbed.found:  # perhaps in rows that came after they were counted
             with closing(SqliteRows(path)) as store:
                 outcome.take_stock(store, cipher.ring, wishes)
     except (ScrubError, StoppedError) as error:
         complain(str(error), error.hint)
+        outcome.locked(getattr(error, "lock_seconds", 0.0))
         outcome.stopped = _UNSCRUBBED
+
+
+def warn_of_scrub(path: Path) -> None:
+    """Say for how long a scrub will lock a database that is large, or that other processes have open."""
+    expected = forecast(path)
+    if not expected.processes and expected.lock_seconds < _NOTICED_SECONDS:
+        return
+    users = f", which {' and '.join(expected.processes)} have open" if expected.processes else ""
+    warn(
+        f"--scrub will write {expected.size_bytes:,} bytes anew and lock {path} for about"
+        f" {max(1, round(expected.lock_seconds))} s or longer{users}",
+        "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
+        " said): rotate without --scrub, and scrub when the agents are stopped",
+    )
 
 
 @contextmanager
