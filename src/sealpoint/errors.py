@@ -108,6 +108,15 @@ class KeyInUseError(KeyMoveError):
     hint = "seal the rows anew first: sealpoint rotate DB --apply"
 
 
+class WrongRingError(KeyRingError):
+    """The rows of a database were sealed with other keys than those that the ring has."""
+
+    hint = (
+        "use the ring of this database: --keys FILE; if this is it, `sealpoint verify DB` shows which rows"
+        " do not open, and --no-key-check (check_keys=False) goes on without this check"
+    )
+
+
 class KeyReversalError(KeyRingError, ValueError):
     """A ring file that a running process follows goes back in time, or is that of another ring."""
 
@@ -443,6 +452,15 @@ class LockedError(StoppedError):
     )
 
 
+class UnrelatedDatabaseError(MaintenanceError, ValueError):
+    """A database shows nothing about a key: no value in it is under any key of the ring."""
+
+    hint = (
+        "name the databases that were sealed under this ring; `sealpoint status DB` shows the keys of one."
+        " To count it all the same: --allow-unrelated"
+    )
+
+
 class PasswordError(MaintenanceError, ValueError):
     """A password stands where everybody on the machine can read it: in the arguments of a program."""
 
@@ -450,7 +468,13 @@ class PasswordError(MaintenanceError, ValueError):
 
 
 class ScrubError(MaintenanceError, BlockingIOError):
-    """Old contents of a database cannot be cleared away now."""
+    """Old contents of a database cannot be cleared away now.
+
+    Attributes:
+        lock_seconds: How long writers were kept waiting all the same.
+    """
+
+    lock_seconds: float = 0.0
 
     hint = "end the processes that read the database, or let them close it, then scrub again"
 

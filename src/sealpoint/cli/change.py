@@ -11,9 +11,28 @@ import typer
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.rotation import Action, Check, Outcome, Wishes, carry_out, make_plan, plan_rows, stopping
+from sealpoint.cli.rotation import (
+    Action,
+    Check,
+    Outcome,
+    Wishes,
+    carry_out,
+    make_plan,
+    plan_rows,
+    require_keys,
+    stopping,
+    warn_of_scrub,
+)
 from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
-from sealpoint.cli.stores import DatabaseArgument, KeysOption, is_url, naming_empty, open_ring, open_store
+from sealpoint.cli.stores import (
+    DatabaseArgument,
+    KeysOption,
+    is_url,
+    naming_other_files,
+    open_ring,
+    open_store,
+    warn_of_leftovers,
+)
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import SUITES
 from sealpoint.maintenance.decrypt import decrypt as decrypt_file
@@ -87,6 +106,10 @@ def rotate(
         ),
     ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1,
+    no_key_check: Annotated[
+        bool,
+        typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
+    ] = False,
     suite: Annotated[
         str, typer.Option("--suite", help="What to seal in: cobblestone256 or aes256gcm.")
     ] = "cobblestone256",
@@ -98,6 +121,10 @@ def rotate(
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it goes on where it was.
     """
     _require_fitting(database, workers=workers, scrub=scrub, suite=suite)
+    if not is_url(database):
+        warn_of_leftovers(Path(database))
+        if scrub:
+            warn_of_scrub(Path(database))
     wishes = Wishes(
         database=database,
         ring=keys,
@@ -112,6 +139,7 @@ def rotate(
         workers=workers,
         check=verify,
         scrub=scrub,
+        key_check=not no_key_check,
     )
     cipher = RingCipher(open_ring(keys), suite, follow=False)
     return (_apply if apply else _show)(wishes, cipher, as_json=as_json)
@@ -130,6 +158,7 @@ def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) ->
 def _show(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
     key_id = cipher.ring.require_active().id
     with closing(open_store(wishes.database)) as store:
+        require_keys(store, cipher.ring, wishes)
         plan, name = make_plan(store, cipher.ring, wishes), store.name
     rows = plan_rows(plan)
     code = Exit.KEYS if any(action is Action.NEEDS_KEY for _, action in plan) else Exit.DONE
@@ -210,14 +239,17 @@ def decrypt(
         raise typer.BadParameter(f"no folder at {out.parent}", param_hint="--out")
     failures, rows = findings.Failures(aloud=not as_json), 0
     cipher = RingCipher(open_ring(keys), follow=False)
-    with naming_empty(database), stopping() as stop, progress_bar("decrypt") as move:
+    with naming_other_files(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
-        for event in pace.keep(decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)):
-            if isinstance(event, Progress):
-                rows = event.moved
-                move(event.rows, event.total)
-            else:
-                failures.add(event)
+        run = decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)
+        with closing(pace.keep(run)) as events:  # also if the terminal is gone, to which the bar is drawn
+            for event in events:
+                if isinstance(event, Progress):
+                    rows = event.moved
+                    move(event.rows, event.total)
+                else:
+                    failures.add(event)
+    warn_of_leftovers(Path(database), out)
     written = not (failures.count or pace.stopped)
     if as_json:
         counts = {"rows": rows, "failed": failures.count, "failures": failures.kept}

@@ -13,20 +13,23 @@ from typing import Any, Final
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import complain, progress_bar, say
+from sealpoint.cli.screen import complain, progress_bar, say, warn
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import LockedError, ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
+from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Progress, RowStore, Selection, mark
-from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
+from sealpoint.maintenance.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
+from sealpoint.maintenance.scrub import Scrubbed, Traces, forecast, scrub
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
 from sealpoint.maintenance.verify import verify
 from sealpoint.maintenance.workers import Order, rotate_in_processes
 
 SAMPLE_EVERY: Final = 100
+_NOTICED_SECONDS: Final = 1.0
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _UNSCRUBBED: Final = (
     "the values are moved; what they were before may still be in the file. Run the same command again when"
     " nothing reads it: it can then search for old tags, and not for the old values"
@@ -80,6 +83,7 @@ class Wishes:
     workers: int
     check: Check
     scrub: bool
+    key_check: bool
 
 
 def make_plan(store: RowStore, ring: KeyRing, wishes: Wishes) -> list[tuple[Share, Action]]:
@@ -125,10 +129,14 @@ class Outcome:
         """Take in what a run tells."""
         if isinstance(event, Progress):
             self.moved, self.raced = event.moved, event.raced
-            self.longest_lock_seconds = max(self.longest_lock_seconds, event.lock_seconds)
+            self.locked(event.lock_seconds)
         elif mark(event) not in self._told:
             self._told.add(mark(event))
             self.failures.add(event)
+
+    def locked(self, seconds: float) -> None:
+        """Take in how long writers were kept waiting."""
+        self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
 
     def take_stock(self, store: RowStore, ring: KeyRing, wishes: Wishes) -> None:
         """Count what is not under the active key now."""
@@ -189,14 +197,25 @@ def _sentence(line: str, number: int) -> str:
     return line.format(values=findings.values_line(number), pickles=pickles, **words)
 
 
+def require_keys(store: RowStore, ring: KeyRing, wishes: Wishes) -> None:
+    """Refuse the ring of another environment before anything is changed, unless the check is left out."""
+    if wishes.key_check:
+        require_own_ring(store, ring, seals_unsealed=wishes.allow_plaintext or wishes.allow_legacy)
+
+
 def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome) -> None:
     """Rotate, open what is there once more, and scrub: what was asked for, as far as it comes."""
     start, traces = monotonic(), Traces()
     with store.hold(), stopping() as stop:
+        require_keys(store, cipher.ring, wishes)
         paced = Pace(stop, rows_per_second=wishes.rows_per_second, max_seconds=wishes.max_seconds)
         try:
-            with progress_bar("rotate") as move, _halting(store, paced):
-                for event in _events(store, cipher, wishes, traces, paced, stop):
+            with (
+                progress_bar("rotate") as move,
+                _halting(store, paced),
+                closing(_events(store, cipher, wishes, traces, paced, stop)) as events,
+            ):
+                for event in events:
                     outcome.add(event)
                     if isinstance(event, Progress):
                         move(event.rows, event.total)
@@ -228,7 +247,7 @@ def _halting(store: RowStore, pace: Pace) -> Iterator[None]:
 
 def _events(
     store: RowStore, cipher: RingCipher, wishes: Wishes, traces: Traces, pace: Pace, stop: Stop
-) -> Iterator[Event]:
+) -> Events:
     if wishes.workers > 1:  # each of them has a pace of its own
         return rotate_in_processes(_order(wishes, cipher), wishes.workers, stop)
     run = rotate(
@@ -239,6 +258,7 @@ def _events(
         batch=wishes.batch,
         max_lock_seconds=wishes.max_lock_seconds,
         moved=traces.add if wishes.scrub else None,
+        check_keys=False,
     )
     return pace.keep(run)
 
@@ -283,32 +303,60 @@ def _scrub(path: Path, cipher: RingCipher, wishes: Wishes, traces: Traces, outco
     """Scrub, or say what is in the way: the rest of the run is done, and told, all the same."""
     try:
         outcome.scrubbed = scrub(path, cipher.ring, traces.fragments)
+        outcome.locked(outcome.scrubbed.lock_seconds)
         if outcome.scrubbed.found:  # perhaps in rows that came after they were counted
             with closing(SqliteRows(path)) as store:
                 outcome.take_stock(store, cipher.ring, wishes)
     except (ScrubError, StoppedError) as error:
         complain(str(error), error.hint)
+        outcome.locked(getattr(error, "lock_seconds", 0.0))
         outcome.stopped = _UNSCRUBBED
+
+
+def warn_of_scrub(path: Path) -> None:
+    """Say for how long a scrub will lock a database that is large, or that other processes have open."""
+    expected = forecast(path)
+    if not expected.processes and expected.lock_seconds < _NOTICED_SECONDS:
+        return
+    users = f", which {' and '.join(expected.processes)} have open" if expected.processes else ""
+    warn(
+        f"--scrub will write {expected.size_bytes:,} bytes anew and lock {path} for about"
+        f" {max(1, round(expected.lock_seconds))} s or longer{users}",
+        "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
+        " said): rotate without --scrub, and scrub when the agents are stopped",
+    )
 
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Let Ctrl-C and SIGTERM end a run between two batches; a second one ends it where it is."""
-    stop = Stop()
+    """Let Ctrl-C, SIGTERM and SIGHUP end a run between two batches; a second one ends it where it is.
+
+    A third one does nothing, so that what is being removed is removed. One that is ignored, as SIGHUP by
+    nohup, stays so.
+    """
+    stop, ending = Stop(), False
 
     def ask(number: int, frame: object) -> None:
+        nonlocal ending
         del frame
         if stop.is_set():
+            if ending:
+                return
+            ending = True
             raise KeyboardInterrupt
         stop.set()
         say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in _SIGNALS if _is_heard(number)}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_heard(number: signal.Signals) -> bool:
+    return signal.getsignal(number) is not signal.SIG_IGN
 
 
 def plan_rows(plan: Iterable[tuple[Share, Action]]) -> list[dict[str, Any]]:

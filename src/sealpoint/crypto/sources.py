@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import pwd
 import select
 import signal
 import stat
@@ -108,7 +109,17 @@ def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None
         others = "read" if mode & forbidden & 0o044 else "write"
         raise FilePermissionsError(f"{path} has mode {mode:04o}: others can {others} it")
     if status.st_uid not in (os.geteuid(), 0):
-        raise FilePermissionsError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}")
+        message = f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}"
+        raise FilePermissionsError(message, hint=_as_owner(status.st_uid) if os.geteuid() == 0 else None)
+
+
+def _as_owner(user: int) -> str:
+    """Say how root uses another account's ring; after a chown that account could not load it any more."""
+    try:
+        name = pwd.getpwuid(user).pw_name
+    except KeyError:
+        name = f"'#{user}'"
+    return f"run this as its owner: sudo -u {name} sealpoint ..."
 
 
 def _from_file(name: str, folder: Path) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sealpoint.crypto import KeyState, Tag
 from sealpoint.crypto.keyfile import RingEntry
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import KeyInUseError, KeyMoveError, TagError
+from sealpoint.errors import KeyInUseError, KeyMoveError, TagError, UnrelatedDatabaseError
 from sealpoint.maintenance.rows import RowStore
 
 _ENTERED_BY: Final = {
@@ -50,6 +50,18 @@ def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wha
             if rows:
                 message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
                 raise KeyInUseError(message, hint=_way_out(entry))
+
+
+def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
+    """Whether a store has a value under one of the keys. One without is no evidence that a key is unused."""
+    return any(_is_under(count.tag, entry) for count in store.count() for entry in entries)
+
+
+def require_related(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
+    """Raise `UnrelatedDatabaseError` if a store has no value under any of the keys."""
+    for store in stores:
+        if not is_related(store, entries):
+            raise UnrelatedDatabaseError(f"{what}: {store.name} has no value under any key of the ring")
 
 
 def _way_out(entry: RingEntry) -> str:

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import Final, Protocol
 
 from sealpoint.errors import HaltedError
-from sealpoint.maintenance.rows import Event, Events, Progress
+from sealpoint.maintenance.rows import Events, Progress
 
 _LOOK_SECONDS: Final = 0.05
 
@@ -71,7 +71,7 @@ class Pace:
         """Whether it was asked to stop, or its time is up."""
         return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
-    def keep(self, events: Events) -> Iterator[Event]:
+    def keep(self, events: Events) -> Events:
         """Pass events on; after each batch wait as long as the rate demands, or end the run.
 
         A run whose store asks `is_over` while a statement is at work ends there.

@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from sealpoint.crypto import KeyState, check_value, keyfile
+from sealpoint.crypto import KeyRing, KeyState, RingCipher, check_value, keyfile
 from sealpoint.crypto.keyfile import RingEntry, find_ring_file, read_ring_entries, read_tables
 from sealpoint.crypto.sources import read_private
 from sealpoint.crypto.tag import require_key_id
@@ -30,10 +30,12 @@ from sealpoint.errors import (
     KeyRingError,
     OutputExistsError,
     UnknownKeyError,
+    WrongRingError,
 )
 from sealpoint.maintenance import keyfiles
 from sealpoint.maintenance.hold import holding
-from sealpoint.maintenance.moves import require_move, require_unused
+from sealpoint.maintenance.moves import require_move, require_related, require_unused
+from sealpoint.maintenance.ringcheck import try_rows
 from sealpoint.maintenance.ringtext import NEW_RING, Change, changed, entry_text
 from sealpoint.maintenance.rows import RowStore
 
@@ -106,7 +108,7 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
 
     Args:
         path: The file that is to be made.
-        key_id: Id of the key; by default the next of the year, e.g. ``k26a``.
+        key_id: Id of the key; by default the next of the year and a random part, e.g. ``k26a-4f7c``.
 
     Returns:
         The id of the key.
@@ -146,7 +148,7 @@ def stage_key(path: str | PathLike[str] | None = None, key_id: str | None = None
 
     Args:
         path: The ring file; as for `KeyRing.load`, also in all other moves.
-        key_id: Id of the key; by default the next of the year, e.g. ``k26b``.
+        key_id: Id of the key; by default the next of the year and a random part, e.g. ``k26b-4f7c``.
 
     Returns:
         The id of the key.
@@ -184,6 +186,7 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
         KeyMoveError: If the key's state does not allow it.
         KeyInUseError: If a store has rows under a key of the ring that is neither of the two.
             Where no key was active, nothing is refused: that is how sealing is taken up again.
+        WrongRingError: If a store has rows under the key's id that it does not open.
         KeyRingError: Another of its subclasses, if the key's material is not to be had.
     """
     with _held(path) as ring:
@@ -195,8 +198,23 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
         _require_material(ring.file, entry)
         older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
         require_unused(older, stores, f"cannot promote {key_id!r}")
+        _require_opens(ring.file, entry, stores)
         ring.replace(lambda tree, _: _promote(tree, key_id, before))
     return before
+
+
+def _require_opens(file: Path, entry: RingEntry, stores: Sequence[RowStore]) -> None:
+    """Refuse to seal under a key if rows under its id were sealed with another one: a host has its own."""
+    if not stores:
+        return
+    table = next(table for one, table in keyfile.read_tables(file)[0] if one.id == entry.id)
+    cipher = RingCipher(KeyRing([keyfile.load_key(entry, table, file)]), follow=False)
+    for store in stores:
+        if try_rows(store, cipher, entry.id).is_refuted:
+            raise WrongRingError(
+                f"cannot promote {entry.id!r}: {store.name} has rows under it, and none of those tried opens",
+                hint="another host has another key of this id: give both the same ring, or make a new key",
+            )
 
 
 def disable_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> None:
@@ -224,7 +242,11 @@ def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
 
 
 def destroy_key(
-    path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()
+    path: str | PathLike[str] | None,
+    key_id: str,
+    stores: Sequence[RowStore] = (),
+    *,
+    allow_unrelated: bool = False,
 ) -> Path | None:
     """Make a key a tombstone and remove the file with its material. Nothing undoes it.
 
@@ -232,12 +254,19 @@ def destroy_key(
     and no program can promise otherwise. Material from other sources is left to who keeps it.
     Run again on a tombstone, it removes what a stopped run left.
 
+    Args:
+        path: The ring file; as for `KeyRing.load`.
+        key_id: Id of the key.
+        stores: Databases that are looked through first.
+        allow_unrelated: Accept a store that has no value under any key of the ring.
+
     Returns:
         The file that was removed, if there was one.
 
     Raises:
         KeyMoveError: If the key is neither staged nor disabled, or shares its file with another.
         KeyInUseError: If a store has rows under it.
+        UnrelatedDatabaseError: If a store has no value under any key of the ring.
         StoppedError: If the file cannot be removed.
     """
     with _held(path) as ring:
@@ -245,6 +274,8 @@ def destroy_key(
         if entry.state is not KeyState.DESTROYED:
             require_move(entry, "destroy")
             require_unused([entry], stores, f"cannot destroy {key_id!r}")
+            if not allow_unrelated:
+                require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
             keyfiles.note_doomed(ring.file, key_id, _own_file(ring, key_id))
             now = datetime.now(UTC).replace(microsecond=0)
             ring.replace(lambda tree, _: _bury(tree, key_id, now))

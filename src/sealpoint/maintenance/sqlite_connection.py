@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -121,8 +121,19 @@ def sqlite_words() -> Iterator[None]:
         raise StoppedError(cause, hint=_HINTS.get(cause)) from None
 
 
-def copy_database(source: sqlite3.Connection, out: Path) -> None:
-    """Copy a database, as it stands at one moment, into an empty file; in one piece, without a WAL."""
-    with sqlite_words(), closing(sqlite3.connect(out, isolation_level=None)) as target:
-        source.backup(target)
-        target.execute("PRAGMA journal_mode = DELETE")
+def create_database(path: Path) -> sqlite3.Connection:
+    """Create an empty database in a private folder: it is complete and renamed later, or removed.
+
+    It has no journal, and is not brought to the disk before the end: a run that is killed leaves no copy.
+    """
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
+    for pragma in (
+        "journal_mode = OFF",
+        "synchronous = OFF",
+        "temp_store = MEMORY",
+        "locking_mode = EXCLUSIVE",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    return connection

@@ -109,6 +109,21 @@ class SqliteRows:
             self._behind.shutdown()
             self.connection.close()
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read everything within the context as it is at one moment.
+
+        In WAL mode writers go on meanwhile; in the other modes they wait.
+        """
+        with sqlite_words():
+            self.connection.execute("BEGIN")
+        try:
+            with sqlite_words():
+                self._require_same_schema()
+            yield
+        finally:
+            self._roll_back()
+
     def hold(self) -> Any:
         """Keep other runs away: a lock on a file beside the database, gone with this process."""
         return holding(self.path)
