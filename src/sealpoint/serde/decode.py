@@ -22,6 +22,7 @@ from sealpoint.serde.rebuild import (
     numpy_array,
 )
 from sealpoint.serde.scan import Limits, require_few_costly, scan
+from sealpoint.serde.shapes import json_budget
 
 OnBlocked = Literal["raise", "raw"]
 
@@ -91,9 +92,14 @@ class Decoder:
             BlockedTypeError: If they name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
-        if self.limits is not None:
-            require_few_costly(data, scan(data, self.limits), self.limits)
-        return self.unpack(data, self._extension)
+        limits = self.limits
+        if limits is None:
+            return self.unpack(data, self._extension)
+        payloads = scan(data, limits)
+        if not payloads:
+            return self.unpack(data, self._extension)
+        require_few_costly(data, payloads, limits)
+        return json_budget.run(limits.elements, lambda: self.unpack(data, self._extension))
 
     def unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
         """Return the value of msgpack bytes, with ``hook`` for extensions."""
