@@ -74,12 +74,15 @@ def _check(condition: bool, reason: str) -> None:
 
 
 def short_text(limit: int) -> Guard:
+    """Return the guard that takes text of at most ``limit`` characters."""
     return lambda value: _check(
         isinstance(value, str) and len(value) <= limit, "it is not made from short text"
     )
 
 
 def integers(count: int) -> Guard:
+    """Return the guard that takes a list of ``count`` integers."""
+
     def guard(arguments: Any) -> None:
         _check(
             isinstance(arguments, list)
@@ -92,18 +95,21 @@ def integers(count: int) -> Guard:
 
 
 def require_timedelta(arguments: Any) -> None:
+    """Refuse days, seconds and microseconds that are not in their normal form."""
     integers(3)(arguments)
     _, seconds, microseconds = arguments
     _check(0 <= seconds < 86_400 and 0 <= microseconds < 1_000_000, "it is not in its normal form")
 
 
 def require_decimal(text: Any) -> None:
+    """Refuse what is not short text, or has an exponent that arithmetic could not use."""
     short_text(MAX_DECIMAL_CHARS)(text)
     _, mark, exponent = text.upper().rpartition("E")
     _check(not mark or abs(int(exponent)) <= MAX_DECIMAL_EXPONENT, "its exponent is out of range")
 
 
 def require_parts(parts: Any) -> None:
+    """Refuse parts that are not those of a path."""
     _check(isinstance(parts, list) and len(parts) <= MAX_PARTS, "it has too many parts")
     for part in parts:
         _check(
@@ -117,15 +123,18 @@ def require_parts(parts: Any) -> None:
 
 
 def require_list(arguments: Any) -> None:
+    """Refuse everything but a list."""
     _check(isinstance(arguments, list), "it is not made from a list")
 
 
 def require_time(arguments: Any) -> None:
+    """Refuse everything but the six fields of a time."""
     _check(isinstance(arguments, dict) and arguments.keys() == _TIME_FIELDS, "it is not made from its fields")
     integers(5)([arguments[field] for field in sorted(_TIME_FIELDS - {"tzinfo"})])
 
 
 def require_timezone(arguments: Any) -> None:
+    """Refuse everything but an offset, or an offset and a name."""
     _check(
         isinstance(arguments, list) and list(map(type, arguments)) in ([timedelta], [timedelta, str]),
         "it is not made from an offset and a name",
@@ -133,6 +142,7 @@ def require_timezone(arguments: Any) -> None:
 
 
 def require_zone(key: Any) -> None:
+    """Refuse a key that could leave the folder of the time zones."""
     _check(
         isinstance(key, str) and len(key) <= 64 and bool(_ZONE.fullmatch(key)),
         "it is not the key of a time zone",
@@ -140,6 +150,7 @@ def require_zone(key: Any) -> None:
 
 
 def require_pattern(arguments: Any) -> None:
+    """Refuse a pattern that is long or slow to compile, and unknown flags."""
     _check(isinstance(arguments, list) and len(arguments) == 2, "it is not made from a pattern and flags")
     pattern, flags = arguments
     _check(isinstance(pattern, str | bytes) and len(pattern) <= MAX_PATTERN_CHARS, "its pattern is too long")

@@ -66,14 +66,15 @@ def address_reader(cls: Any, otherwise: Builder) -> Builder:
     What the system writes in another form than it was read goes to ``otherwise``.
     """
     family = socket.AF_INET if cls.__name__.startswith("IPv4") else socket.AF_INET6
+    has_prefix = not cls.__name__.endswith("Address")
 
     def build(payload: Any) -> Any:
         try:
-            text, slash, prefix = payload.partition("/")
+            text, _, prefix = payload.partition("/")
             packed, length = socket.inet_pton(family, text), int(prefix or 0)
             read = socket.inet_ntop(family, packed)
-            if payload == (f"{read}/{length}" if slash else read):
-                return cls((packed, length)) if slash else cls(packed)
+            if payload == (f"{read}/{length}" if has_prefix else read):
+                return cls((packed, length)) if has_prefix else cls(packed)
         except (AttributeError, OSError, TypeError, ValueError):
             pass
         return otherwise(payload)

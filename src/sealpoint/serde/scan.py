@@ -100,7 +100,9 @@ def _walk(data: bytes, limits: Limits) -> list[int]:  # noqa: C901, PLR0912, PLR
     stack: list[tuple[int, set[Any] | None, int, int]] = []
     keys: set[Any] | None = None
     elements, most, records, depth, array_keys = 0, limits.elements, limits.records, limits.depth, False
-    copied = 0  # bytes of the extensions that may hold others; all others together are not more than the value
+    copied = (
+        0  # bytes of the extensions that may hold others; all others together are not more than the value
+    )
     position, remaining, target, level, head, last_code = 0, 1, end_of_data, 0, 0, DELTA_SNAPSHOT
     deepest, soft = depth - 3, min(most, 3 * records)  # a record has three elements at least
     while True:
@@ -155,7 +157,9 @@ def _walk(data: bytes, limits: Limits) -> list[int]:  # noqa: C901, PLR0912, PLR
                 if len(payloads) > records:
                     raise _too_many(elements, limits)
                 if copied > _FREE_COPIED_BYTES and copied > _COPIES * end_of_data:
-                    raise LimitError(f"value has extensions within extensions of over {_COPIES} times its size")
+                    raise LimitError(
+                        f"value has extensions within extensions of over {_COPIES} times its size"
+                    )
                 return payloads
             remaining, keys, target, level = stack.pop()
             continue

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sealpoint.serde.guards import RefusedError, require_json_depth
 
-MAX_FIELDS: Final = 100
+MAX_FIELDS: Final = 1000
 MAX_RAW_TOOL_CALLS: Final = 1000
 """Tool calls in a provider's own form: LangChain converts them before it checks them."""
 
