@@ -1,4 +1,4 @@
-"""LangChain's messages from untrusted bytes: honest fields are taken, all that its code would convert is not."""
+"""LangChain's messages from untrusted bytes: honest fields are read, what its code would convert is refused."""
 
 from __future__ import annotations
 
