@@ -25,14 +25,14 @@ MAX_JSON_ELEMENTS: Final = 2_000_000
 MAX_PARTIAL_JSON_CHARS: Final = 256
 """Incomplete JSON of a streamed message: its parser takes time in the square of the length."""
 
-_NONE: Final = type(None)
+_NONE: Final[type] = type(None)
 _TEXT: Final = frozenset((str,))
-_OPTIONAL_TEXT: Final = frozenset((str, _NONE))
+_OPTIONAL_TEXT: Final[frozenset[type]] = frozenset((str, _NONE))
 _DICT: Final = frozenset((dict,))
 _LIST: Final = frozenset((list,))
 _BLOCKS: Final = frozenset((str, dict))
 _NUMBER: Final = frozenset((int, float))
-_JSON: Final = frozenset((str, int, float, bool, _NONE, list, dict))
+_JSON: Final[frozenset[type]] = frozenset((str, int, float, bool, _NONE, list, dict))
 
 Types = frozenset[type]
 
@@ -268,9 +268,10 @@ def _is_json(text: str) -> bool:
 def is_same_item(item: Any, fields: dict[str, Any]) -> bool:
     """Whether the times of an item are those that its fields spell."""
     times = item.created_at, item.updated_at
-    return [time.isoformat() for time in times] == [fields["created_at"], fields["updated_at"]]
+    texts: list[str] = [time.isoformat() for time in times]
+    return texts == [fields["created_at"], fields["updated_at"]]
 
 
 def is_same_document(document: Any, fields: Iterable[str]) -> bool:
     """Whether a document has all the fields that were stored."""
-    return vars(document).keys() >= set(fields)
+    return set(fields) <= set(vars(document))
