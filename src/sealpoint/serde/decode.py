@@ -11,7 +11,9 @@ import ormsgpack
 
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
 from sealpoint.serde.allowlist import Allowlist
+from sealpoint.serde.arrays import require_array
 from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
+from sealpoint.serde.guards import RefusedError
 from sealpoint.serde.messages import MESSAGES, adopter, are_alike, is_message
 from sealpoint.serde.rebuild import (
     Builder,
@@ -22,6 +24,7 @@ from sealpoint.serde.rebuild import (
     numpy_array,
 )
 from sealpoint.serde.scan import Limits, require_few_costly, scan
+from sealpoint.serde.shapes import json_budget
 
 OnBlocked = Literal["raise", "raw"]
 
@@ -91,9 +94,14 @@ class Decoder:
             BlockedTypeError: If they name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
-        if self.limits is not None:
-            require_few_costly(data, scan(data, self.limits), self.limits)
-        return self.unpack(data, self._extension)
+        limits = self.limits
+        if limits is None:
+            return self.unpack(data, self._extension)
+        payloads = scan(data, limits)
+        if not payloads:
+            return self.unpack(data, self._extension)
+        require_few_costly(data, payloads, limits)
+        return json_budget.run(limits.elements, lambda: self.unpack(data, self._extension))
 
     def unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
         """Return the value of msgpack bytes, with ``hook`` for extensions."""
@@ -160,9 +168,12 @@ class Decoder:
 
     def _numpy_array(self, payload: Any) -> Any:
         try:
-            return numpy_array(payload)
-        except UnbuildableValueError as error:
-            return self._raw_or_raise(error)(payload)
+            array = numpy_array(payload)
+            if self.limits is not None:
+                require_array(array, payload)
+        except (UnbuildableValueError, RefusedError) as error:
+            return self._raw_or_raise(as_unbuildable(error, "numpy", "ndarray"))(payload)
+        return array
 
     def _learn(self, kind: tuple[Any, ...], record: Any) -> Builder:
         """Return the builder for a kind of record that is seen for the first time."""

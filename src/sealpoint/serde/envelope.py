@@ -33,8 +33,9 @@ from sealpoint.serde.encode import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.guards import RULES, RefusedError, require_json_depth
+from sealpoint.serde.guards import RefusedError, require_json_depth
 from sealpoint.serde.rebuild import make_builder
+from sealpoint.serde.rules import RULES
 from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, require_counts
 
 _LANGCHAIN: Final = {
@@ -130,7 +131,7 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
     if args and kwargs:
         raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
     rule = RULES.get((module, name))
-    code = rule.code if rule else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
+    code = rule.codes[0] if rule else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
     build = make_builder(code, module, name, guarded=True)
     if code == SINGLE_ARGUMENT and len(args) == 1:
         return build(args[0])
