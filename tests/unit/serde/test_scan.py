@@ -198,7 +198,14 @@ INFINITE = ["ca7f800000", "cb7ff0000000000000"]
 HUGE = ["cf8000000000000000", "cb43e0000000000000"]
 # Of one byte, and the numbers that they would be if they were taken for negative ones.
 EMPTIES = ["a0", "d0a0", "91a0", "91d0a0", "90", "d090", "9190", "91d090", "91c0", "9191c0", "d080", "91d0c0"]
-LENGTHS = [["a161", "d90161"], ["c40161"], ["91a161", "91d90161"], ["91c40161", "91c5000161"], ["61"], ["9161"]]
+LENGTHS = [
+    ["a161", "d90161"],
+    ["c40161"],
+    ["91a161", "91d90161"],
+    ["91c40161", "91c5000161"],
+    ["61"],
+    ["9161"],
+]
 GROUPS = [ONES, ZEROS, MINUS, TEXTS, LONG, BINARIES, ARRAYS, ZERO_ARRAYS, NESTED, INFINITE, HUGE, ["c0"]]
 GROUPS += [*([key] for key in EMPTIES), *LENGTHS]
 KEYS = {key: number for number, group in enumerate(GROUPS) for key in group}
