@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from sealpoint.base import uuid6
 from sealpoint.base import id as id_module
+from sealpoint.base import uuid6
 from sealpoint.base.id import UUID
 from tests.unit.interleave import Second, call_with_a_break
 
@@ -94,7 +94,7 @@ def test_node_and_sequence_are_random_in_every_bit() -> None:
     ids=str,
 )
 def test_a_form_that_is_malformed_is_refused(form: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="out of range|illegal version|badly formed"):
+    with pytest.raises(ValueError, match=r"out of range|illegal version|badly formed"):
         UUID(**form)
     with pytest.raises(ValueError, match="illegal version"):
         UUID("0" * 32, version=9)

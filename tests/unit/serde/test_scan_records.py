@@ -1,4 +1,4 @@
-"""Records that are checked in one step: their counts, their ends and the limits are those of the general way."""
+"""Records that are checked in one step: counts, ends and limits are those of the general way."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_costly_types_are_counted(kind: str, filler: list[Any]) -> None:
     few = JsonPlusSerializer(allowed_msgpack_modules=None, limits=Limits(**{kind: 4}))
     assert few.loads_typed(data) == [COSTLY[kind]] * 4 + filler
     fewer = JsonPlusSerializer(allowed_msgpack_modules=None, limits=Limits(**{kind: 3}))
-    with pytest.raises(LimitError, match="over 3 (regular expressions|streamed messages)"):
+    with pytest.raises(LimitError, match=r"over 3 (regular expressions|streamed messages)"):
         fewer.loads_typed(data)
 
 
@@ -218,7 +218,7 @@ def test_costly_types_are_counted_in_every_form(
     serde = JsonPlusSerializer(allowed_msgpack_modules=None, limits=Limits(**{kind: 3}))
     for first, second in itertools.product(forms(module), forms(name)):
         one = extension(1, head + first + second + array(text("a"), b"\x20"))
-        with pytest.raises(LimitError, match="over 3 (regular expressions|streamed messages)"):
+        with pytest.raises(LimitError, match=r"over 3 (regular expressions|streamed messages)"):
             serde.loads_typed(("msgpack", array(filler, *[one] * 4)))
 
 

@@ -55,9 +55,8 @@ def connection() -> Iterator[Connection]:
         yield connection
 
 
-def watched(connection: sqlite3.Connection, lock: WatchedLock) -> SqliteSaver:
-    """A saver with a lock of the test's."""
-    saver = SqliteSaver(connection)
+def watch(saver: SqliteSaver, lock: WatchedLock) -> SqliteSaver:
+    """Give a saver a lock of the test's."""
     saver.lock = saver._database.lock = lock  # type: ignore[assignment]
     return saver
 
@@ -68,7 +67,7 @@ def test_every_statement_runs_under_the_lock(name: str, is_new: bool, connection
     """SQLite's transactions belong to the connection: a statement of another thread would be part of ours."""
     put_chain(SqliteSaver(connection), "1", "2")
     lock = WatchedLock()
-    saver = watched(connection, lock)
+    saver = watch(SqliteSaver(connection), lock)
     if not is_new:
         saver.setup()
     seen: list[tuple[str, bool]] = []
@@ -82,7 +81,7 @@ def test_every_statement_runs_under_the_lock(name: str, is_new: bool, connection
 
 def test_a_connection_is_closed_under_the_lock(connection: Connection) -> None:
     lock, seen = WatchedLock(), list[bool]()
-    saver = watched(connection, lock)
+    saver = watch(SqliteSaver(connection), lock)
     saver.setup()
     connection.on_close = lambda: seen.append(lock.is_mine)
     saver._database.close()
@@ -94,7 +93,7 @@ def test_a_connection_is_closed_under_the_lock(connection: Connection) -> None:
 def test_a_cursor_keeps_other_threads_waiting(name: str, transaction: bool, connection: Connection) -> None:
     put_chain(SqliteSaver(connection), "1", "2")
     other = Second(lambda: OPERATIONS[name](saver))
-    saver = watched(connection, other.lock)
+    saver = watch(SqliteSaver(connection), other.lock)
     saver.setup()
     with saver.cursor(transaction=transaction):
         other.start()
@@ -108,8 +107,9 @@ def test_two_threads_set_up_once_wherever_they_meet() -> None:
     for step in itertools.count():
         seen: list[str] = []
         with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
-            other = Second(lambda: saver.setup())  # noqa: B023 -- the loop waits for it
-            saver = watched(connection, other.lock)
+            saver = SqliteSaver(connection)
+            other = Second(saver.setup)
+            watch(saver, other.lock)
             connection.set_trace_callback(seen.append)
             call_with_a_break(saver.setup, database.__file__, step, other.start)
             if not other.has_started:
