@@ -39,8 +39,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     "its members share a hash": ("set of one hash", "frozenset of one hash"),
     "it is never written as this kind of record": (
         "frozenset by position", "set by keyword", "deque with an end", "date by text",
-        "datetime by position", "datetime from a pickle", "pattern by keyword", "uuid by keyword", "send by keyword",
-        "interrupt by position", "item as another kind", "message by keyword",
+        "datetime by position", "datetime from a pickle", "pattern by keyword", "uuid by keyword",
+        "send by keyword", "interrupt by position", "item as another kind", "message by keyword",
     ),
     "it is not made from 3 whole numbers": (
         "date of text", "date from a pickle", "date of flags", "date of fractions", "timedelta of fractions",
