@@ -141,6 +141,7 @@ def test_elements_of_a_record_are_counted_exactly(argument: str, method: str) ->
     for records in (1, 3):
         most = records * (1 + announced + inside)
         scan(array(*[one] * records), Limits(elements=most))
+        scan(array(*[one] * records), Limits(elements=most, records=records * (1 + one.count(0xC7))))
         with pytest.raises(LimitError, match=f"over {most - 1} elements"):
             scan(array(*[one] * records), Limits(elements=most - 1))
 
