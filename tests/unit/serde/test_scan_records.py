@@ -183,7 +183,7 @@ def test_a_record_of_another_extension_is_refused(argument: str, code: int) -> N
 
 # --- types that are limited by their names --------------------------------------------------------
 
-COSTLY: dict[str, Any] = {"patterns": re.compile("a"), "chunks": AIMessageChunk("a")}
+COSTLY: dict[str, Any] = {"patterns": re.compile("a"), "chunks": AIMessageChunk(content="a")}
 
 
 @pytest.mark.parametrize("filler", [[], [{1}] * 9, ["x" * 10_000]], ids=["alone", "records", "long text"])
