@@ -242,3 +242,17 @@ def test_a_guard_refuses_what_is_beyond_its_bounds(kind: tuple[str, str], argume
 def test_offsets_are_read_without_the_short_way(strict: JsonPlusSerializer) -> None:
     for zone in (UTC, timezone(timedelta(hours=-3)), timezone(timedelta(minutes=90), "here")):
         assert strict.loads_typed(strict.dumps_typed(zone)) == zone
+
+
+@pytest.mark.parametrize(("args", "taken"), [('{"a": [1, ', True), ('{"a": [' + "1, " * 5_000, False)])
+def test_long_arguments_that_are_not_json_are_refused(
+    args: str, taken: bool, strict: JsonPlusSerializer
+) -> None:
+    """LangChain completes what was cut off while it was streamed, in time that grows with its square."""
+    chunk = {"content": "", "tool_call_chunks": [{"name": "f", "args": args, "id": "1", "index": 0}]}
+    given = row("langchain_core.messages.ai.AIMessageChunk", PYDANTIC_V2, chunk)
+    if taken:
+        assert strict.loads_typed(given).tool_calls[0]["args"] == {"a": [1]}
+    else:
+        with pytest.raises(UnbuildableValueError, match="AIMessageChunk"):
+            strict.loads_typed(given)
