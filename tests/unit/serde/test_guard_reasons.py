@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta, timezone
+from datetime import UTC, date, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from sealpoint.serde.guards import (
     RefusedError,
 )
 from tests.compat.samples import alike
-from tests.unit.serde.forge import record
+from tests.unit.serde.forge import envelope, record
 from tests.unit.serde.test_guards import (
     AT_THE_BOUND,
     DAY,
@@ -255,4 +255,30 @@ def test_long_arguments_that_are_not_json_are_refused(
         assert strict.loads_typed(given).tool_calls[0]["args"] == {"a": [1]}
     else:
         with pytest.raises(UnbuildableValueError, match="AIMessageChunk"):
+            strict.loads_typed(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (envelope("builtins", "set", kind="secret", args=[[1]]), "its envelope is a 'secret'"),
+        (
+            envelope("builtins", "set", kind="not_implemented", args=[[1]]),
+            "its envelope is a 'not_implemented'",
+        ),
+        (
+            envelope("builtins", "set", args=[[1]], kwargs={"a": 1}),
+            "its envelope has arguments of both kinds",
+        ),
+        (envelope("datetime", "date", args=[2026, 1, 1]), None),
+    ],
+    ids=["secret", "not implemented", "both kinds", "honest"],
+)
+def test_an_envelope_is_refused_for_its_reason(
+    given: tuple[str, bytes], reason: str | None, strict: JsonPlusSerializer
+) -> None:
+    if reason is None:
+        assert strict.loads_typed(given) == date(2026, 1, 1)
+    else:
+        with pytest.raises(UnbuildableValueError, match=reason):
             strict.loads_typed(given)
