@@ -228,7 +228,7 @@ def _walk(data: bytes, limits: Limits) -> list[int]:  # noqa: C901, PLR0912, PLR
                     if (
                         not tokens
                         and len(names) == inside
-                        and (ahead if left == 1 else ahead + text_keys[data[ahead]]) == end
+                        and (ahead == end if left == 1 else ahead < end == ahead + text_keys[data[ahead]])
                     ):
                         position = end
                         continue
