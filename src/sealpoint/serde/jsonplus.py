@@ -148,7 +148,7 @@ class JsonPlusSerializer:
         return self._loads(kind, content, self._decoder, allow_pickle=self.pickle_fallback)
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
-        """Return the value of bytes that no key has authenticated: they are checked first, and never unpickled.
+        """Return the value of bytes that no key has authenticated: checked first, and never unpickled.
 
         Args:
             kind: Type name.

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from sealpoint.errors import DamagedFileError, MetadataError, RowError, SchemaError, TextError, excerpt
 from sealpoint.sqlite import schema
+from sealpoint.sqlite.query import add_functions
 
 Result = TypeVar("Result")
 
@@ -57,6 +58,7 @@ class Database:
         (timeout_ms,) = self.connection.execute("PRAGMA busy_timeout").fetchone()
         self.connection.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}")
         self.connection.execute("PRAGMA trusted_schema = OFF")
+        add_functions(self.connection)
         limit = self.connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
         self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
         (mode,) = self.connection.execute("PRAGMA main.journal_mode").fetchone()
