@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
 from sealpoint.errors import DecodeError, MetadataError, excerpt
+from sealpoint.serde.allowlist import strict_from_environment
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.scan import DEFAULT_LIMITS
+
+logger: Final = logging.getLogger("sealpoint.base")
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 64
@@ -29,6 +33,7 @@ EXCLUDED_METADATA_KEYS: Final = {
 """Keys of a config that are never stored: they stand in columns, or change with every step."""
 
 
+_warned: Final = set[str]()
 _TEXTS: Final = (bytes, str)  # a union would be made anew for every column
 _KEPT: Final = (str, int, float)
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
@@ -38,7 +43,11 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
     """Return ``metadata`` with the scalars of the config's ``metadata`` and ``configurable`` added.
 
     What ``metadata`` has is kept. Left out are `EXCLUDED_METADATA_KEYS`, keys that begin
-    with ``__``, and values that are not str, int, float or bool. Text loses its NUL characters.
+    with ``__``, and values that are not str, int, float or bool. Text loses its NUL characters, which
+    PostgreSQL cannot store, with a warning.
+
+    Raises:
+        MetadataError: If text has a NUL character and ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
     """
     merged: dict[str, Any] = dict(metadata.items())
     for part in (config.get("metadata"), config.get("configurable")):
@@ -49,6 +58,8 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
                 merged[key] = value
     for key, value in merged.items():
         if isinstance(value, str) and (type(value) is not str or "\x00" in value):
+            if "\x00" in value:
+                _report_change("NUL characters")
             merged[key] = value.replace("\x00", "")  # which also makes a plain str of a subclass
     return merged  # type: ignore[return-value]
 
@@ -63,21 +74,35 @@ def get_serializable_checkpoint_metadata(
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """Return metadata as JSON in UTF-8, without lone surrogates.
+    """Return metadata as JSON in UTF-8; without lone surrogates, which have no form there, with a warning.
 
     Raises:
         MetadataError: If a value has no form in JSON, or is NaN or infinite, or two keys are
-            the same in JSON: ``1`` and ``"1"`` for instance.
+            the same in JSON: ``1`` and ``"1"`` for instance. Also if text has a lone surrogate and
+            ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
     """
     try:
         text = _ENCODER.encode(metadata)
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, TypeError) else "NaN, infinity, a cycle or too deep"
         raise MetadataError(f"metadata has no form in JSON: {excerpt(reason)}") from None
-    data = text.encode("utf-8", "ignore")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        _report_change("lone surrogates")
+        data = text.encode("utf-8", "ignore")
     if not (text.isascii() and len(text) <= _SURELY_FEW_CHARS and _is_ordinary(metadata)):
         decode_metadata(data)  # what could not be read back is not stored
     return data
+
+
+def _report_change(what: str) -> None:
+    """Report that metadata is stored without some of its characters, which LangGraph drops in silence."""
+    if strict_from_environment():
+        raise MetadataError(f"text in metadata has {what}, and would be stored without them")
+    if what not in _warned:
+        _warned.add(what)
+        logger.warning("text in metadata has %s, and is stored without them", what)
 
 
 def _is_ordinary(table: Any, *, depth: int = 2) -> bool:

@@ -141,6 +141,11 @@ class _Connection:
     def setlimit(self, category: int, limit: int) -> int:
         return self._thread.run(sqlite3.Connection.setlimit, category, limit)
 
+    def create_function(
+        self, name: str, arguments: int, function: Callable[..., Any], **options: Any
+    ) -> None:
+        self._thread.run(lambda plain: plain.create_function(name, arguments, function, **options))
+
 
 class _Cursor:
     """What `Database` uses of a cursor, on the thread of an aiosqlite connection."""
