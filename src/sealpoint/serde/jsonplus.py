@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, Literal
 
 from sealpoint.errors import (
@@ -103,6 +104,8 @@ class JsonPlusSerializer:
         return clone
 
     def _set_allowlist(self, allowlist: Allowlist, on_blocked: OnBlocked) -> None:
+        is_strict = on_blocked == "raise" and not allowlist.permissive
+        self._encode = partial(encode, must_be_readable=True) if is_strict else encode
         self._decoder = Decoder(allowlist, on_blocked)
         self._checking = Decoder(allowlist, on_blocked, self.limits)
         self._strictest = Decoder(Allowlist(allowlist.types), on_blocked, self.limits)
@@ -111,14 +114,16 @@ class JsonPlusSerializer:
         """Return ``null``, ``bytes``, ``bytearray``, ``msgpack`` or ``pickle``, and the bytes.
 
         Raises:
-            UnsupportedTypeError: If ``obj`` has no form in msgpack and pickle is not switched on.
+            UnsupportedTypeError: If ``obj`` has no form in msgpack and pickle is not switched on, or the
+                serializer is strict and text in ``obj`` has a lone surrogate. A permissive one writes
+                ``?`` in its place and warns once.
         """
         if obj is None:
             return "null", b""
         if isinstance(obj, _BYTES):
             return "bytearray" if isinstance(obj, bytearray) else "bytes", bytes(obj)
         try:
-            return "msgpack", encode(obj)
+            return "msgpack", self._encode(obj)
         except UnsupportedTypeError:
             if not self.pickle_fallback:
                 raise
