@@ -318,14 +318,27 @@ class BlockedTypeError(SerdeError, TypeError):
         name: Name of the type in that module, as the bytes name it.
     """
 
+    _more_advice: str = ""
+
     def __init__(self, module: str, name: str, parameter: str = "allowed_msgpack_modules") -> None:
         line = f"{parameter}=[({excerpt(module)}, {excerpt(name)})]"
-        super().__init__(module, name, parameter, hint=f"if the type is yours, allow it: {line}")
+        super().__init__(
+            module, name, parameter, hint=f"if the type is yours, allow it: {line}{self._more_advice}"
+        )
         self.module = module
         self.name = name
 
     def __str__(self) -> str:
         return f"type {excerpt(f'{self.module}.{self.name}')} is not on the allowlist"
+
+
+class UnauthenticatedTypeError(BlockedTypeError):
+    """Bytes that no key has authenticated name a type that is not on the allowlist."""
+
+    _more_advice = "; 'sealpoint types DB --emit' prints a list of all that need it"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, and no key has authenticated the value"
 
 
 class UnbuildableValueError(SerdeError, ValueError):

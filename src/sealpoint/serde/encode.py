@@ -22,12 +22,13 @@ import dataclasses
 import datetime
 import functools
 import ipaddress
+import logging
 import pathlib
 import re
 import sys
 import threading
 import zoneinfo
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
@@ -59,7 +60,6 @@ OPTIONS: Final = (
     | ormsgpack.OPT_PASSTHROUGH_DATETIME
     | ormsgpack.OPT_PASSTHROUGH_ENUM
     | ormsgpack.OPT_PASSTHROUGH_UUID
-    | ormsgpack.OPT_REPLACE_SURROGATES
 )
 
 # Subclasses too are passed to the callback, and other keys than text stop the packing: what model_dump()
@@ -73,28 +73,83 @@ _DUMPED_AS_THEY_ARE: Final = frozenset(
 _LARGE_BYTES: Final = 128 * 1024
 _KEPT_BYTES: Final = 24 * 1024 * 1024
 
+_MAX_REPLACING: Final = 200_000
 _MAX_LEARNED: Final = 4096  # types made at run time must not fill memory
 _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
 
 Encoder = Callable[[Any], Any]
 
+logger: Final = logging.getLogger("sealpoint.serde")
+
+# Looked up once: a record is a call of both.
+_packb: Final = ormsgpack.packb
+_Ext: Final = ormsgpack.Ext
+
 _refused: Final = threading.local()
+_replacing: Final = Counter[int]()  # by thread, how often text of the value at hand was replaced
 
 
-def encode(obj: Any) -> bytes:
+def encode(obj: Any, must_be_readable: bool = False) -> bytes:
     """Return the msgpack of ``obj``.
+
+    Args:
+        obj: Any value.
+        must_be_readable: Whether text with lone surrogates, which UTF-8 cannot hold, is an error.
+            Otherwise they are written as ``?``, as LangGraph does, with one warning.
 
     Raises:
         UnsupportedTypeError: If something in it has a type without a form, an integer has
-            over 64 bits, or it is nested too deeply.
+            over 64 bits, it is nested too deeply, or has text that is an error.
     """
     try:
-        data = ormsgpack.packb(obj, _default, OPTIONS)
+        data = _packb(obj, _default, OPTIONS)
     except ormsgpack.MsgpackEncodeError as error:
-        raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(error)) from None
+        data = _encode_replacing(obj, error)
+    if _replacing:
+        _report_replaced(must_be_readable)
     if len(data) >= _LARGE_BYTES:
         _keep_freed_memory()
     return data
+
+
+def _encode_replacing(obj: Any, error: Exception) -> bytes:
+    try:
+        return _pack_replacing(obj, error)
+    except ormsgpack.MsgpackEncodeError as second:
+        _replacing.pop(threading.get_ident(), None)
+        raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(second)) from None
+
+
+def _report_replaced(is_error: bool) -> None:
+    if not _replacing.pop(threading.get_ident(), 0):
+        return  # it is another thread's value
+    if is_error:
+        raise UnsupportedTypeError("no form for text with a lone surrogate")
+    _warn_of_replaced()
+
+
+@functools.cache
+def _warn_of_replaced() -> None:
+    logger.warning("text with a lone surrogate was written with '?' in its place")
+
+
+def _pack(value: Any) -> bytes:
+    try:
+        return _packb(value, _default, OPTIONS)
+    except ormsgpack.MsgpackEncodeError as error:
+        return _pack_replacing(value, error)
+
+
+def _pack_replacing(value: Any, error: Exception) -> bytes:
+    """Pack again with ``?`` in place of lone surrogates, if it is for them that ``value`` was not packed."""
+    if "surrogates" not in str(error):
+        raise error
+    thread = threading.get_ident()
+    _replacing[thread] += 1
+    if _replacing[thread] > _MAX_REPLACING:  # each object around another would pack that one twice
+        _refuse("text with lone surrogates in so many objects")
+        raise error
+    return _packb(value, _default, OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
 
 
 @functools.cache
@@ -121,7 +176,7 @@ def _default(obj: Any) -> Any:
 
 
 def _ext(code: int, *payload: Any) -> ormsgpack.Ext:
-    return ormsgpack.Ext(code, ormsgpack.packb(payload, _default, OPTIONS))
+    return ormsgpack.Ext(code, _pack(payload))
 
 
 class _Encoders(dict[type, Encoder]):
@@ -194,14 +249,20 @@ def _encode_by_questions(obj: Any) -> Any:
 
 # An encoder is one function in Python: a further call would take a fifth of its time. So what its type
 # knows is bound to it, and arguments are taken by functions in C where there are any.
-_packb: Final = ormsgpack.packb
-_Ext: Final = ormsgpack.Ext
 
 
 def _record(code: int, argument: Callable[[Any], Any]) -> Callable[[type], Encoder]:
     def make(cls: type) -> Encoder:
         module, name = cls.__module__, cls.__name__
-        return lambda obj: _Ext(code, _packb((module, name, argument(obj)), _default, OPTIONS))
+
+        def encode_record(obj: Any) -> ormsgpack.Ext:
+            record = module, name, argument(obj)
+            try:
+                return _Ext(code, _packb(record, _default, OPTIONS))
+            except ormsgpack.MsgpackEncodeError as error:
+                return _Ext(code, _pack_replacing(record, error))
+
+        return encode_record
 
     return make
 
@@ -296,7 +357,7 @@ def _dataclass(cls: Any) -> Encoder:
 
 
 def _delta_snapshot(obj: Any) -> ormsgpack.Ext:
-    return _Ext(DELTA_SNAPSHOT, _packb(obj.value, _default, OPTIONS))
+    return _Ext(DELTA_SNAPSHOT, _pack(obj.value))
 
 
 def _numpy_array(obj: Any) -> ormsgpack.Ext:

@@ -17,6 +17,9 @@ from pathlib import PurePosixPath, PureWindowsPath
 from types import FrameType
 from typing import Any, Final
 
+from sealpoint.errors import LimitError
+from sealpoint.serde.jsontext import require_bounded
+
 MAX_PATTERN_CHARS: Final = 1000
 _KEPT_PATTERNS: Final = 128
 MAX_PATTERN_STEPS: Final = 50_000
@@ -36,9 +39,6 @@ _INTERRUPT_FIELDS: Final = {"value", "id", "interrupt_id", "ns", "resumable", "r
 _TIME_FIELDS: Final = {"hour", "minute", "second", "microsecond", "tzinfo", "fold"}
 _KNOWN_FLAGS: Final = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
-
-_BRACKETS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)  # a whole string, or one bracket
-_STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 Guard = Callable[[Any], None]
 
@@ -190,11 +190,10 @@ def require_json_depth(text: str, depth: int) -> None:
     Raises:
         ValueError: If it is.
     """
-    level = 0
-    for token in _BRACKETS.finditer(text):
-        level += _STEPS.get(token[0], 0)
-        if level > depth:
-            raise RefusedError(f"JSON is nested over {depth} deep")
+    try:
+        require_bounded(text.encode("utf-8", "surrogatepass"), depth, elements=len(text))
+    except LimitError as error:
+        raise RefusedError(str(error)) from None
 
 
 def require_interrupt(fields: Any) -> None:

@@ -21,6 +21,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.sqlite import guard, schema
+from sealpoint.sqlite.query import add_functions
 
 Result = TypeVar("Result")
 
@@ -125,6 +126,7 @@ class Database:
         (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
         cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}")
         cursor.execute("PRAGMA trusted_schema = OFF")
+        add_functions(connection)
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
         (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
