@@ -39,10 +39,12 @@ from uuid import UUID
 
 import ormsgpack
 
-from sealpoint.errors import UnsupportedTypeError, excerpt
+from sealpoint.errors import UnreadableTypeError, UnsupportedTypeError, excerpt
 from sealpoint.serde.arguments import address_text, time_arguments, timezone_arguments
+from sealpoint.serde.classes import why_not_found
 from sealpoint.serde.models import plain_fields
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
+from sealpoint.serde.warned import warn_once
 
 SINGLE_ARGUMENT: Final = 0
 POSITIONAL_ARGUMENTS: Final = 1
@@ -78,23 +80,42 @@ _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, n
 
 Encoder = Callable[[Any], Any]
 
-_refused: Final = threading.local()
+_unreadable_types: Final = set[type]()  # those in the table that a reader would not find
+_met: Final = threading.local()  # what the value at hand has in it, by thread: msgpack does not pass it on
 
 
-def encode(obj: Any) -> bytes:
+def encode(obj: Any, must_be_readable: bool = False) -> bytes:
     """Return the msgpack of ``obj``.
+
+    Args:
+        obj: Any value.
+        must_be_readable: Whether a class in it that a reader would not find by its module and name is
+            an error. Otherwise it is written as LangGraph does, with one warning per type.
 
     Raises:
         UnsupportedTypeError: If something in it has a type without a form, an integer has
             over 64 bits, or it is nested too deeply.
+        UnreadableTypeError: If a class in it would not be found, and that is an error.
     """
     try:
         data = ormsgpack.packb(obj, _default, OPTIONS)
     except ormsgpack.MsgpackEncodeError as error:
-        raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(error)) from None
+        vars(_met).pop("unreadable", None)
+        raise vars(_met).pop("refusal", None) or UnsupportedTypeError(str(error)) from None
+    if _unreadable_types:
+        _report_unreadable(must_be_readable)
     if len(data) >= _LARGE_BYTES:
         _keep_freed_memory()
     return data
+
+
+def _report_unreadable(is_error: bool) -> None:
+    """Report the classes in the value that was just packed which a reader would not find."""
+    for (module, name), cause in vars(_met).pop("unreadable", {}).items():
+        error = UnreadableTypeError(module, name, cause)
+        if is_error:
+            raise error
+        warn_once("unreadable", module, name, f"{error.cause}; a value is written that cannot be read back")
 
 
 @functools.cache
@@ -111,7 +132,7 @@ def _keep_freed_memory() -> None:
 
 def _refuse(what: str) -> UnsupportedTypeError:
     """Make the error for a part of the value: msgpack keeps it to itself, so `encode` finds it here."""
-    error = _refused.error = UnsupportedTypeError(f"no form for {what}")
+    error = _met.refusal = UnsupportedTypeError(f"no form for {what}")
     return error
 
 
@@ -131,8 +152,25 @@ class _Encoders(dict[type, Encoder]):
         encoder = _choose(cls)
         if len(self) >= _MAX_LEARNED:
             self.clear()
+            _unreadable_types.clear()
+        if encoder not in _NAMELESS and why_not_found(cls) is not None:
+            encoder = _unreadable(cls, encoder)
+            _unreadable_types.add(cls)
         self[cls] = encoder
         return encoder
+
+
+def _unreadable(cls: type, encoder: Encoder) -> Encoder:
+    """Note a class that a reader would not find, unless it can be found by now."""
+
+    def encode_and_note(obj: Any) -> Any:
+        cause = why_not_found(cls)
+        if cause is not None:
+            place = str(cls.__module__), cls.__name__
+            vars(_met).setdefault("unreadable", {})[place] = cause
+        return encoder(obj)
+
+    return encode_and_note
 
 
 def _choose(cls: type) -> Encoder:
@@ -283,8 +321,8 @@ def _enum(cls: Any) -> Encoder:
     return _single(attrgetter("_value_" if is_plain else "value"))(cls)
 
 
-def _pattern(_: type) -> Encoder:
-    return lambda obj: _ext(POSITIONAL_ARGUMENTS, "re", "compile", (obj.pattern, obj.flags))
+def _pattern(obj: Any) -> ormsgpack.Ext:
+    return _ext(POSITIONAL_ARGUMENTS, "re", "compile", (obj.pattern, obj.flags))
 
 
 def _address(cls: type) -> Encoder:
@@ -317,7 +355,7 @@ _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
 
 _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]], ...]] = (
     (pathlib.Path, _positional(attrgetter("parts"))),
-    (re.Pattern, _pattern),
+    (re.Pattern, lambda _: _pattern),
     (UUID, _single(attrgetter("hex"))),
     (Decimal, _single(str)),
     ((set, frozenset, deque), _single(tuple)),
@@ -333,5 +371,8 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]],
     (zoneinfo.ZoneInfo, _single(attrgetter("key"))),
     (Enum, _enum),
 )
+
+# What these write names no class, or always the same.
+_NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, _pattern, repr))
 
 _encoders: Final = _Encoders({_DeltaSnapshot: _delta_snapshot})

@@ -24,7 +24,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
-from sealpoint.serde.decode import OnBlocked, warn_once
+from sealpoint.serde.decode import OnBlocked
 from sealpoint.serde.encode import (
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -36,6 +36,7 @@ from sealpoint.serde.encode import (
 from sealpoint.serde.guards import RULES, RefusedError, require_json_depth
 from sealpoint.serde.rebuild import make_builder
 from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, require_counts
+from sealpoint.serde.warned import warn_once
 
 _LANGCHAIN: Final = {
     name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, Literal
 
 from sealpoint.errors import (
@@ -96,6 +97,8 @@ class JsonPlusSerializer:
         return clone
 
     def _set_allowlist(self, allowlist: Allowlist, on_blocked: OnBlocked) -> None:
+        is_strict = on_blocked == "raise" and not allowlist.permissive
+        self._encode = partial(encode, must_be_readable=True) if is_strict else encode
         self._decoder = Decoder(allowlist, on_blocked)
         self._checking = Decoder(allowlist, on_blocked, self.limits)
 
@@ -104,13 +107,15 @@ class JsonPlusSerializer:
 
         Raises:
             UnsupportedTypeError: If ``obj`` has no form in msgpack and pickle is not switched on.
+            UnreadableTypeError: If the serializer is strict and a class in ``obj`` would not be found
+                by its module and name. A permissive one warns once per type and writes it.
         """
         if obj is None:
             return "null", b""
         if isinstance(obj, _BYTES):
             return "bytearray" if isinstance(obj, bytearray) else "bytes", bytes(obj)
         try:
-            return "msgpack", encode(obj)
+            return "msgpack", self._encode(obj)
         except UnsupportedTypeError:
             if not self.pickle_fallback:
                 raise
