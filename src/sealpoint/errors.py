@@ -178,9 +178,9 @@ class FilePermissionsError(KeyRingError, PermissionError):
 
 
 class FileLinkError(KeyRingError, OSError):
-    """A key file is a symbolic link, or no regular file at all."""
+    """A key file is no regular file, or a symbolic link where none is followed."""
 
-    hint = "name the file itself; links are not followed"
+    hint = "name the file itself; links are followed only for key files, and not out of their folder"
 
 
 class SourceError(KeyRingError, OSError):
