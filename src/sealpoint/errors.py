@@ -187,9 +187,9 @@ class FilePermissionsError(KeyRingError, PermissionError):
 
 
 class FileLinkError(KeyRingError, OSError):
-    """A key file is a symbolic link, or no regular file at all."""
+    """A key file is no regular file, or a symbolic link where none is followed."""
 
-    hint = "name the file itself; links are not followed"
+    hint = "name the file itself; links are followed only for key files, and not out of their folder"
 
 
 class SourceError(KeyRingError, OSError):
@@ -292,6 +292,27 @@ class UnsupportedTypeError(SerdeError, TypeError):
     """A value of a type that the serializer does not know was to be written."""
 
     hint = "convert it to a supported type; see docs/serializer.md"
+
+
+class UnreadableTypeError(SerdeError, TypeError):
+    """A value of a class that a reader would not find by its module and name was to be written.
+
+    Attributes:
+        module: Module of the class.
+        name: Name of the class, as it would have been written.
+        cause: Why it would not be found.
+    """
+
+    hint = "define the class at the top level of a module, under its own name"
+
+    def __init__(self, module: str, name: str, cause: str) -> None:
+        super().__init__(module, name, cause)
+        self.module = module
+        self.name = name
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"type {excerpt(f'{self.module}.{self.name}')} cannot be read back: {self.cause}"
 
 
 class UnknownTypeError(SerdeError, NotImplementedError):

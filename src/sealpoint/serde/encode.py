@@ -22,13 +22,11 @@ import dataclasses
 import datetime
 import functools
 import ipaddress
-import logging
 import pathlib
 import re
 import sys
-import threading
 import zoneinfo
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
@@ -41,7 +39,9 @@ from uuid import UUID
 import ormsgpack
 
 from sealpoint.errors import UnsupportedTypeError, excerpt
+from sealpoint.serde import diagnostics
 from sealpoint.serde.arguments import address_text, time_arguments, timezone_arguments
+from sealpoint.serde.classes import why_not_found
 from sealpoint.serde.models import plain_fields
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
@@ -73,64 +73,40 @@ _DUMPED_AS_THEY_ARE: Final = frozenset(
 _LARGE_BYTES: Final = 128 * 1024
 _KEPT_BYTES: Final = 24 * 1024 * 1024
 
-_MAX_REPLACING: Final = 200_000
 _MAX_LEARNED: Final = 4096  # types made at run time must not fill memory
 _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
 
 Encoder = Callable[[Any], Any]
 
-logger: Final = logging.getLogger("sealpoint.serde")
-
 # Looked up once: a record is a call of both.
 _packb: Final = ormsgpack.packb
 _Ext: Final = ormsgpack.Ext
 
-_refused: Final = threading.local()
-_replacing: Final = Counter[int]()  # by thread, how often text of the value at hand was replaced
-
 
 def encode(obj: Any, must_be_readable: bool = False) -> bytes:
-    """Return the msgpack of ``obj``.
+    """Return ``obj`` as msgpack.
 
     Args:
         obj: Any value.
-        must_be_readable: Whether text with lone surrogates, which UTF-8 cannot hold, is an error.
-            Otherwise they are written as ``?``, as LangGraph does, with one warning.
+        must_be_readable: Whether it is an error if what is read will be another value: a class in it
+            that a reader would not find by its module and name, or text with lone surrogates, which
+            UTF-8 cannot hold. Otherwise both are written as LangGraph does, the surrogates as ``?``,
+            with one warning per type, and one for text.
 
     Raises:
         UnsupportedTypeError: If something in it has a type without a form, an integer has
             over 64 bits, it is nested too deeply, or has text that is an error.
+        UnreadableTypeError: If a class in it would not be found, and that is an error.
     """
     try:
-        data = _packb(obj, _default, OPTIONS)
-    except ormsgpack.MsgpackEncodeError as error:
-        data = _encode_replacing(obj, error)
-    if _replacing:
-        _report_replaced(must_be_readable)
+        data = _pack(obj)
+    except (ormsgpack.MsgpackEncodeError, UnsupportedTypeError) as error:
+        raise diagnostics.take_refusal(error) from None
+    if diagnostics.noted:
+        diagnostics.report(is_error=must_be_readable)
     if len(data) >= _LARGE_BYTES:
         _keep_freed_memory()
     return data
-
-
-def _encode_replacing(obj: Any, error: Exception) -> bytes:
-    try:
-        return _pack_replacing(obj, error)
-    except ormsgpack.MsgpackEncodeError as second:
-        _replacing.pop(threading.get_ident(), None)
-        raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(second)) from None
-
-
-def _report_replaced(is_error: bool) -> None:
-    if not _replacing.pop(threading.get_ident(), 0):
-        return  # it is another thread's value
-    if is_error:
-        raise UnsupportedTypeError("no form for text with a lone surrogate")
-    _warn_of_replaced()
-
-
-@functools.cache
-def _warn_of_replaced() -> None:
-    logger.warning("text with a lone surrogate was written with '?' in its place")
 
 
 def _pack(value: Any) -> bytes:
@@ -144,11 +120,7 @@ def _pack_replacing(value: Any, error: Exception) -> bytes:
     """Pack again with ``?`` in place of lone surrogates, if it is for them that ``value`` was not packed."""
     if "surrogates" not in str(error):
         raise error
-    thread = threading.get_ident()
-    _replacing[thread] += 1
-    if _replacing[thread] > _MAX_REPLACING:  # each object around another would pack that one twice
-        _refuse("text with lone surrogates in so many objects")
-        raise error
+    diagnostics.note_replaced()
     return _packb(value, _default, OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
 
 
@@ -164,19 +136,13 @@ def _keep_freed_memory() -> None:
     bytes(_KEPT_BYTES)
 
 
-def _refuse(what: str) -> UnsupportedTypeError:
-    """Make the error for a part of the value: msgpack keeps it to itself, so `encode` finds it here."""
-    error = _refused.error = UnsupportedTypeError(f"no form for {what}")
-    return error
-
-
 def _default(obj: Any) -> Any:
     """Return what to write for ``obj``: called for whatever msgpack has no form for."""
     return _encoders[type(obj)](obj)
 
 
 def _ext(code: int, *payload: Any) -> ormsgpack.Ext:
-    return ormsgpack.Ext(code, _pack(payload))
+    return _Ext(code, _pack(payload))
 
 
 class _Encoders(dict[type, Encoder]):
@@ -186,8 +152,22 @@ class _Encoders(dict[type, Encoder]):
         encoder = _choose(cls)
         if len(self) >= _MAX_LEARNED:
             self.clear()
+        if encoder not in _NAMELESS and why_not_found(cls) is not None:
+            encoder = _unreadable(cls, encoder)
         self[cls] = encoder
         return encoder
+
+
+def _unreadable(cls: type, encoder: Encoder) -> Encoder:
+    """Note a class that a reader would not find, unless it can be found by now."""
+
+    def encode_and_note(obj: Any) -> Any:
+        cause = why_not_found(cls)
+        if cause is not None:
+            diagnostics.note_unreadable(str(cls.__module__), cls.__name__, cause)
+        return encoder(obj)
+
+    return encode_and_note
 
 
 def _choose(cls: type) -> Encoder:
@@ -242,15 +222,14 @@ def _encode_by_questions(obj: Any) -> Any:
         timeout = getattr(obj, "timeout", None)
         arguments = (obj.node, obj.arg) if timeout is None else (obj.node, obj.arg, timeout)
         return _ext(POSITIONAL_ARGUMENTS, type(obj).__module__, type(obj).__name__, arguments)
-    raise _refuse(f"type {excerpt(f'{type(obj).__module__}.{type(obj).__name__}')}")
+    raise diagnostics.refuse(f"type {excerpt(f'{type(obj).__module__}.{type(obj).__name__}')}")
 
 
 # --- makers: from a type to its encoder ---------------------------------------------------------
 
+
 # An encoder is one function in Python: a further call would take a fifth of its time. So what its type
 # knows is bound to it, and arguments are taken by functions in C where there are any.
-
-
 def _record(code: int, argument: Callable[[Any], Any]) -> Callable[[type], Encoder]:
     def make(cls: type) -> Encoder:
         module, name = cls.__module__, cls.__name__
@@ -344,8 +323,8 @@ def _enum(cls: Any) -> Encoder:
     return _single(attrgetter("_value_" if is_plain else "value"))(cls)
 
 
-def _pattern(_: type) -> Encoder:
-    return lambda obj: _ext(POSITIONAL_ARGUMENTS, "re", "compile", (obj.pattern, obj.flags))
+def _pattern(obj: Any) -> ormsgpack.Ext:
+    return _ext(POSITIONAL_ARGUMENTS, "re", "compile", (obj.pattern, obj.flags))
 
 
 def _address(cls: type) -> Encoder:
@@ -362,7 +341,7 @@ def _delta_snapshot(obj: Any) -> ormsgpack.Ext:
 
 def _numpy_array(obj: Any) -> ormsgpack.Ext:
     if obj.dtype.kind not in _NUMPY_KINDS:
-        raise _refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
+        raise diagnostics.refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
     order = "F" if obj.flags.f_contiguous and not obj.flags.c_contiguous else "C"
     data = sys.modules["numpy"].ndarray.tobytes(obj, order)  # a masked array's own would hide what is masked
     return _ext(NUMPY_ARRAY, obj.dtype.str, obj.shape, order, data)
@@ -378,7 +357,7 @@ _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
 
 _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]], ...]] = (
     (pathlib.Path, _positional(attrgetter("parts"))),
-    (re.Pattern, _pattern),
+    (re.Pattern, lambda _: _pattern),
     (UUID, _single(attrgetter("hex"))),
     (Decimal, _single(str)),
     ((set, frozenset, deque), _single(tuple)),
@@ -394,5 +373,8 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]],
     (zoneinfo.ZoneInfo, _single(attrgetter("key"))),
     (Enum, _enum),
 )
+
+# What these write names no class, or always the same.
+_NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, _pattern, repr))
 
 _encoders: Final = _Encoders({_DeltaSnapshot: _delta_snapshot})

@@ -22,7 +22,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
-from sealpoint.serde.decode import OnBlocked, warn_once
+from sealpoint.serde.decode import OnBlocked
 from sealpoint.serde.encode import (
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -35,6 +35,7 @@ from sealpoint.serde.jsontext import parse
 from sealpoint.serde.rebuild import make_builder
 from sealpoint.serde.rules import RULES
 from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, require_counts
+from sealpoint.serde.warned import warn_once
 
 _LANGCHAIN: Final = {
     name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")

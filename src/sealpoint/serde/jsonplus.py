@@ -117,6 +117,8 @@ class JsonPlusSerializer:
             UnsupportedTypeError: If ``obj`` has no form in msgpack and pickle is not switched on, or the
                 serializer is strict and text in ``obj`` has a lone surrogate. A permissive one writes
                 ``?`` in its place and warns once.
+            UnreadableTypeError: If the serializer is strict and a class in ``obj`` would not be found
+                by its module and name. A permissive one warns once per type and writes it.
         """
         if obj is None:
             return "null", b""

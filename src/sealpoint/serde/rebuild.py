@@ -19,6 +19,7 @@ from inspect import isclass, signature
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
+from sealpoint.serde.classes import find_class
 from sealpoint.serde.encode import (
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -36,23 +37,6 @@ from sealpoint.serde.types import _DeltaSnapshot
 Builder = Callable[[Any], Any]
 
 _PLAIN_DTYPE: Final = re.compile(r"[<>|=][biufcSU][0-9]{1,9}|[<>][Mm]8(\[[0-9a-zA-Z]+\])?")  # never pointers
-_MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 keeps its paths
-
-
-def find_type(module: str, name: str) -> Any:
-    """Import what a record names. The caller has checked that it may be imported.
-
-    Raises:
-        UnbuildableValueError: If there is no such module, no such name in it, or it is no class.
-    """
-    home = _MOVED_MODULES.get(module, module)
-    try:
-        found = getattr(sys.modules.get(home) or import_module(home), name)
-    except Exception as error:  # noqa: BLE001 -- a module may raise anything while it is imported
-        raise UnbuildableValueError(module, name, type(error).__name__) from None
-    if not isclass(found) and found is not re.compile:
-        raise UnbuildableValueError(module, name, "it is not a class")
-    return found
 
 
 def make_builder(code: int, module: str, name: str, *, guarded: bool = False) -> Builder:
@@ -94,7 +78,7 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
 
     Where it can be the constructor itself it is, which saves a call or two for every object.
     """
-    cls = find_type(module, name)
+    cls = find_class(module, name)
     build = _MAKERS[code](cls)
     rule = _rule(cls, code, module, name) if guarded else None
     if rule is None:
