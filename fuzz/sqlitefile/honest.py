@@ -41,7 +41,7 @@ SHAPES: Final = (
     Shape(1024, ("k1", "k2", "k3"), 4, has_log=True),
     Shape(512, ("k2",), 24, has_gaps=True),
     Shape(2048, ("k1", PLAINTEXT), 6, has_gaps=True),
-    Shape(4096, ("k2", "k1"), 50, has_log=True),
+    Shape(4096, ("k2", "k1"), 34, has_log=True),
 )
 """All page sizes with and without interior pages, overflow pages, free pages and a log."""
 

@@ -83,7 +83,7 @@ class UndefinedError(Exception):
     """The bytes do not say what the tables hold.
 
     Attributes:
-        cut: Whether pages are named that the file does not have.
+        cut: Whether the header counts more pages than there are.
     """
 
     def __init__(self, reason: str, *, cut: bool = False) -> None:
@@ -164,7 +164,7 @@ def _with_log(data: bytes, log: bytes) -> SqliteFile:
     file = SqliteFile(data)
     if not pages:
         if len(data) % file.page_bytes:
-            raise UndefinedError("the file ends within a page", cut=True)
+            raise UndefinedError("the file ends within a page")
         return file
     for number in range(len(file.pages) + 1, count + 1):
         if number not in pages:
@@ -210,6 +210,8 @@ class _Reader:
         file = self._file
         if bytes(file.pages[0][:16]) != MAGIC or bytes(file.pages[0][21:24]) != b"\x40\x20\x20":
             raise UndefinedError("no header of a database")
+        if int.from_bytes(file.pages[0][16:18], "big") != file.page_bytes & 0xFFFE | file.page_bytes >> 16:
+            raise UndefinedError("page 1 of the log has another page size")
         if file.get("read version") not in (1, 2) or not 1 <= file.get("schema format") <= 4:
             raise UndefinedError("a version that no reader knows")
         if file.get("text encoding") != 1:
@@ -323,7 +325,7 @@ class _Reader:
 
     def _claim(self, number: int, owner: str) -> None:
         if not 1 <= number <= len(self._file.pages):
-            raise UndefinedError(f"{owner} leads to page {number}, which the file does not have", cut=True)
+            raise UndefinedError(f"{owner} leads to page {number}, which the file does not have")
         if number in self._owners:
             raise UndefinedError(f"page {number} belongs to {self._owners[number]} and to {owner}")
         self._owners[number] = owner
