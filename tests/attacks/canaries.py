@@ -52,13 +52,21 @@ def place(directory: Path) -> None:
     sys.dont_write_bytecode = True
 
 
-def watch() -> list[str]:
-    """Begin to note dangerous acts that leave no marker; return the list that they are noted in."""
+def watch(own: Path) -> list[str]:
+    """Begin to note dangerous acts that leave no marker; return the list that they are noted in.
+
+    Args:
+        own: A directory in which files may be removed: commands make and remove some beside a database.
+    """
     acts: list[str] = []
 
-    def hook(event: str, _: tuple[Any, ...]) -> None:
-        if event in _WATCHED:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _WATCHED and not (event == "os.remove" and _is_within(own, arguments[0])):
             acts.append(event)
 
     sys.addaudithook(hook)
     return acts
+
+
+def _is_within(directory: Path, path: Any) -> bool:
+    return isinstance(path, str | Path) and directory.resolve() in Path(path).resolve().parents
