@@ -44,7 +44,11 @@ _SEALED: Final = re.compile(r"[a-z]+\+[a-z0-9]+:(k\d)")
 
 
 class WrongAnswerError(AssertionError):
-    """A command ended with 0 on a wrong answer, undocumented, or changed what it may not."""
+    """A command ended with 0 on a wrong answer, or changed what it may not."""
+
+
+class UndocumentedError(WrongAnswerError):
+    """A command ended in no documented way."""
 
 
 class Ended(NamedTuple):
@@ -163,6 +167,8 @@ class Place:
         out, err = io.StringIO(), io.StringIO()
         with patch.object(cli, "app", _program()), redirect_stdout(out), redirect_stderr(err):
             code = cli.run([*arguments, "--keys", str(self.ring), "--json"])
+        if code not in DOCUMENTED:
+            raise UndocumentedError(f"exit code {code}\n{err.getvalue()[-2000:]}")
         return Ended(int(code), out.getvalue(), err.getvalue())
 
 
@@ -470,7 +476,6 @@ def check(forged: Forged, folder: Path, names: Iterable[str] = NAMES) -> Iterato
         try:
             ended = (READING | WRITING)[name](place, truth)
             code = ended.code if isinstance(ended, Ended) else None
-            require(code is None or code in DOCUMENTED, "it ended in no documented way", ended)
             require(name in WRITING or place.is_unchanged(), "it changed what it reads", ended)
         except WrongAnswerError as error:
             error.add_note(f"{name}, after {', '.join(forged.edits)}")

@@ -61,12 +61,16 @@ def watch(own: Path) -> list[str]:
     acts: list[str] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _WATCHED and not (event == "os.remove" and _is_within(own, arguments[0])):
+        if event in _WATCHED and not _is_ours(event, arguments, own):
             acts.append(event)
 
     sys.addaudithook(hook)
     return acts
 
 
-def _is_within(directory: Path, path: Any) -> bool:
-    return isinstance(path, str | Path) and directory.resolve() in Path(path).resolve().parents
+def _is_ours(event: str, arguments: tuple[Any, ...], own: Path) -> bool:
+    """Whether an act is that of a command, whatever the bytes are that it reads."""
+    if event == "os.putenv":
+        return bool(arguments[0] == b"PYDANTIC_DISABLE_PLUGINS")  # typer, while it reads arguments
+    path = arguments[0] if event == "os.remove" else None
+    return isinstance(path, str | Path) and own.resolve() in Path(path).resolve().parents

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from fuzz.sqlitefile import honest
-from fuzz.sqlitefile.commands import DONE, DOCUMENTED, NAMES, READING, WrongAnswerError, check
+from fuzz.sqlitefile.commands import DONE, DOCUMENTED, NAMES, READING, UndocumentedError, WrongAnswerError, check
 from fuzz.sqlitefile.edits import LOOT, root_of
 from fuzz.sqlitefile.forged import Forged
 from fuzz.sqlitefile.format import FormatError, SqliteFile
@@ -69,6 +69,8 @@ def reading(scene: Scene, forged: Forged, commands: Iterable[str]) -> Read:
     def read() -> Reading:
         try:
             codes = dict(check(forged, folder, commands))
+        except UndocumentedError as error:
+            raise RuntimeError(str(error).strip().rpartition("\n")[2]) from None
         except WrongAnswerError as error:
             return Reading(" ".join([*error.__notes__, str(error).partition("\n")[0]]), whole=False)
         finally:

@@ -177,15 +177,6 @@ def _cut(pages: int, is_stale: bool, file: SqliteFile) -> None:
         file.set("version valid for", file.get("change counter") + 1)
 
 
-def _sparse(file: SqliteFile) -> None:
-    """Let the last pages be lost, and their parents lead to the ones before."""
-    root = root_of(file, "checkpoints")
-    children = [cell.child for cell in file.cells(root)]
-    cell = next(iter(file.cells(root)))
-    file.page(root)[8:12] = cell.child.to_bytes(4, "big")
-    del children
-
-
 def trees() -> Iterator[Case]:
     """A tree whose pages share their children, and files that lack pages."""
     for name in ("checkpoints", "writes", "sqlite_autoindex_checkpoints_1", "sqlite_autoindex_writes_1"):
@@ -259,8 +250,8 @@ def _listed(name: str, options: dict[str, Any]) -> Callable[[Scene], Read]:
             with closing(sqlite3.connect(path)) as connection:
                 saver = SqliteSaver(connection, serde=honest.serde())
                 found = list(saver.list(**{"config": None, **options}))
-            ids = [found_one.config["configurable"]["checkpoint_id"] for found_one in found]
-            return Reading(ids, len(ids) == len(set(ids)))
+            names = [tuple(each.config["configurable"].values()) for each in found]
+            return Reading(names, len(names) == len(set(names)))
 
         return read
 
