@@ -18,7 +18,7 @@ from fuzz.sqlitefile.format import FormatError, SqliteFile
 from sealpoint.errors import MaintenanceError
 from tests.attacks.case import Case, Read, Reading, Scene
 
-ONE_KEY: Final = honest.SHAPES[1]
+ONE_OLD_KEY: Final = honest.Shape(4096, ("k2",), 12)
 TWO_KEYS: Final = honest.Shape(4096, ("k1", "k2"), 12)
 
 READERS: Final = tuple(READING)

@@ -24,13 +24,14 @@ from fuzz.sqlitefile.edits import (
     write_schema,
 )
 from fuzz.sqlitefile.format import SqliteFile, Value, encode_record
+from fuzz.sqlitefile.oracle import VALUES
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.rows import Batch
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.crypto import RingCipher
 from sealpoint.sqlite import SqliteSaver
 from tests.attacks.case import Case, Read, Reading, Scene
-from tests.attacks.maintenance import COUNTERS, READERS, TWO_KEYS, cases, mark_if_run
+from tests.attacks.maintenance import COUNTERS, ONE_OLD_KEY, READERS, TWO_KEYS, cases, mark_if_run
 
 SLOW = "hex(zeroblob(60000000))"
 """Takes about 0.3 s and 180 MB."""
@@ -130,11 +131,12 @@ def _index(table: str, columns: str, rows: list[list[Value]], file: SqliteFile) 
 
 
 def _both(columns: str, rows: list[list[Value]], file: SqliteFile) -> None:
-    for number, table in enumerate(("checkpoints", "writes")):
+    """Add an index to both tables; ``VALUE`` stands for the column of their values."""
+    for table, value in VALUES.items():
         root = file.append()
         file.write_tree(root, [(0, encode_record(row)) for row in rows], is_table=False)
-        name, sql = f"evil{number}", f"CREATE INDEX evil{number} ON {table} ({columns})"
-        add_schema_row(file, "index", name, table, root, sql)
+        sql = f"CREATE INDEX evil_{table} ON {table} ({columns.replace('VALUE', value)})"
+        add_schema_row(file, "index", f"evil_{table}", table, root, sql)
 
 
 def _key_index(change: Callable[[list[Any]], list[Any]], file: SqliteFile) -> None:
@@ -145,12 +147,14 @@ def _key_index(change: Callable[[list[Any]], list[Any]], file: SqliteFile) -> No
 
 def indexes() -> Iterator[Case]:
     """Indexes that disagree with their table."""
-    done: list[list[Value]] = [["msgpack+cobblestone256:k1", number] for number in range(1, 4)]
+    done: list[list[Value]] = [["msgpack+cobblestone256:k1", b"x", number] for number in range(1, 4)]
     for label, rows in (("empty", list[list[Value]]()), ("of other tags", done)):
-        yield from cases("indexes", f"a second index, {label}", partial(_both, "type", rows), COUNTERS)
+        commands = [*COUNTERS, "status", "verify", "types"]
+        tamper = partial(_both, "type, VALUE", rows)
+        yield from cases("indexes", f"a second index, {label}", tamper, commands)
+        tamper = partial(_both, "type, VALUE", rows)
+        yield from cases("indexes", f"a second index of one key, {label}", tamper, COUNTERS, ONE_OLD_KEY)
     yield from cases("indexes", "a second index over tag and thread", partial(_both, "type, thread_id", []))
-    tamper = partial(_index, "checkpoints", "type, checkpoint", [])
-    yield from cases("indexes", "a covering index of values", tamper, [*COUNTERS, "verify", "types"])
     tamper = partial(_index, "checkpoints", "metadata", [])
     yield from cases("indexes", "an index of metadata", tamper, ["audit"])
     for label, change in (
@@ -423,7 +427,7 @@ def changes() -> Iterator[Case]:
 
 def families() -> Iterator[Case]:
     """All cases of this module."""
-    for shape in (TWO_KEYS, *honest.SHAPES):
+    for shape in (TWO_KEYS, ONE_OLD_KEY, *honest.SHAPES):
         honest.make(shape)  # here, so that not each process makes them
     for family in (triggers, schemas, indexes, trees, changes):
         yield from family()
