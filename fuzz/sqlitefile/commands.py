@@ -38,7 +38,8 @@ from sealpoint.sqlite import SqliteSaver
 
 DONE: Final = 0
 DOCUMENTED: Final = frozenset({0, 2, 3, 4, 5, 6, 7})
-WALK_STEPS: Final = 2_000_000
+WALK_STEPS: Final = 100_000
+"""Of SQLite's machine: some thousand rows, where the honest files have some hundred."""
 
 _SEALED: Final = re.compile(r"[a-z]+\+[a-z0-9]+:(k\d)")
 
