@@ -214,7 +214,7 @@ FORGED: Final[dict[str, Target]] = {
     "forged-read": partial(check_script, names=READING),
     "forged-write": partial(check_script, names=WRITING),
 }
-"""Targets that run commands. SQLite may not come back from a forged file: they need a process of their own."""
+"""Targets that run commands: they need a process of their own, for SQLite may not come back."""
 
 TARGETS: Final[dict[str, Target]] = {
     "msgpack": read_msgpack,

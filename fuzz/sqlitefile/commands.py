@@ -11,6 +11,8 @@ nor does a file whose header counts more pages than there are. Values that canno
 commands that read them to find.
 """
 
+# ruff: noqa: S608 -- names of our own tables
+
 from __future__ import annotations
 
 import io
@@ -232,7 +234,10 @@ def _require_shares(shares: list[dict[str, Any]], truth: Truth, ended: Ended) ->
     for share in shares:
         reported[share["table"], share["key_id"] if share["kind"] == "sealed" else None] += share["rows"]
     wanted = _rows_by(found or Counter(), lambda finding: (finding[0], key_of(finding[1])))
-    unusual = any(tag is None or not isinstance(tag, str) or "+" in tag and not key_of(tag) for _, tag, _ in found or ())
+    unusual = any(
+        tag is None or not isinstance(tag, str) or ("+" in tag and not key_of(tag))
+        for _, tag, _ in found or ()
+    )
     if unusual:  # tags that only sealpoint's own rules put to a key: compare what is sure
         enough = all(reported[name] >= rows for name, rows in wanted.items() if name[1])  # type: ignore[index]
         require(enough and reported.total() == wanted.total(), "other shares than the file has", ended)

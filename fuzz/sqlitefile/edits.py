@@ -4,6 +4,8 @@ Each edit takes the pages and the choices that say where and what. What does not
 `FormatError`, and leaves a file that is edited in part: that is hostile, too.
 """
 
+# ruff: noqa: S608 -- statements of an attacker, put together on purpose
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -37,8 +39,10 @@ LOOT: Final = "loot"
 
 _COLUMNS: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns", "checkpoint_id", "", "type", "checkpoint", "metadata"),
-    "writes": ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path", "idx", "channel")
-    + ("type", "value"),
+    "writes": (
+        *("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path", "idx", "channel"),
+        *("type", "value"),
+    ),
 }
 _ACTS: Final = (
     "INSERT INTO loot VALUES ('ran')",

@@ -439,9 +439,7 @@ class SqliteFile:
             self.write_node(number, kind, [cell for _, cell in members])
             yield number, number.to_bytes(4, "big") + divider
 
-    def _new_parents(
-        self, level: list[tuple[int, bytes]], *, is_table: bool
-    ) -> Iterator[tuple[int, bytes]]:
+    def _new_parents(self, level: list[tuple[int, bytes]], *, is_table: bool) -> Iterator[tuple[int, bytes]]:
         while level:
             taken = 1
             while taken < len(level) and self._fits(2, 12, [divider for _, divider in level[:taken]]):

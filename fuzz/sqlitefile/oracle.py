@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from fuzz.sqlitefile import wal
@@ -264,9 +265,7 @@ class _Reader:
             last = cell.row_id
             yield cell.row_id, self._payload(cell, owner)
 
-    def _leaf_cells(
-        self, root: int, owner: str
-    ) -> Iterator[tuple[tuple[int | None, int | None], Cell]]:
+    def _leaf_cells(self, root: int, owner: str) -> Iterator[tuple[tuple[int | None, int | None], Cell]]:
         ahead: list[tuple[int, int, tuple[int | None, int | None]]] = [(root, 0, (None, None))]
         while ahead:
             number, depth, bound = ahead.pop()
@@ -289,7 +288,7 @@ class _Reader:
             raise UndefinedError("a page is of another kind of tree, or too deep")
         cells = list(self._file.cells(number))
         places = sorted((cell.start, cell.end) for cell in cells)
-        if any(start < end for (_, end), (start, _) in zip(places, places[1:], strict=False)):
+        if any(start < end for (_, end), (start, _) in pairwise(places)):
             raise UndefinedError("two cells overlap")
         if kind in INTERIOR and not cells and depth == 0:
             self._sound = False
@@ -311,7 +310,7 @@ class _Reader:
             block = following
         fragments = page[at + 7]
         places.sort()
-        overlap = any(begin < end for (_, end), (begin, _) in zip(places, places[1:], strict=False))
+        overlap = any(begin < end for (_, end), (begin, _) in pairwise(places))
         used = sum(max(end - begin, 4) for begin, end in places)
         inside = all(start <= begin and end <= self._file.usable_bytes for begin, end in places)
         return inside and not overlap and used + fragments == self._file.usable_bytes - start

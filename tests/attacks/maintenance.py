@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from fuzz.sqlitefile import honest
-from fuzz.sqlitefile.commands import DONE, DOCUMENTED, NAMES, READING, UndocumentedError, WrongAnswerError, check
+from fuzz.sqlitefile.commands import (
+    DOCUMENTED,
+    DONE,
+    NAMES,
+    READING,
+    UndocumentedError,
+    WrongAnswerError,
+    check,
+)
 from fuzz.sqlitefile.edits import LOOT, root_of
 from fuzz.sqlitefile.forged import Forged
 from fuzz.sqlitefile.format import FormatError, SqliteFile

@@ -25,10 +25,10 @@ from fuzz.sqlitefile.edits import (
 )
 from fuzz.sqlitefile.format import SqliteFile, Value, encode_record
 from fuzz.sqlitefile.oracle import VALUES
+from sealpoint.crypto import RingCipher
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.rows import Batch
 from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.crypto import RingCipher
 from sealpoint.sqlite import SqliteSaver
 from tests.attacks.case import Case, Read, Reading, Scene
 from tests.attacks.maintenance import COUNTERS, ONE_OLD_KEY, READERS, TWO_KEYS, cases, mark_if_run
@@ -121,7 +121,9 @@ def schemas() -> Iterator[Case]:
             ("COLLATE NOCASE", "checkpoint_id TEXT", "checkpoint_id TEXT COLLATE NOCASE"),
         ):
             tamper = partial(_clause, "checkpoints", before, after, column)
-            yield from cases("hidden", f"{clause} in a table of {label}", tamper, ["put", "rotate", "decrypt"])
+            yield from cases(
+                "hidden", f"{clause} in a table of {label}", tamper, ["put", "rotate", "decrypt"]
+            )
 
 
 def _index(table: str, columns: str, rows: list[list[Value]], file: SqliteFile) -> None:
