@@ -34,6 +34,7 @@ from fuzz.sqlitefile import honest, oracle
 from fuzz.sqlitefile.forged import Forged, forge
 from fuzz.sqlitefile.oracle import VALUES, Content, Finding, Row, UndefinedError
 from sealpoint.cli import app as cli
+from sealpoint.cli import screen
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import SealpointError
 from sealpoint.sqlite import SqliteSaver
@@ -168,7 +169,12 @@ class Place:
     def run(self, *arguments: str) -> Ended:
         """Run a command in this process."""
         out, err = io.StringIO(), io.StringIO()
-        with patch.object(cli, "app", _program()), redirect_stdout(out), redirect_stderr(err):
+        with (
+            patch.object(cli, "app", _program()),
+            patch.object(screen, "version", lambda _: ""),  # which is looked up in files each time
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
             code = cli.run([*arguments, "--keys", str(self.ring), "--json"])
         if code not in DOCUMENTED:
             raise UndocumentedError(f"exit code {code}\n{err.getvalue()[-2000:]}")

@@ -107,7 +107,7 @@ def schema(file: SqliteFile) -> list[tuple[int, list[Value]]]:
 def write_schema(file: SqliteFile, rows: list[tuple[int, list[Value]]]) -> None:
     """Write the rows of the schema, and say that it has changed."""
     file.write_tree(SCHEMA_ROOT, [(row_id, encode_record(row)) for row_id, row in rows], is_table=True)
-    file.set("schema cookie", file.get("schema cookie") + 1)
+    file.set_field("schema cookie", file.get_field("schema cookie") + 1)
 
 
 def add_schema_row(file: SqliteFile, *row: Value) -> None:
@@ -358,18 +358,18 @@ def free_live_pages(file: SqliteFile, choices: Choices) -> None:
     """Let the free list hold pages that are in use."""
     leaves = [1 + choices.number(len(file.pages)) for _ in range(1 + choices.number(4))]
     if choices.flag():
-        file.set("first free page", leaves[0])
+        file.set_field("first free page", leaves[0])
     else:
         content = b"".join(number.to_bytes(4, "big") for number in (0, len(leaves), *leaves))
-        file.set("first free page", file.append(content))
-    file.set("free pages", choices.one([len(leaves), len(leaves) + 1, 0, 2**31]))
+        file.set_field("first free page", file.append(content))
+    file.set_field("free pages", choices.one([len(leaves), len(leaves) + 1, 0, 2**31]))
 
 
 def forge_header(file: SqliteFile, choices: Choices) -> None:
     """Change a field of the header."""
     field = choices.one(list(FIELDS))
-    now = file.get(field)
-    file.set(field, choices.one([0, 1, 2, 3, now + 1, now - 1, 7, 32, 255, 2**31, 2**32 - 1]))
+    now = file.get_field(field)
+    file.set_field(field, choices.one([0, 1, 2, 3, now + 1, now - 1, 7, 32, 255, 2**31, 2**32 - 1]))
 
 
 def forge_page_size(file: SqliteFile, choices: Choices) -> None:
@@ -404,9 +404,9 @@ def cut(file: SqliteFile, choices: Choices) -> None:
     """Take pages off the end; the header may say so."""
     del file.pages[max(1, len(file.pages) - 1 - choices.number(len(file.pages))) :]
     if choices.flag():
-        file.set("page count", len(file.pages))
+        file.set_field("page count", len(file.pages))
     elif choices.flag():
-        file.set("version valid for", file.get("change counter") + 1)
+        file.set_field("version valid for", file.get_field("change counter") + 1)
 
 
 EDITS: Final[tuple[Edit, ...]] = (

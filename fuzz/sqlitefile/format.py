@@ -221,12 +221,12 @@ class SqliteFile:
         """Return the file."""
         return b"".join(self.pages)
 
-    def get(self, field: str) -> int:
+    def get_field(self, field: str) -> int:
         """Return a field of the header."""
         at, width = FIELDS[field]
         return int.from_bytes(self.pages[0][at : at + width], "big")
 
-    def set(self, field: str, number: int) -> None:
+    def set_field(self, field: str, number: int) -> None:
         """Change a field of the header."""
         at, width = FIELDS[field]
         self.pages[0][at : at + width] = (number & (1 << 8 * width) - 1).to_bytes(width, "big")
@@ -234,7 +234,7 @@ class SqliteFile:
     @property
     def usable_bytes(self) -> int:
         """How much of a page is used."""
-        return self.page_bytes - self.get("reserved bytes")
+        return self.page_bytes - self.get_field("reserved bytes")
 
     def page(self, number: int) -> bytearray:
         """Return a page.
@@ -249,7 +249,7 @@ class SqliteFile:
     def append(self, content: bytes = b"") -> int:
         """Add a page, and return its number; the header counts it."""
         self.pages.append(bytearray(content.ljust(self.page_bytes, b"\0")))
-        self.set("page count", len(self.pages))
+        self.set_field("page count", len(self.pages))
         return len(self.pages)
 
     # --- reading

@@ -213,19 +213,21 @@ class _Reader:
             raise UndefinedError("no header of a database")
         if int.from_bytes(file.pages[0][16:18], "big") != file.page_bytes & 0xFFFE | file.page_bytes >> 16:
             raise UndefinedError("page 1 of the log has another page size")
-        if file.get("read version") not in (1, 2) or not 1 <= file.get("schema format") <= 4:
+        if file.get_field("read version") not in (1, 2) or not 1 <= file.get_field("schema format") <= 4:
             raise UndefinedError("a version that no reader knows")
-        if file.get("text encoding") != 1:
+        if file.get_field("text encoding") != 1:
             raise UndefinedError("texts are not UTF-8")
         if file.usable_bytes < 480:
             raise UndefinedError("pages have too little room")
-        counted = file.get("change counter") == file.get("version valid for") and file.get("page count")
+        counted = file.get_field("change counter") == file.get_field("version valid for") and file.get_field(
+            "page count"
+        )
         if counted and counted > len(file.pages):
             raise UndefinedError("the header counts more pages than there are", cut=True)
         if counted:
             del file.pages[counted:]
-        self._sound = not (file.get("largest root") or file.get("incremental vacuum"))
-        self._sound = self._sound and file.get("write version") in (1, 2)
+        self._sound = not (file.get_field("largest root") or file.get_field("incremental vacuum"))
+        self._sound = self._sound and file.get_field("write version") in (1, 2)
 
     def _schema(self) -> Iterator[tuple[str, str | None, int]]:
         """Yield name, SQL and root page of each row of the schema; SQLite asks no other column."""
@@ -353,7 +355,7 @@ class _Reader:
 
     def _pages_are_in_order(self) -> bool:
         """Whether the free list holds free pages alone, and each of the rest belongs to something."""
-        file, number, free = self._file, self._file.get("first free page"), set[int]()
+        file, number, free = self._file, self._file.get_field("first free page"), set[int]()
         while number:
             if not 2 <= number <= len(file.pages) or number in free or number in self._owners:
                 return False
@@ -367,7 +369,7 @@ class _Reader:
                 return False
             free |= leaves
             number = int.from_bytes(page[:4], "big")
-        return len(free) == file.get("free pages") and max(free, default=0) <= len(file.pages)
+        return len(free) == file.get_field("free pages") and max(free, default=0) <= len(file.pages)
 
     def _keys_agree(
         self, rows: list[Row], tables: dict[str, tuple[int, list[str]]], indexes: dict[str, int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -72,5 +73,10 @@ def _is_ours(event: str, arguments: tuple[Any, ...], own: Path) -> bool:
     """Whether an act is that of a command, whatever the bytes are that it reads."""
     if event == "os.putenv":
         return bool(arguments[0] == b"PYDANTIC_DISABLE_PLUGINS")  # typer, while it reads arguments
-    path = arguments[0] if event == "os.remove" else None
-    return isinstance(path, str | Path) and own.resolve() in Path(path).resolve().parents
+    if event not in ("os.remove", "shutil.rmtree"):
+        return False
+    folder = (
+        f"/proc/self/fd/{arguments[1]}" if (arguments[1] or -1) >= 0 else ""
+    )  # rmtree goes by descriptors
+    path = Path(folder) / os.fsdecode(arguments[0])
+    return own.resolve() in path.resolve().parents

@@ -180,7 +180,7 @@ def _dag(name: str, file: SqliteFile) -> None:
 def _cut(pages: int, is_stale: bool, file: SqliteFile) -> None:
     del file.pages[-pages:]
     if is_stale:  # SQLite then believes the size of the file, and not what the header says
-        file.set("version valid for", file.get("change counter") + 1)
+        file.set_field("version valid for", file.get_field("change counter") + 1)
 
 
 def trees() -> Iterator[Case]:
