@@ -149,10 +149,10 @@ def forge_column(file: SqliteFile, choices: Choices) -> None:
     _, row = choices.one(rows)
     column = choices.number(5)
     if column == ROOT:
-        root = row[ROOT] if isinstance(row[ROOT], int) else 0
-        row[ROOT] = choices.one(
-            [str(root).encode(), str(root), float(root or 0), None, 0, 1, -root, root + 2**32]
-        )
+        now = row[ROOT]
+        root = now if isinstance(now, int) else 0
+        roots: list[Value] = [str(root).encode(), str(root), float(root), None, 0, 1, -root, root + 2**32]
+        row[ROOT] = choices.one(roots)
     elif column == SQL:
         _forge_statement(row, choices)
     else:
@@ -161,11 +161,12 @@ def forge_column(file: SqliteFile, choices: Choices) -> None:
 
 
 def _forge_statement(row: list[Value], choices: Choices) -> None:
-    if isinstance(row[SQL], str) and choices.flag():
+    sql = row[SQL]
+    if isinstance(sql, str) and choices.flag():
         before, after = choices.one(_CLAUSES)
-        row[SQL] = row[SQL].replace(before, after, 1)
+        row[SQL] = sql.replace(before, after, 1)
     else:
-        row[SQL] = choices.one(disguises(str(row[SQL])))
+        row[SQL] = choices.one(disguises(str(sql)))
 
 
 def hide_trigger(file: SqliteFile, choices: Choices) -> None:
@@ -192,7 +193,8 @@ def add_object(file: SqliteFile, choices: Choices) -> None:
             f"CREATE TABLE evil AS SELECT * FROM {table}",
         ]
     )
-    kind = choices.one(["view", "table", b"view", b"table", "index"])
+    kinds: list[Value] = ["view", "table", b"view", b"table", "index"]
+    kind = choices.one(kinds)
     add_schema_row(file, kind, choices.one([table, "evil", "sqlite_stat1"]), table, root, sql)
 
 
@@ -243,8 +245,9 @@ def add_index(file: SqliteFile, choices: Choices) -> None:
     file.write_tree(root, shuffled(entries, choices) if choices.flag() else entries, is_table=False)
     unique, where = choices.one(["", "UNIQUE "]), choices.one(["", " WHERE type IS NOT NULL"])
     sql = f"CREATE {unique}INDEX evil ON {table} ({columns}){where}"
-    kind, tbl_name = choices.one(["index", b"index"]), choices.one([table, table.encode(), f"{table}\0"])
-    add_schema_row(file, kind, "evil", tbl_name, root, sql)
+    kinds: list[Value] = ["index", b"index"]
+    names_of_table: list[Value] = [table, table.encode(), f"{table}\0"]
+    add_schema_row(file, choices.one(kinds), "evil", choices.one(names_of_table), root, sql)
 
 
 # --- trees ------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def forge(script: bytes) -> Forged:
     log, where = honest.log, choices.number(3)
     file = _merged(honest.data, log) if log and where == 0 else SqliteFile(honest.data)
     before = [bytes(page) for page in file.pages]
-    done = []
+    done: list[str] = []
     while not choices.is_over and len(done) < MAX_EDITS and len(file.pages) < MAX_PAGES:
         edit = choices.one(EDITS)
         done.append(edit.__name__)

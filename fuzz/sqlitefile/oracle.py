@@ -115,6 +115,9 @@ class Row(NamedTuple):
         return tuple(self.columns.get(name) for name in KEYS[self.table])
 
 
+Bound = tuple[int | None, int | None]
+"""Row ids of a page are above the first, and at most the second."""
+
 Finding = tuple[str, Value, str]
 """Table, tag, and digest of the value."""
 
@@ -267,15 +270,16 @@ class _Reader:
             last = cell.row_id
             yield cell.row_id, self._payload(cell, owner)
 
-    def _leaf_cells(self, root: int, owner: str) -> Iterator[tuple[tuple[int | None, int | None], Cell]]:
-        ahead: list[tuple[int, int, tuple[int | None, int | None]]] = [(root, 0, (None, None))]
+    def _leaf_cells(self, root: int, owner: str) -> Iterator[tuple[Bound, Cell]]:
+        ahead: list[tuple[int, int, Bound]] = [(root, 0, (None, None))]
         while ahead:
             number, depth, bound = ahead.pop()
             kind, cells = self._node(number, depth, owner, (TABLE_INTERIOR, TABLE_LEAF))
             if kind == TABLE_LEAF:
                 yield from ((bound, cell) for cell in cells)
                 continue
-            low, children = bound[0], []
+            low = bound[0]
+            children: list[tuple[int, int, Bound]] = []
             for cell in cells:
                 children.append((cell.child, depth + 1, (low, cell.row_id)))
                 low = cell.row_id
