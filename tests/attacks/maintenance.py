@@ -78,7 +78,8 @@ def reading(scene: Scene, forged: Forged, commands: Iterable[str]) -> Read:
         try:
             codes = dict(check(forged, folder, commands))
         except UndocumentedError as error:
-            raise RuntimeError(str(error).strip().rpartition("\n")[2]) from None
+            lines = [line for line in str(error).splitlines() if not line.startswith(("error:", "hint:"))]
+            raise RuntimeError(lines[-1]) from None
         except WrongAnswerError as error:
             return Reading(" ".join([*error.__notes__, str(error).partition("\n")[0]]), whole=False)
         finally:
