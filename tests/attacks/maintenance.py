@@ -20,9 +20,8 @@ from fuzz.sqlitefile.commands import (
     WrongAnswerError,
     check,
 )
-from fuzz.sqlitefile.edits import LOOT, root_of
 from fuzz.sqlitefile.forged import Forged
-from fuzz.sqlitefile.format import FormatError, SqliteFile
+from fuzz.sqlitefile.format import SqliteFile, encode_record
 from sealpoint.errors import MaintenanceError
 from tests.attacks.case import Case, Read, Reading, Scene
 
@@ -92,14 +91,8 @@ def reading(scene: Scene, forged: Forged, commands: Iterable[str]) -> Read:
 
 
 def mark_if_run(scene: Scene, folder: Path) -> None:
-    """Leave the marker if a forged trigger has written to the table that it was given for that."""
-    for path in folder.glob("*.db"):
-        for data in (path.read_bytes(), *(log.read_bytes() for log in folder.glob(f"{path.name}-wal"))):
-            if b"\x02\x13ran" in data:
-                scene.marker.write_text("a trigger ran", encoding="ascii")
-        try:
-            file = SqliteFile(path.read_bytes())
-            if file.entries(root_of(file, LOOT)):
-                scene.marker.write_text("a trigger ran", encoding="ascii")
-        except (FormatError, IndexError, UnicodeDecodeError):
-            continue
+    """Leave the marker if a forged trigger has written the row that it was given for that."""
+    ran = encode_record(["ran"])
+    for path in (*folder.glob("*.db"), *folder.glob("*.db-wal")):
+        if ran in path.read_bytes():
+            scene.marker.write_text("a trigger ran", encoding="ascii")
