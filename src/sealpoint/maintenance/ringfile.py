@@ -29,11 +29,10 @@ from sealpoint.errors import (
     KeyMoveError,
     KeyRingError,
     OutputExistsError,
-    UnknownKeyError,
 )
 from sealpoint.maintenance import keyfiles
 from sealpoint.maintenance.hold import holding
-from sealpoint.maintenance.moves import require_move, require_related, require_unused
+from sealpoint.maintenance.moves import require_entry, require_move, require_related, require_unused
 from sealpoint.maintenance.ringcheck import require_opening
 from sealpoint.maintenance.ringtext import NEW_RING, Change, changed, entry_text
 from sealpoint.maintenance.rows import RowStore
@@ -66,19 +65,6 @@ class _Held:
         finally:
             fresh.unlink(missing_ok=True)
         keyfiles.keep(self.file.parent)
-
-
-def require_entry(entries: Sequence[RingEntry], key_id: str) -> RingEntry:
-    """Return the entry called ``key_id``.
-
-    Raises:
-        UnknownKeyError: If there is none.
-    """
-    for entry in entries:
-        if entry.id == key_id:
-            return entry
-    hint = "to add a key: sealpoint keys generate ID"
-    raise UnknownKeyError(key_id, tuple(entry.id for entry in entries), hint=hint)
 
 
 @contextmanager
