@@ -20,10 +20,9 @@ from sealpoint.cli.rotation import (
     make_plan,
     plan_rows,
     require_keys,
-    stopping,
-    warn_of_scrub,
 )
-from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
+from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table, warn
+from sealpoint.cli.signals import stopping
 from sealpoint.cli.stores import (
     DatabaseArgument,
     KeysOption,
@@ -39,9 +38,10 @@ from sealpoint.maintenance.decrypt import decrypt as decrypt_file
 from sealpoint.maintenance.pace import Pace
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.maintenance.rows import BATCH, Batch, Progress
-from sealpoint.maintenance.scrub import Scrubbed
+from sealpoint.maintenance.scrub import Scrubbed, forecast
 
 MAX_PLACES: Final = 5
+_NOTICED_SECONDS: Final = 1.0
 
 
 def require_number(number: float | None) -> float | None:
@@ -124,7 +124,7 @@ def rotate(
     if not is_url(database):
         warn_of_leftovers(Path(database))
         if scrub:
-            warn_of_scrub(Path(database))
+            _warn_of_scrub(Path(database))
     wishes = Wishes(
         database=database,
         ring=keys,
@@ -143,6 +143,20 @@ def rotate(
     )
     cipher = RingCipher(open_ring(keys), suite, follow=False)
     return (_apply if apply else _show)(wishes, cipher, as_json=as_json)
+
+
+def _warn_of_scrub(path: Path) -> None:
+    """Say for how long a scrub will lock a database that is large, or that other processes have open."""
+    expected = forecast(path)
+    if not expected.processes and expected.lock_seconds < _NOTICED_SECONDS:
+        return
+    users = f", which {' and '.join(expected.processes)} have open" if expected.processes else ""
+    warn(
+        f"--scrub will write {expected.size_bytes:,} bytes anew and lock {path} for about"
+        f" {max(1, round(expected.lock_seconds))} s or longer{users}",
+        "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
+        " said): rotate without --scrub, and scrub when the agents are stopped",
+    )
 
 
 def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) -> None:

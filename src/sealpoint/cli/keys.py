@@ -18,7 +18,7 @@ from sealpoint.crypto.keyfile import SYSTEM_PATH, RingEntry, find_ring_file, rea
 from sealpoint.errors import KeyRingError
 from sealpoint.maintenance import ringfile
 from sealpoint.maintenance.keyfiles import key_file
-from sealpoint.maintenance.moves import is_related, moves, require_move
+from sealpoint.maintenance.moves import is_related, moves, require_entry, require_move
 
 EPILOG: Final = (
     'With --json: {"sealpoint", "command", "at", "ring": FILE, "keys": [{"id", "state", "suite", "created",'
@@ -128,7 +128,7 @@ def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = Fal
     file = find_ring_file(path)
     if as_json:
         return _show("show", file, [key_id], as_json)
-    entry = ringfile.require_entry(read_ring_entries(file), key_id)
+    entry = require_entry(read_ring_entries(file), key_id)
     fields = {**_as_object(entry), "moves": ", ".join(moves(entry)) or None}
     return show_table(("field", "value"), list(fields.items()))
 
@@ -215,7 +215,7 @@ def destroy(
     is removed, not overwritten: snapshots, backups and flash memory may keep a copy that no program reaches.
     """
     file = find_ring_file(path)
-    entry = ringfile.require_entry(read_ring_entries(file), key_id)
+    entry = require_entry(read_ring_entries(file), key_id)
     if entry.state is not KeyState.DESTROYED:
         require_move(entry, "destroy")
         refusal = _refusal(databases, no_database_check, yes)

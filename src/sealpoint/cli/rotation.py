@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any, Final
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import complain, progress_bar, say, warn
+from sealpoint.cli.screen import complain, progress_bar
+from sealpoint.cli.signals import stopping
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import LockedError, ScrubError, StoppedError
@@ -21,15 +21,13 @@ from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
-from sealpoint.maintenance.scrub import Scrubbed, Traces, forecast, scrub
+from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
 from sealpoint.maintenance.verify import verify
 from sealpoint.maintenance.workers import Order, rotate_in_processes
 
 SAMPLE_EVERY: Final = 100
-_NOTICED_SECONDS: Final = 1.0
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _UNSCRUBBED: Final = (
     "the values are moved; what they were before may still be in the file. Run the same command again when"
     " nothing reads it: it can then search for old tags, and not for the old values"
@@ -311,52 +309,6 @@ def _scrub(path: Path, cipher: RingCipher, wishes: Wishes, traces: Traces, outco
         complain(str(error), error.hint)
         outcome.locked(getattr(error, "lock_seconds", 0.0))
         outcome.stopped = _UNSCRUBBED
-
-
-def warn_of_scrub(path: Path) -> None:
-    """Say for how long a scrub will lock a database that is large, or that other processes have open."""
-    expected = forecast(path)
-    if not expected.processes and expected.lock_seconds < _NOTICED_SECONDS:
-        return
-    users = f", which {' and '.join(expected.processes)} have open" if expected.processes else ""
-    warn(
-        f"--scrub will write {expected.size_bytes:,} bytes anew and lock {path} for about"
-        f" {max(1, round(expected.lock_seconds))} s or longer{users}",
-        "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
-        " said): rotate without --scrub, and scrub when the agents are stopped",
-    )
-
-
-@contextmanager
-def stopping() -> Iterator[Stop]:
-    """Let Ctrl-C, SIGTERM and SIGHUP end a run between two batches; a second one ends it where it is.
-
-    A third one does nothing, so that what is being removed is removed. One that is ignored, as SIGHUP by
-    nohup, stays so.
-    """
-    stop, ending = Stop(), False
-
-    def ask(number: int, frame: object) -> None:
-        nonlocal ending
-        del frame
-        if stop.is_set():
-            if ending:
-                return
-            ending = True
-            raise KeyboardInterrupt
-        stop.set()
-        say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
-
-    before = {number: signal.signal(number, ask) for number in _SIGNALS if _is_heard(number)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _is_heard(number: signal.Signals) -> bool:
-    return signal.getsignal(number) is not signal.SIG_IGN
 
 
 def plan_rows(plan: Iterable[tuple[Share, Action]]) -> list[dict[str, Any]]:

@@ -5,9 +5,10 @@ Two environments may have different keys under one id. What is sealed under the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto import Key, KeyRing, RingCipher
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
 from sealpoint.maintenance.rows import Batch, RowStore, Selection
 from sealpoint.maintenance.status import Kind, classify
@@ -85,6 +86,21 @@ def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> Tried:
             else:
                 return Tried(opens=True, unopened=unopened)
     return Tried(opens=False, unopened=unopened)
+
+
+def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
+    """Refuse to seal under a key if rows under its id were sealed with another one: a host made its own.
+
+    Raises:
+        WrongRingError: If a store has rows under its id, and it opens none of those tried.
+    """
+    cipher = RingCipher(KeyRing([key]), follow=False)
+    for store in stores:
+        if try_rows(store, cipher, key.id).is_refuted:
+            raise WrongRingError(
+                f"cannot promote {key.id!r}: {store.name} has rows under it, and none of those tried opens",
+                hint="another host has another key of this id: give both the same ring, or make a new key",
+            )
 
 
 def _named_keys(store: RowStore) -> set[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from sealpoint.crypto import KeyRing, KeyState, RingCipher, check_value, keyfile
+from sealpoint.crypto import KeyState, check_value, keyfile
 from sealpoint.crypto.keyfile import RingEntry, find_ring_file, read_ring_entries, read_tables
 from sealpoint.crypto.sources import read_private
 from sealpoint.crypto.tag import require_key_id
@@ -29,13 +29,11 @@ from sealpoint.errors import (
     KeyMoveError,
     KeyRingError,
     OutputExistsError,
-    UnknownKeyError,
-    WrongRingError,
 )
 from sealpoint.maintenance import keyfiles
 from sealpoint.maintenance.hold import holding
-from sealpoint.maintenance.moves import require_move, require_related, require_unused
-from sealpoint.maintenance.ringcheck import try_rows
+from sealpoint.maintenance.moves import require_entry, require_move, require_related, require_unused
+from sealpoint.maintenance.ringcheck import require_opening
 from sealpoint.maintenance.ringtext import NEW_RING, Change, changed, entry_text
 from sealpoint.maintenance.rows import RowStore
 
@@ -67,19 +65,6 @@ class _Held:
         finally:
             fresh.unlink(missing_ok=True)
         keyfiles.keep(self.file.parent)
-
-
-def require_entry(entries: Sequence[RingEntry], key_id: str) -> RingEntry:
-    """Return the entry called ``key_id``.
-
-    Raises:
-        UnknownKeyError: If there is none.
-    """
-    for entry in entries:
-        if entry.id == key_id:
-            return entry
-    hint = "to add a key: sealpoint keys generate ID"
-    raise UnknownKeyError(key_id, tuple(entry.id for entry in entries), hint=hint)
 
 
 @contextmanager
@@ -198,23 +183,11 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
         _require_material(ring.file, entry)
         older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
         require_unused(older, stores, f"cannot promote {key_id!r}")
-        _require_opens(ring.file, entry, stores)
+        if stores:
+            table = next(table for one, table in read_tables(ring.file)[0] if one.id == key_id)
+            require_opening(keyfile.load_key(entry, table, ring.file), stores)
         ring.replace(lambda tree, _: _promote(tree, key_id, before))
     return before
-
-
-def _require_opens(file: Path, entry: RingEntry, stores: Sequence[RowStore]) -> None:
-    """Refuse to seal under a key if rows under its id were sealed with another one: a host has its own."""
-    if not stores:
-        return
-    table = next(table for one, table in keyfile.read_tables(file)[0] if one.id == entry.id)
-    cipher = RingCipher(KeyRing([keyfile.load_key(entry, table, file)]), follow=False)
-    for store in stores:
-        if try_rows(store, cipher, entry.id).is_refuted:
-            raise WrongRingError(
-                f"cannot promote {entry.id!r}: {store.name} has rows under it, and none of those tried opens",
-                hint="another host has another key of this id: give both the same ring, or make a new key",
-            )
 
 
 def disable_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> None:
@@ -254,19 +227,14 @@ def destroy_key(
     and no program can promise otherwise. Material from other sources is left to who keeps it.
     Run again on a tombstone, it removes what a stopped run left.
 
-    Args:
-        path: The ring file; as for `KeyRing.load`.
-        key_id: Id of the key.
-        stores: Databases that are looked through first.
-        allow_unrelated: Accept a store that has no value under any key of the ring.
+    With ``allow_unrelated`` a store is accepted that has no value under any key of the ring.
 
     Returns:
         The file that was removed, if there was one.
 
     Raises:
         KeyMoveError: If the key is neither staged nor disabled, or shares its file with another.
-        KeyInUseError: If a store has rows under it.
-        UnrelatedDatabaseError: If a store has no value under any key of the ring.
+        KeyInUseError, UnrelatedDatabaseError: If a store has rows under it, or under no key of the ring.
         StoppedError: If the file cannot be removed.
     """
     with _held(path) as ring:
@@ -358,16 +326,17 @@ def _own_file(ring: _Held, key_id: str) -> str | None:
     own = key["source"].get("file")
     if own is None:
         return None
+    folder = ring.file.parent
     for other in [*tree["key"], *tree.get("index", ())]:
         name = other.get("source", {}).get("file")
-        if other is not key and name is not None and _is_same(ring.file.parent, own, name):
+        if (
+            other is not key
+            and name is not None
+            and os.path.realpath(folder / own) == os.path.realpath(folder / name)
+        ):
             called = repr(other["id"]) if "id" in other else "the [[index]]"
             raise KeyMoveError(
                 f"cannot destroy {key_id!r}: its file is also that of {called}",
                 hint="give each of them a file of its own in the ring, then run the same command again",
             )
     return str(own)
-
-
-def _is_same(folder: Path, one: str, other: str) -> bool:
-    return os.path.realpath(folder / one) == os.path.realpath(folder / other)
