@@ -1,4 +1,4 @@
-"""LangChain's messages from untrusted bytes: honest fields are read, what its code would convert is refused."""
+"""LangChain's messages from untrusted bytes: honest fields are read, what would be converted is refused."""
 
 from __future__ import annotations
 
@@ -79,20 +79,21 @@ HONEST = {
     "raw tool calls, as objects": lc.AIMessage("", additional_kwargs=raw_calls({"a": 1})),
     "a function call": lc.AIMessage("", additional_kwargs={"function_call": {"arguments": "["}}),
     "chunk": lc.AIMessageChunk(
-        "", tool_call_chunks=[{"name": "f", "args": OBJECT * 1, "id": "1", "index": 0}]
+        content="", tool_call_chunks=[{"name": "f", "args": OBJECT * 1, "id": "1", "index": 0}]
     ),
     "chunk of long JSON": lc.AIMessageChunk(
-        "", tool_call_chunks=[{"name": "f", "args": json.dumps({"a": "b" * 9999}), "id": "1", "index": 0}]
+        content="",
+        tool_call_chunks=[{"name": "f", "args": json.dumps({"a": "b" * 9999}), "id": "1", "index": 0}],
     ),
     "chunk with a line feed": lc.AIMessageChunk(
-        "",
+        content="",
         tool_call_chunks=[{"name": "f", "args": '{"a": "' + "b\n" * 999 + '"}', "id": None, "index": None}],
     ),
     "chunk of a part": lc.AIMessageChunk(
-        "", tool_call_chunks=[{"name": None, "args": '{"a": "b', "id": None, "index": 1}]
+        content="", tool_call_chunks=[{"name": None, "args": '{"a": "b', "id": None, "index": 1}]
     ),
     "last chunk": lc.AIMessageChunk(
-        [{"type": "server_tool_call_chunk", "name": "f", "args": OBJECT, "id": "1", "index": 0}],
+        content=[{"type": "server_tool_call_chunk", "name": "f", "args": OBJECT, "id": "1", "index": 0}],
         response_metadata={"output_version": "v1"},
         chunk_position="last",
     ),
@@ -102,10 +103,10 @@ HONEST = {
         "x", tool_call_id="1", artifact=Document(page_content="y", metadata={"a": {1, 2}})
     ),
     "system": lc.SystemMessage("x", additional_kwargs={"__openai_role__": "developer"}),
-    "chat": lc.ChatMessage("x", role="user"),
-    "function": lc.FunctionMessage("x", name="f"),
+    "chat": lc.ChatMessage(content="x", role="user"),
+    "function": lc.FunctionMessage(content="x", name="f"),
     "remove": lc.RemoveMessage(id="1"),
-    "human chunk": lc.HumanMessageChunk("x"),
+    "human chunk": lc.HumanMessageChunk(content="x"),
     "document": Document(page_content="x", id="1", metadata={"a": [1, b"2"]}),
 }
 
