@@ -20,15 +20,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import ipaddress
-import logging
 import pathlib
 import re
 import sys
 import threading
 import zoneinfo
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
@@ -42,7 +40,9 @@ import ormsgpack
 
 from sealpoint.errors import UnsupportedTypeError, excerpt
 from sealpoint.serde.arguments import address_text, time_arguments, timezone_arguments
+from sealpoint.serde.freed import LARGE_BYTES, keep_freed_memory
 from sealpoint.serde.models import plain_fields
+from sealpoint.serde.replaced import replacing, report_replaced
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
 SINGLE_ARGUMENT: Final = 0
@@ -70,23 +70,17 @@ _DUMPED_AS_THEY_ARE: Final = frozenset(
     (UUID, Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 )
 
-_LARGE_BYTES: Final = 128 * 1024
-_KEPT_BYTES: Final = 24 * 1024 * 1024
-
 _MAX_REPLACING: Final = 200_000
 _MAX_LEARNED: Final = 4096  # types made at run time must not fill memory
 _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
 
 Encoder = Callable[[Any], Any]
 
-logger: Final = logging.getLogger("sealpoint.serde")
-
 # Looked up once: a record is a call of both.
 _packb: Final = ormsgpack.packb
 _Ext: Final = ormsgpack.Ext
 
 _refused: Final = threading.local()
-_replacing: Final = Counter[int]()  # by thread, how often text of the value at hand was replaced
 
 
 def encode(obj: Any, must_be_readable: bool = False) -> bytes:
@@ -105,10 +99,10 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
         data = _packb(obj, _default, OPTIONS)
     except ormsgpack.MsgpackEncodeError as error:
         data = _encode_replacing(obj, error)
-    if _replacing:
-        _report_replaced(must_be_readable)
-    if len(data) >= _LARGE_BYTES:
-        _keep_freed_memory()
+    if replacing:
+        report_replaced(must_be_readable)
+    if len(data) >= LARGE_BYTES:
+        keep_freed_memory()
     return data
 
 
@@ -116,21 +110,8 @@ def _encode_replacing(obj: Any, error: Exception) -> bytes:
     try:
         return _pack_replacing(obj, error)
     except ormsgpack.MsgpackEncodeError as second:
-        _replacing.pop(threading.get_ident(), None)
+        replacing.pop(threading.get_ident(), None)
         raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(second)) from None
-
-
-def _report_replaced(is_error: bool) -> None:
-    if not _replacing.pop(threading.get_ident(), 0):
-        return  # it is another thread's value
-    if is_error:
-        raise UnsupportedTypeError("no form for text with a lone surrogate")
-    _warn_of_replaced()
-
-
-@functools.cache
-def _warn_of_replaced() -> None:
-    logger.warning("text with a lone surrogate was written with '?' in its place")
 
 
 def _pack(value: Any) -> bytes:
@@ -145,23 +126,11 @@ def _pack_replacing(value: Any, error: Exception) -> bytes:
     if "surrogates" not in str(error):
         raise error
     thread = threading.get_ident()
-    _replacing[thread] += 1
-    if _replacing[thread] > _MAX_REPLACING:  # each object around another would pack that one twice
+    replacing[thread] += 1
+    if replacing[thread] > _MAX_REPLACING:  # each object around another would pack that one twice
         _refuse("text with lone surrogates in so many objects")
         raise error
     return _packb(value, _default, OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
-
-
-@functools.cache
-def _keep_freed_memory() -> None:
-    """Let glibc's malloc keep what it frees; once, at the first large value, so an import changes nothing.
-
-    It asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when it is
-    freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing
-    it. The threshold rises to the largest such block that was ever freed: to this one, of which no
-    page is ever touched. In return the process may keep up to twice as much of what it has freed.
-    """
-    bytes(_KEPT_BYTES)
 
 
 def _refuse(what: str) -> UnsupportedTypeError:
