@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import ipaddress
 import pathlib
 import re
@@ -42,6 +41,7 @@ from sealpoint.errors import UnsupportedTypeError, excerpt
 from sealpoint.serde import diagnostics
 from sealpoint.serde.arguments import address_text, time_arguments, timezone_arguments
 from sealpoint.serde.classes import why_not_found
+from sealpoint.serde.freed import LARGE_BYTES, keep_freed_memory
 from sealpoint.serde.models import plain_fields
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
@@ -69,9 +69,6 @@ _ISO_OPTIONS: Final = OPTIONS & ~ormsgpack.OPT_PASSTHROUGH_DATETIME
 _DUMPED_AS_THEY_ARE: Final = frozenset(
     (UUID, Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 )
-
-_LARGE_BYTES: Final = 128 * 1024
-_KEPT_BYTES: Final = 24 * 1024 * 1024
 
 _MAX_LEARNED: Final = 4096  # types made at run time must not fill memory
 _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
@@ -104,8 +101,8 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
         raise diagnostics.take_refusal(error) from None
     if diagnostics.noted:
         diagnostics.report(is_error=must_be_readable)
-    if len(data) >= _LARGE_BYTES:
-        _keep_freed_memory()
+    if len(data) >= LARGE_BYTES:
+        keep_freed_memory()
     return data
 
 
@@ -122,18 +119,6 @@ def _pack_replacing(value: Any, error: Exception) -> bytes:
         raise error
     diagnostics.note_replaced()
     return _packb(value, _default, OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
-
-
-@functools.cache
-def _keep_freed_memory() -> None:
-    """Let glibc's malloc keep what it frees; once, at the first large value, so an import changes nothing.
-
-    It asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when it is
-    freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing
-    it. The threshold rises to the largest such block that was ever freed: to this one, of which no
-    page is ever touched. In return the process may keep up to twice as much of what it has freed.
-    """
-    bytes(_KEPT_BYTES)
 
 
 def _default(obj: Any) -> Any:
