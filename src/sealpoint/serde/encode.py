@@ -39,12 +39,12 @@ from uuid import UUID
 
 import ormsgpack
 
-from sealpoint.errors import UnreadableTypeError, UnsupportedTypeError, excerpt
+from sealpoint.errors import UnsupportedTypeError, excerpt
 from sealpoint.serde.arguments import address_text, time_arguments, timezone_arguments
 from sealpoint.serde.classes import why_not_found
 from sealpoint.serde.models import plain_fields
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
-from sealpoint.serde.warned import warn_once
+from sealpoint.serde.unreadable import forget_noted, noting, report_noted, unreadable_types
 
 SINGLE_ARGUMENT: Final = 0
 POSITIONAL_ARGUMENTS: Final = 1
@@ -80,42 +80,28 @@ _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, n
 
 Encoder = Callable[[Any], Any]
 
-_unreadable_types: Final = set[type]()  # those in the table that a reader would not find
-_met: Final = threading.local()  # what the value at hand has in it, by thread: msgpack does not pass it on
+_refused: Final = threading.local()
 
 
 def encode(obj: Any, must_be_readable: bool = False) -> bytes:
     """Return the msgpack of ``obj``.
 
-    Args:
-        obj: Any value.
-        must_be_readable: Whether a class in it that a reader would not find by its module and name is
-            an error. Otherwise it is written as LangGraph does, with one warning per type.
-
     Raises:
         UnsupportedTypeError: If something in it has a type without a form, an integer has
             over 64 bits, or it is nested too deeply.
-        UnreadableTypeError: If a class in it would not be found, and that is an error.
+        UnreadableTypeError: If a reader would not find a class in it by its module and name, and
+            ``must_be_readable``. Otherwise it is written, with one warning per type.
     """
     try:
         data = ormsgpack.packb(obj, _default, OPTIONS)
     except ormsgpack.MsgpackEncodeError as error:
-        vars(_met).pop("unreadable", None)
-        raise vars(_met).pop("refusal", None) or UnsupportedTypeError(str(error)) from None
-    if _unreadable_types:
-        _report_unreadable(must_be_readable)
+        forget_noted()
+        raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(error)) from None
+    if unreadable_types:
+        report_noted(must_be_readable)
     if len(data) >= _LARGE_BYTES:
         _keep_freed_memory()
     return data
-
-
-def _report_unreadable(is_error: bool) -> None:
-    """Report the classes in the value that was just packed which a reader would not find."""
-    for (module, name), cause in vars(_met).pop("unreadable", {}).items():
-        error = UnreadableTypeError(module, name, cause)
-        if is_error:
-            raise error
-        warn_once("unreadable", module, name, f"{error.cause}; a value is written that cannot be read back")
 
 
 @functools.cache
@@ -132,7 +118,7 @@ def _keep_freed_memory() -> None:
 
 def _refuse(what: str) -> UnsupportedTypeError:
     """Make the error for a part of the value: msgpack keeps it to itself, so `encode` finds it here."""
-    error = _met.refusal = UnsupportedTypeError(f"no form for {what}")
+    error = _refused.error = UnsupportedTypeError(f"no form for {what}")
     return error
 
 
@@ -152,25 +138,11 @@ class _Encoders(dict[type, Encoder]):
         encoder = _choose(cls)
         if len(self) >= _MAX_LEARNED:
             self.clear()
-            _unreadable_types.clear()
+            unreadable_types.clear()
         if encoder not in _NAMELESS and why_not_found(cls) is not None:
-            encoder = _unreadable(cls, encoder)
-            _unreadable_types.add(cls)
+            encoder = noting(cls, encoder)
         self[cls] = encoder
         return encoder
-
-
-def _unreadable(cls: type, encoder: Encoder) -> Encoder:
-    """Note a class that a reader would not find, unless it can be found by now."""
-
-    def encode_and_note(obj: Any) -> Any:
-        cause = why_not_found(cls)
-        if cause is not None:
-            place = str(cls.__module__), cls.__name__
-            vars(_met).setdefault("unreadable", {})[place] = cause
-        return encoder(obj)
-
-    return encode_and_note
 
 
 def _choose(cls: type) -> Encoder:
@@ -372,7 +344,8 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]],
     (Enum, _enum),
 )
 
-# What these write names no class, or always the same.
-_NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, _pattern, repr))
+_NAMELESS: Final[frozenset[Encoder]] = frozenset(
+    (_delta_snapshot, _numpy_array, _pattern, repr)
+)  # no class of the object
 
 _encoders: Final = _Encoders({_DeltaSnapshot: _delta_snapshot})
