@@ -12,8 +12,7 @@ What msgpack has no form for becomes an extension whose payload is msgpack again
     6     [dtype, shape, order, bytes]                numpy arrays
     7     value                                       delta snapshots
 
-One table from type to encoder, filled when a type is first seen: the questions to a type
-are asked once, and not once for every value.
+One table from type to encoder, filled when a type is first seen: a type is asked once, not every value.
 """
 
 from __future__ import annotations
