@@ -115,11 +115,11 @@ class SqliteRows:
 
         In WAL mode writers go on meanwhile; in the other modes they wait.
         """
-        with sqlite_words():
-            self.connection.execute("BEGIN")
+        self.settle()
         try:
-            with sqlite_words():
-                self._require_same_schema()
+            with self._cursor() as cursor:
+                cursor.execute("BEGIN")
+                self._require_same_schema(cursor)
             yield
         finally:
             self._roll_back()
@@ -207,12 +207,11 @@ class SqliteRows:
 
     @contextmanager
     def _working(self) -> Iterator[sqlite3.Cursor]:
-        """Give such a cursor in a transaction that reads."""
-        with (
-            sqlite_words(),
-            guard.guarding(self.connection, self.is_over),
-            closing(self.connection.cursor()) as cursor,
-        ):
+        """Give such a cursor in a transaction that reads, which may be that of a snapshot."""
+        with self._cursor() as cursor:
+            if self.connection.in_transaction:  # that of a snapshot
+                yield cursor
+                return
             cursor.execute("BEGIN")
             try:
                 yield cursor
@@ -266,11 +265,7 @@ class SqliteRows:
         statement = f"""
             UPDATE main.{table.name} NOT INDEXED SET type = ?, {table.value} = ?
             WHERE rowid = ? AND type IS ? AND {table.value} IS ? {same}"""
-        with (
-            sqlite_words(),
-            guard.guarding(self.connection, self.is_over),
-            closing(self.connection.cursor()) as cursor,
-        ):
+        with self._cursor() as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             start = perf_counter()
             try:
@@ -325,11 +320,7 @@ class SqliteRows:
             StoppedError: If there is no room for a second copy, or the file stays locked.
         """
         self.settle()
-        with (
-            sqlite_words(),
-            guard.guarding(self.connection, self.is_over),
-            closing(self.connection.cursor()) as cursor,
-        ):
+        with self._cursor() as cursor:
             cursor.execute("PRAGMA secure_delete = ON")
             guard.allow(self._size_bytes(cursor))
             cursor.execute("VACUUM")
