@@ -85,6 +85,7 @@ test-all: $(VENV)/filled
 
 attacks: $(VENV)/filled
 	$(VENV)/bin/python -m tests.attacks $(ARGS)
+	SEALPOINT_ATTACKS_RUNS=200 $(VENV)/bin/python -m pytest --quiet tests/attacks/test_owners.py
 
 lint: $(VENV)/filled
 	$(VENV)/bin/ruff check

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fuzz.seeds import ROOT, words, write_seeds
-from fuzz.targets import TARGETS, try_one
+from fuzz.targets import FORGED, TARGETS, try_one
 
 QUOTE: Final = '"'
 BACKSLASH: Final = "\\"
@@ -31,6 +31,8 @@ MAX_FOUND: Final = 20
 SECONDS_EACH: Final = 5
 MEMORY_MIB: Final = 1024
 MAX_INPUT_BYTES: Final = 32 * 1024
+SCRIPT_OPTIONS: Final = ("-max_len=64", "-len_control=0")
+"""For inputs that are scripts of edits: each byte counts, and one edit alone is seldom all."""
 
 
 class Outcome(NamedTuple):
@@ -64,6 +66,7 @@ def fuzz(target: str, seconds: float, folder: Path) -> Outcome:
             f"-timeout={SECONDS_EACH}",
             f"-rss_limit_mb={MEMORY_MIB}",
             f"-max_len={MAX_INPUT_BYTES}",
+            *(SCRIPT_OPTIONS if target in FORGED else ()),
             f"-dict={folder / 'words'}",
             f"-artifact_prefix={found}/",
             "-print_final_stats=1",
@@ -105,10 +108,10 @@ def main() -> int:
     share = arguments.seconds * min(JOBS, len(targets)) / len(targets)
     with ThreadPoolExecutor(JOBS) as pool:
         outcomes = list(pool.map(lambda target: fuzz(target, share, FOLDER / target), targets))
-    print(f"{'target':<10}{'inputs':>12}{'seconds':>9}{'found':>7}")
+    print(f"{'target':<12}{'inputs':>12}{'seconds':>9}{'found':>7}")
     for outcome in outcomes:
-        print(f"{outcome.target:<10}{outcome.inputs:>12,}{outcome.seconds:>9.0f}{outcome.found:>7}")
-    print(f"{'all':<10}{sum(outcome.inputs for outcome in outcomes):>12,}")
+        print(f"{outcome.target:<12}{outcome.inputs:>12,}{outcome.seconds:>9.0f}{outcome.found:>7}")
+    print(f"{'all':<12}{sum(outcome.inputs for outcome in outcomes):>12,}")
     failed = [outcome.target for outcome in outcomes if outcome.found or not outcome.inputs]
     if failed:
         print(f"error: see {', '.join(f'.fuzz/{target}/found and its log' for target in failed)}")

@@ -108,6 +108,15 @@ class KeyInUseError(KeyMoveError):
     hint = "seal the rows anew first: sealpoint rotate DB --apply"
 
 
+class WrongRingError(KeyRingError):
+    """The rows of a database were sealed with other keys than those that the ring has."""
+
+    hint = (
+        "use the ring of this database: --keys FILE; if this is it, `sealpoint verify DB` shows which rows"
+        " do not open, and --no-key-check (check_keys=False) goes on without this check"
+    )
+
+
 class KeyReversalError(KeyRingError, ValueError):
     """A ring file that a running process follows goes back in time, or is that of another ring."""
 
@@ -178,9 +187,9 @@ class FilePermissionsError(KeyRingError, PermissionError):
 
 
 class FileLinkError(KeyRingError, OSError):
-    """A key file is a symbolic link, or no regular file at all."""
+    """A key file is no regular file, or a symbolic link where none is followed."""
 
-    hint = "name the file itself; links are not followed"
+    hint = "name the file itself; links are followed only for key files, and not out of their folder"
 
 
 class SourceError(KeyRingError, OSError):
@@ -285,6 +294,27 @@ class UnsupportedTypeError(SerdeError, TypeError):
     hint = "convert it to a supported type; see docs/serializer.md"
 
 
+class UnreadableTypeError(SerdeError, TypeError):
+    """A value of a class that a reader would not find by its module and name was to be written.
+
+    Attributes:
+        module: Module of the class.
+        name: Name of the class, as it would have been written.
+        cause: Why it would not be found.
+    """
+
+    hint = "define the class at the top level of a module, under its own name"
+
+    def __init__(self, module: str, name: str, cause: str) -> None:
+        super().__init__(module, name, cause)
+        self.module = module
+        self.name = name
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"type {excerpt(f'{self.module}.{self.name}')} cannot be read back: {self.cause}"
+
+
 class UnknownTypeError(SerdeError, NotImplementedError):
     """Bytes are labelled with a serialization type that is not known or not switched on."""
 
@@ -309,14 +339,27 @@ class BlockedTypeError(SerdeError, TypeError):
         name: Name of the type in that module, as the bytes name it.
     """
 
+    _more_advice: str = ""
+
     def __init__(self, module: str, name: str, parameter: str = "allowed_msgpack_modules") -> None:
         line = f"{parameter}=[({excerpt(module)}, {excerpt(name)})]"
-        super().__init__(module, name, parameter, hint=f"if the type is yours, allow it: {line}")
+        super().__init__(
+            module, name, parameter, hint=f"if the type is yours, allow it: {line}{self._more_advice}"
+        )
         self.module = module
         self.name = name
 
     def __str__(self) -> str:
         return f"type {excerpt(f'{self.module}.{self.name}')} is not on the allowlist"
+
+
+class UnauthenticatedTypeError(BlockedTypeError):
+    """Bytes that no key has authenticated name a type that is not on the allowlist."""
+
+    _more_advice = "; 'sealpoint types DB --emit' prints a list of all that need it"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, and no key has authenticated the value"
 
 
 class UnbuildableValueError(SerdeError, ValueError):
@@ -354,6 +397,10 @@ class DamagedFileError(SaverError, OSError):
     """SQLite finds that a file is damaged, or no database at all."""
 
     hint = "restore it from backup; `.recover` in the sqlite3 shell saves what can be read"
+
+
+class EndlessTreeError(DamagedFileError):
+    """The pages of a file lead to more rows than it can hold: some are reached again and again."""
 
 
 class RowError(SaverError, ValueError):
@@ -394,6 +441,12 @@ class DatabaseMissingError(MaintenanceError, FileNotFoundError):
     hint = "name a SQLite file that LangGraph or sealpoint wrote, or a postgresql:// URL"
 
 
+class UnreachableError(DatabaseMissingError):
+    """A database server does not answer, or takes no connection now; a later run may meet another answer."""
+
+    hint = "see that the server runs, and that psql connects with the same URL"
+
+
 class HeldError(MaintenanceError, BlockingIOError):
     """Another run holds the database."""
 
@@ -418,12 +471,27 @@ class StoppedError(MaintenanceError, OSError):
     hint = "make room or end what is in the way, then run the same command again: it goes on where it stopped"
 
 
+class HaltedError(StoppedError):
+    """A statement was ended before its end, because the run was to stop."""
+
+    hint = "run the same command again: it goes on where it stopped"
+
+
 class LockedError(StoppedError):
     """Other sessions kept rows locked for as long as a run lasted; it did all the others."""
 
     hint = (
         "end their transactions (pg_stat_activity and pg_prepared_xacts show them),"
         " then run the same command again"
+    )
+
+
+class UnrelatedDatabaseError(MaintenanceError, ValueError):
+    """A database shows nothing about a key: no value in it is under any key of the ring."""
+
+    hint = (
+        "name the databases that were sealed under this ring; `sealpoint status DB` shows the keys of one."
+        " To count it all the same: --allow-unrelated"
     )
 
 
@@ -434,7 +502,13 @@ class PasswordError(MaintenanceError, ValueError):
 
 
 class ScrubError(MaintenanceError, BlockingIOError):
-    """Old contents of a database cannot be cleared away now."""
+    """Old contents of a database cannot be cleared away now.
+
+    Attributes:
+        lock_seconds: How long writers were kept waiting all the same.
+    """
+
+    lock_seconds: float = 0.0
 
     hint = "end the processes that read the database, or let them close it, then scrub again"
 
@@ -456,6 +530,15 @@ class ServerError(MaintenanceError, OSError):
 
     def __str__(self) -> str:
         return f"the server refuses a statement: {self.kind} (SQLSTATE {self.sqlstate or 'none'})"
+
+
+class SuperuserError(MaintenanceError, PermissionError):
+    """A superuser looks at the standby of a server, where the owner of the tables cannot be held off."""
+
+    hint = "connect to the primary, or as a role that may only SELECT from the tables: docs/rotation.md"
+
+    def __str__(self) -> str:
+        return "a superuser's commands are not run on a standby: there no lock keeps the tables unchanged"
 
 
 class MissingExtraError(MaintenanceError, ImportError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -52,13 +53,30 @@ def place(directory: Path) -> None:
     sys.dont_write_bytecode = True
 
 
-def watch() -> list[str]:
-    """Begin to note dangerous acts that leave no marker; return the list that they are noted in."""
+def watch(own: Path) -> list[str]:
+    """Begin to note dangerous acts that leave no marker; return the list that they are noted in.
+
+    Args:
+        own: A directory in which files may be removed: commands make and remove some beside a database.
+    """
     acts: list[str] = []
 
-    def hook(event: str, _: tuple[Any, ...]) -> None:
-        if event in _WATCHED:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _WATCHED and not _is_ours(event, arguments, own):
             acts.append(event)
 
     sys.addaudithook(hook)
     return acts
+
+
+def _is_ours(event: str, arguments: tuple[Any, ...], own: Path) -> bool:
+    """Whether an act is that of a command, whatever the bytes are that it reads."""
+    if event == "os.putenv":
+        return bool(arguments[0] == b"PYDANTIC_DISABLE_PLUGINS")  # typer, while it reads arguments
+    if event not in ("os.remove", "shutil.rmtree"):
+        return False
+    folder = (
+        f"/proc/self/fd/{arguments[1]}" if (arguments[1] or -1) >= 0 else ""
+    )  # rmtree goes by descriptors
+    path = Path(folder) / os.fsdecode(arguments[0])
+    return own.resolve() in path.resolve().parents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import pickle
@@ -12,11 +13,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, Final, NoReturn
+from unittest.mock import patch
 
+from fuzz.sqlitefile import honest
+from fuzz.sqlitefile.commands import Ended, Place, UndocumentedError
+from fuzz.sqlitefile.edits import add_loot
+from fuzz.sqlitefile.forged import Forged
+from fuzz.sqlitefile.format import SqliteFile
 from tests.attacks.blobs import in_thread
-from tests.attacks.case import Case, Outcome, Read, Reading, Scene
+from tests.attacks.case import Case, Forge, Outcome, Read, Reading, Scene
 from tests.attacks.families.names import TOUCH, WRITE
+from tests.attacks.maintenance import reading
 
 
 def _done(value: Any = None) -> Reading:
@@ -101,7 +110,59 @@ _READERS: Final[dict[str, tuple[Outcome, Callable[[], Any]]]] = {
     "refuses": (Outcome.REFUSED, lambda: _refuse("no")),
 }
 
-EXPECTED: Final = {name: outcome for name, (outcome, _) in _READERS.items()}
+# --- commands -----------------------------------------------------------------------------------
+
+
+def _ends(code: int) -> Callable[[Place], Ended]:
+    return lambda _: Ended(code, "{}", "")
+
+
+def _reports_less(place: Place) -> Ended:
+    share = {"table": "checkpoints", "kind": "sealed", "key_id": "k1", "rows": 1}
+    return Ended(0, json.dumps({"databases": [{"shares": [share]}]}), "")
+
+
+def _writes(place: Place) -> Ended:
+    place.path.write_bytes(place.path.read_bytes()[:-512])
+    return Ended(3, "", "")
+
+
+def _runs_a_trigger(place: Place) -> Ended:
+    with closing(sqlite3.connect(place.path)) as connection, connection:
+        connection.execute("INSERT INTO loot VALUES ('ran')")
+    return Ended(3, "", "")
+
+
+def _ends_as_a_bug(_: Place) -> Ended:
+    raise UndocumentedError("exit code 1")
+
+
+_COMMANDS: Final[dict[str, tuple[Outcome, Callable[[Place], Ended]]]] = {
+    "a command refuses": (Outcome.REFUSED, _ends(4)),
+    "a command ends with 1": (Outcome.CRASHED, _ends_as_a_bug),
+    "a command never ends": (Outcome.CRASHED, lambda _: _spin()),
+    "a command counts too few rows": (Outcome.SILENT, _reports_less),
+    "a command changes what it reads": (Outcome.SILENT, _writes),
+    "a command runs a trigger": (Outcome.EXECUTED, _runs_a_trigger),
+}
+
+
+def _command(run: Callable[[Place], Ended]) -> Forge:
+    def forge(scene: Scene) -> Read:
+        file = SqliteFile(honest.make(honest.SHAPES[0]).data)
+        add_loot(file)
+        read = reading(scene, Forged(file.to_bytes(), b"", ()), ["status"])
+
+        def patched() -> Reading:
+            with patch.object(Place, "run", lambda place, *arguments: run(place)):
+                return read()
+
+        return patched
+
+    return forge
+
+
+EXPECTED: Final = {name: outcome for name, (outcome, _) in (_READERS | _COMMANDS).items()}
 
 
 def _unforgeable(_: Scene) -> Read:
@@ -112,4 +173,6 @@ def cases() -> Iterator[Case]:
     """One case a reader, and one that cannot be forged."""
     for name, (_, reader) in _READERS.items():
         yield Case("classifier", name, lambda _, reader=reader: reader)  # type: ignore[misc]
+    for name, (_, run) in _COMMANDS.items():
+        yield Case("classifier", name, _command(run), shared=False)
     yield Case("classifier", "cannot be forged", _unforgeable)

@@ -37,7 +37,8 @@ def table(cases: Sequence[Case], sides: Results) -> Iterator[str]:
         line = f"{family:14} {len(members):>6}"
         for results in sides.values():
             counts = count(results.get(case) for case in members)
-            line += " | " + "".join(f"{counts[column] or '.':>9}" for column in columns)
+            none = "-" if counts["n/a"] == len(members) else "."  # it has nothing of the kind
+            line += " | " + "".join(f"{counts[column] or none:>9}" for column in columns)
         yield line
 
 

@@ -46,6 +46,7 @@ _MODULES: Final = (
     "langgraph.types",
     "numpy",
     "sealpoint.serde.inert",
+    "tomlkit",
 )
 
 
@@ -211,7 +212,7 @@ def _live(case: Case, scene: Scene, pipe: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    acts = canaries.watch()
+    acts = canaries.watch(scene.directory)
     outcome, detail = _judge(read, scene.side)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     if acts:

@@ -8,8 +8,10 @@ from typing import Final
 from tests.attacks import classifier, controls
 from tests.attacks.case import Case
 from tests.attacks.families import (
+    commands,
     envelopes,
     files,
+    generated,
     names,
     objects,
     queries,
@@ -21,7 +23,10 @@ from tests.attacks.families import (
     types,
 )
 
-_FAMILIES: Final = (names, types, objects, envelopes, shapes, tags, rows, queries, schemas, triggers, files)
+_FAMILIES: Final = (
+    *(names, types, objects, envelopes, shapes, tags, rows, queries, schemas, triggers, files),
+    *(commands, generated),
+)
 
 
 def attacks() -> Iterator[Case]:

@@ -123,13 +123,14 @@ def test_bug_shows_no_values(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
 
 
 def test_interrupt(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """Ctrl-C where no command sees to it: an early end like others, and no word about it."""
+    """Ctrl-C where no command sees to it: an early end like others."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(keys, "find_ring_file", interrupt)
-    assert run("keys", "list") == Ended(Exit.STOPPED, "", "")
+    said = "ended by Ctrl-C; the same command can be run again\n"
+    assert run("keys", "list") == Ended(Exit.STOPPED, "", said)
 
 
 def test_reader_that_goes_away(ring: Path) -> None:

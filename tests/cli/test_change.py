@@ -22,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint.cli import change, rotation
 from sealpoint.cli.exits import Exit
+from sealpoint.errors import ScrubError
 from sealpoint.maintenance import scrub, sqlite_rows
 from sealpoint.maintenance.hold import holding
 from tests.cli.conftest import CODE, Ended, Run
@@ -313,7 +314,7 @@ def test_advice_is_given_once_for_all_failures_of_a_kind(run: Run, path: Path, t
             flip(connection, value)
     copied = run("decrypt", path, "--out", tmp_path / "new.db")
     assert copied.err.count("error: ") == VALUES + 2
-    plain, damaged = [line for line in copied.err.splitlines() if line.startswith("hint: ")]
+    damaged, plain = [line for line in copied.err.splitlines() if line.startswith("hint: ")]
     assert plain.endswith("--allow-plaintext")
     assert damaged.startswith("hint: the row was changed")
     rotated = run("rotate", path, "--apply")
@@ -555,6 +556,46 @@ def test_scrub_clears_and_says_what_it_looked_for(run: Run, path: Path) -> None:
     assert (scrubbed["fragments"], scrubbed["found"]) == (VALUES, [])
     left = b"".join(file.read_bytes() for file in path.parent.glob("x.db*"))
     assert not any(blob in left for blob in old)
+
+
+def test_longest_lock_has_the_scrub_in_it(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a scrub that then could not empty the log: it had written the whole file anew."""
+    found = scrub.Scrubbed(4096, 3, (), lock_seconds=17.0)
+    monkeypatch.setattr(rotation, "scrub", lambda *args: found)
+    ended = run("rotate", path, "--apply", "--scrub", "--json")
+    assert (ended.document["longest_lock_ms"], ended.document["scrubbed"]["lock_seconds"]) == (17000.0, 17.0)
+
+    def fail(*_: object) -> None:
+        error = ScrubError("the log cannot be emptied")
+        error.lock_seconds = 18.0
+        raise error
+
+    monkeypatch.setattr(rotation, "scrub", fail)
+    assert run("rotate", path, "--apply", "--scrub", "--json").document["longest_lock_ms"] == 18000.0
+
+
+def test_scrub_measures_its_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter((5.0, 22.0))
+    monkeypatch.setattr(scrub, "perf_counter", lambda: next(now))
+    assert scrub.scrub(path, make_cipher("k1").ring).lock_seconds == 17.0
+
+
+@pytest.mark.parametrize("apply", [[], ["--apply"]])
+def test_scrub_of_a_large_or_live_database_is_announced(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, apply: list[str]
+) -> None:
+    assert "warning" not in run("rotate", path, "--scrub").err
+    command = [sys.executable, "-c", READER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        monkeypatch.setattr(sqlite_rows, "READERS_TIMEOUT_MS", 50)
+        ended = run("rotate", path, "--scrub", *apply)
+        reader.communicate()
+    warning = next(line for line in ended.err.splitlines() if line.startswith("warning: --scrub will write"))
+    assert f"process {reader.pid} (" in warning
+    monkeypatch.setattr(scrub, "_BYTES_PER_SECOND", path.stat().st_size / 30)
+    assert f"lock {path} for about 3" in run("rotate", path, "--scrub", *apply).err
 
 
 def test_scrub_that_finds_something_says_where(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,7 +279,10 @@ def test_destroy_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -
     assert states(ring)["k1"] == "disabled"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("DELETE FROM checkpoints")
-    assert run("keys", "destroy", "k1", "--yes", "--db", file).code == 0
+    empty = explained(run("keys", "destroy", "k1", "--yes", "--db", file), Exit.USAGE)
+    assert "has no value under any key of the ring" in empty
+    assert states(ring)["k1"] == "disabled"
+    assert run("keys", "destroy", "k1", "--yes", "--db", file, "--allow-unrelated").code == 0
     assert states(ring)["k1"] == "destroyed"
 
 
@@ -385,13 +388,32 @@ def test_init_where_no_folder_can_be_made(run: Run, tmp_path: Path, monkeypatch:
     assert "--keys or $SEALPOINT_KEYS" in ended.err
 
 
+def test_disable_says_that_it_looked_through_no_database(run: Run, ring: Path, tmp_path: Path) -> None:
+    """Or through one that shows nothing."""
+    file = database(tmp_path, ring)
+    for step in (("generate", "k2"), ("promote", "k2")):
+        run("keys", *step)
+    ended = run("keys", "disable", "k1")
+    assert (ended.code, states(ring)["k1"]) == (Exit.DONE, "disabled")
+    assert "warning: no database was looked through for values under 'k1'\nhint: --db DB" in ended.err
+    run("keys", "enable", "k1")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE checkpoints SET type = 'msgpack+cobblestone256@k2'")
+    assert "warning" not in run("keys", "disable", "k1", "--db", file).err
+    run("keys", "enable", "k1")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("DELETE FROM checkpoints")
+    ended = run("keys", "disable", "k1", "--db", file)
+    assert f"warning: {file} has no value under any key of the ring" in ended.err
+
+
 def test_advice_is_for_the_same_ring(run: Run, ring: Path, tmp_path: Path) -> None:
     """Pasted as it stands it changes the ring that the command before it changed, and no other."""
     other = tmp_path / "the other" / "keys.toml"
     run("keys", "init", "k1", "--keys", other)
     before = ring.read_bytes()
     for words in (["generate", "k2"], ["disable", "k1"]):
-        said = run("keys", *words, "--keys", other).err
+        said = run("keys", *words, "--keys", other).err.splitlines()[0]
         program, *advised = shlex.split(said.partition(": ")[2])
         ended = run(*advised)
         assert (program, ended.code) == ("sealpoint", Exit.DONE)

@@ -42,6 +42,7 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
         "__init__ adds limits": "bytes that are not sealed are checked first",
     },
     "langgraph encrypted": {
+        "__init__ adds allow_unauthenticated_types": "else such rows are read strictly",
         "__init__ adds plaintext": "plaintext rows are refused unless it is 'allow'",
         "no from_pycryptodome_aes": "its rows are bound to nothing; a ring reads them",
     },

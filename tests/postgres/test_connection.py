@@ -9,8 +9,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from sealpoint.cli.exits import Exit, exit_code
 from sealpoint.errors import DatabaseMissingError, MissingExtraError
 from sealpoint.maintenance.postgres_connection import name_of
+from sealpoint.maintenance.postgres_refusals import refused
 from sealpoint.maintenance.postgres_rows import PostgresRows
 
 NAMES = {
@@ -87,3 +89,52 @@ def test_settings_of_the_url_do_not_reach_the_session(url: str) -> None:
             for setting in ("transaction_isolation", "statement_timeout", "client_encoding", "search_path")
         ]
     assert shown == [("read committed",), ("1h",), ("UTF8",), ("pg_catalog, pg_temp",)]
+
+
+WRONG = {
+    "the server has no such database": ({"dbname": "secret"}, Exit.USAGE),
+    "the server has no such role": ({"user": "secret"}, Exit.USAGE),
+    "the role may not log in": ({"user": "pg_monitor"}, Exit.USAGE),
+    "no server listens there": ({"host": "/secret"}, Exit.STOPPED),
+    "no server listens": ({"host": "127.0.0.1", "port": "1"}, Exit.STOPPED),
+    "the name of the host is not known": ({"host": "secret.invalid"}, Exit.USAGE),
+    "there is no such service": ({"service": "secret"}, Exit.USAGE),
+}
+
+
+@pytest.mark.parametrize("reason", WRONG)
+def test_the_reason_for_no_connection_is_told(url: str, reason: str) -> None:
+    parts, code = WRONG[reason]
+    with pytest.raises(DatabaseMissingError, match=reason) as caught:
+        PostgresRows(make_conninfo(url, **parts))
+    assert exit_code(caught.value) is code
+    assert caught.value.hint
+
+
+WORDS = {
+    'FATAL:  password authentication failed for user "a"': ("credentials", Exit.USAGE),
+    "fe_sendauth: no password supplied": ("credentials", Exit.USAGE),
+    'FATAL:  no pg_hba.conf entry for host "1.2.3.4", user "a", database "b", no encryption': (
+        "neither from here",
+        Exit.USAGE,
+    ),
+    'FATAL:  permission denied for database "b"\nDETAIL:  User does not have CONNECT': (
+        "may not",
+        Exit.USAGE,
+    ),
+    "FATAL:  sorry, too many clients already": ("no connection left", Exit.STOPPED),
+    "FATAL:  the database system is starting up": ("starts", Exit.STOPPED),
+    "connection timeout expired": ("in time", Exit.STOPPED),
+    "FATAL:  la base de données « b » n'existe pas": ("refuses", Exit.USAGE),
+    'FATAL:  role "the database system is" does not exist': ("no such role", Exit.USAGE),
+    "something else": ("no connection to db", Exit.STOPPED),
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_the_words_of_libpq_are_understood_and_not_shown(words: str) -> None:
+    reason, code = WORDS[words]
+    error = refused("db", f"connection failed: {words}")
+    assert reason in str(error)
+    assert exit_code(error) is code
+    assert words not in f"{error} {error.hint}"

@@ -56,6 +56,10 @@ SELECTIONS = [
         (None, "k1", "k.1"), (True, False), (True, False), (None, "t", "other")
     )
 ]
+SELECTIONS += [
+    Selection(plaintext=plaintext, legacy=legacy, with_key=key)
+    for key, plaintext, legacy in product(("k1", "k_"), (True, False), (True, False))
+]
 
 
 def tags_of(pages: list[list[StoredValue]]) -> list[Any]:

@@ -29,6 +29,9 @@ REFUSED: Final = {
     "has a check": "ALTER TABLE checkpoint_writes ADD CHECK (same(blob) IS NOT NULL)",
     "has an index over an expression": "CREATE INDEX ON checkpoint_writes (same(blob))",
     "'checkpoint_writes' has an index over": "CREATE INDEX ON checkpoint_writes (idx) WHERE idx > 0",
+    "has statistics over an expression": (
+        "CREATE STATISTICS s ON (same(blob)), channel FROM checkpoint_blobs"
+    ),
     "'checkpoints' has a trigger": "CREATE TRIGGER t AFTER UPDATE ON checkpoints EXECUTE FUNCTION act()",
     "has a generated column 'more'": (
         "ALTER TABLE checkpoint_blobs ADD more bytea GENERATED ALWAYS AS (same(blob)) STORED"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz.targets import TARGETS, try_one
+from fuzz.targets import FORGED, TARGETS, try_one
 from sealpoint.errors import DecodeError, LimitError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.guards import MAX_DECIMAL_EXPONENT
@@ -46,7 +46,7 @@ def test_rows_are_read_or_refused(data: bytes) -> None:
     try_one("row", data)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", sorted(TARGETS.keys() - FORGED.keys()))  # tests/attacks has the others
 @settings(max_examples=25)
 @given(data=st.data())
 def test_damaged_inputs_are_read_or_refused(target: str, data: st.DataObject) -> None:
@@ -215,7 +215,7 @@ def test_the_check_is_that_of_the_plain_way(data: bytes) -> None:
 
 @given(hostile.decimals)
 def test_no_decimal_is_large_in_any_spelling(text: str) -> None:
-    """What the class takes is taken if it is small, and refused if one could not compute with it."""
+    """What the class writes is read if it is small, and refused if arithmetic could not use it."""
     try:
         value = Decimal(text)
     except InvalidOperation:
@@ -223,7 +223,7 @@ def test_no_decimal_is_large_in_any_spelling(text: str) -> None:
     try:
         found = strict.loads_typed(record(0, "decimal", "Decimal", text))
     except UnbuildableValueError:
-        assert value is None or abs(value.adjusted()) > MAX_DECIMAL_EXPONENT
+        assert value is None or str(value) != text or abs(value.adjusted()) > MAX_DECIMAL_EXPONENT
     else:
         assert found == value
         assert abs(found.adjusted()) <= MAX_DECIMAL_EXPONENT + 1

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -173,13 +174,17 @@ def as_a_script(
 def postgres_service(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """A database that libpq finds as the service `agents`."""
-    with schema(server(pytestconfig)) as dsn:
-        lines = [f"{name}={value}\n" for name, value in conninfo_to_dict(dsn).items()]
+    """A database that libpq finds as the service `agents`, as a role of its own that is no superuser."""
+    with schema(server(pytestconfig)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+        (name,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
+        connection.execute(f"CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA {name} TO {name}".encode())
+        parts = conninfo_to_dict(dsn) | {"user": name}
         file = tmp_path_factory.mktemp("service") / "pg_service.conf"
+        lines = [f"{part}={value}\n" for part, value in parts.items()]
         file.write_text("".join(["[agents]\n", *lines]), encoding="utf-8")
         monkeypatch.setenv("PGSERVICEFILE", str(file))
         yield
+        connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
 
 
 @pytest.mark.usefixtures("as_a_script")

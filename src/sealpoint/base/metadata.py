@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
-from typing import Any, Final, NoReturn
+import logging
+from typing import Any, Final
 
 from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
-from sealpoint.errors import MetadataError, excerpt
-from sealpoint.serde.guards import require_json_depth
+from sealpoint.errors import DecodeError, MetadataError, excerpt
+from sealpoint.serde.allowlist import strict_from_environment
+from sealpoint.serde.jsontext import parse
+from sealpoint.serde.scan import DEFAULT_LIMITS
+
+logger: Final = logging.getLogger("sealpoint.base")
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 64
+MAX_ELEMENTS: Final = DEFAULT_LIMITS.elements
+_SURELY_FEW_CHARS: Final = MAX_ELEMENTS  # JSON has at most one element for each character
 
 EXCLUDED_METADATA_KEYS: Final = {
     "checkpoint_id",
@@ -27,6 +33,8 @@ EXCLUDED_METADATA_KEYS: Final = {
 """Keys of a config that are never stored: they stand in columns, or change with every step."""
 
 
+_warned: Final = set[str]()
+_TEXTS: Final = (bytes, str)  # a union would be made anew for every column
 _KEPT: Final = (str, int, float)
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 
@@ -35,7 +43,11 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
     """Return ``metadata`` with the scalars of the config's ``metadata`` and ``configurable`` added.
 
     What ``metadata`` has is kept. Left out are `EXCLUDED_METADATA_KEYS`, keys that begin
-    with ``__``, and values that are not str, int, float or bool. Text loses its NUL characters.
+    with ``__``, and values that are not str, int, float or bool. Text loses its NUL characters, which
+    PostgreSQL cannot store, with a warning.
+
+    Raises:
+        MetadataError: If text has a NUL character and ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
     """
     merged: dict[str, Any] = dict(metadata.items())
     for part in (config.get("metadata"), config.get("configurable")):
@@ -46,6 +58,8 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
                 merged[key] = value
     for key, value in merged.items():
         if isinstance(value, str) and (type(value) is not str or "\x00" in value):
+            if "\x00" in value:
+                _report_change("NUL characters")
             merged[key] = value.replace("\x00", "")  # which also makes a plain str of a subclass
     return merged  # type: ignore[return-value]
 
@@ -60,21 +74,35 @@ def get_serializable_checkpoint_metadata(
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """Return metadata as JSON in UTF-8, without lone surrogates.
+    """Return metadata as JSON in UTF-8; without lone surrogates, which have no form there, with a warning.
 
     Raises:
         MetadataError: If a value has no form in JSON, or is NaN or infinite, or two keys are
-            the same in JSON: ``1`` and ``"1"`` for instance.
+            the same in JSON: ``1`` and ``"1"`` for instance. Also if text has a lone surrogate and
+            ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
     """
     try:
         text = _ENCODER.encode(metadata)
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, TypeError) else "NaN, infinity, a cycle or too deep"
         raise MetadataError(f"metadata has no form in JSON: {excerpt(reason)}") from None
-    data = text.encode("utf-8", "ignore")
-    if not (text.isascii() and len(text) <= MAX_BYTES and _is_ordinary(metadata)):
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        _report_change("lone surrogates")
+        data = text.encode("utf-8", "ignore")
+    if not (text.isascii() and len(text) <= _SURELY_FEW_CHARS and _is_ordinary(metadata)):
         decode_metadata(data)  # what could not be read back is not stored
     return data
+
+
+def _report_change(what: str) -> None:
+    """Report that metadata is stored without some of its characters, which LangGraph drops in silence."""
+    if strict_from_environment():
+        raise MetadataError(f"text in metadata has {what}, and would be stored without them")
+    if what not in _warned:
+        _warned.add(what)
+        logger.warning("text in metadata has %s, and is stored without them", what)
 
 
 def _is_ordinary(table: Any, *, depth: int = 2) -> bool:
@@ -95,45 +123,27 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
     """Return the metadata of a column.
 
     Raises:
-        MetadataError: If it is not an object in strict JSON: no duplicate keys, no NaN, no infinity.
+        MetadataError: If it is not an object in strict JSON, see `sealpoint.serde.jsontext`, or is larger
+            or deeper than what is stored.
     """
     if data is None:
         return {}
-    if not isinstance(data, bytes | str):
+    if not isinstance(data, _TEXTS):
         raise MetadataError(f"metadata is {type(data).__name__}, not text")
     if len(data) > MAX_BYTES:
         raise MetadataError(f"metadata has {len(data)} bytes; at most {MAX_BYTES} are stored and read")
     try:
-        text = data.decode() if isinstance(data, bytes) else data
-        if text.count("[") + text.count("{") > MAX_DEPTH:
-            require_json_depth(text, MAX_DEPTH)
-        metadata = _DECODER.decode(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, MetadataError) else type(error).__name__
-        raise MetadataError(f"metadata is not strict JSON: {reason}") from None
-    if not isinstance(metadata, dict):
-        raise MetadataError(f"metadata is {type(metadata).__name__}, not an object")
-    return metadata  # type: ignore[return-value]
+        metadata = parse(data.encode() if isinstance(data, str) else data, MAX_DEPTH, MAX_ELEMENTS)
+    except DecodeError as error:
+        reason = str(error)
+    except UnicodeEncodeError:
+        reason = "it has a lone surrogate"
+    else:
+        if not isinstance(metadata, dict):
+            raise MetadataError(f"metadata is {type(metadata).__name__}, not an object")
+        return metadata  # type: ignore[return-value]
+    raise MetadataError(f"metadata is not strict JSON: {reason}")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise MetadataError("a key stands there twice")
-    return table
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse_constant(text)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise MetadataError(f"{excerpt(name)} is not JSON")
-
-
-# Made once: to make them takes as long as to use them.
+# Made once: to make it takes as long as to use it.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
-)

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from sealpoint.cli import change, keys, read
 from sealpoint.cli.exits import Exit, exit_code, message
-from sealpoint.cli.screen import complain, let_go, prepare_streams, require_command
+from sealpoint.cli.screen import complain, is_read, let_go, prepare_streams, require_command, say
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 
@@ -31,6 +31,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
+            say("ended by Ctrl-C; the same command can be run again")
             raise typer.Exit(Exit.STOPPED) from None
         except BrokenPipeError:
             let_go(sys.stdout)
@@ -81,11 +82,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     try:
-        code = app(args=arguments, prog_name="sealpoint", standalone_mode=False)
-        sys.stdout.flush()
+        code = app(args=arguments, prog_name="sealpoint", standalone_mode=False) or Exit.DONE
+        if not is_read():  # what was found stays found
+            return code or Exit.STOPPED
     except Exception as error:  # noqa: BLE001 -- the end of the program, which says what it was
         return _report(error)
-    return Exit.DONE if code is None else code
+    return code
 
 
 def _report(error: Exception) -> Exit:

@@ -11,18 +11,37 @@ import typer
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.rotation import Action, Check, Outcome, Wishes, carry_out, make_plan, plan_rows, stopping
-from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table
-from sealpoint.cli.stores import DatabaseArgument, KeysOption, is_url, naming_empty, open_ring, open_store
+from sealpoint.cli.rotation import (
+    Action,
+    Check,
+    Outcome,
+    Wishes,
+    carry_out,
+    make_plan,
+    plan_rows,
+    require_keys,
+)
+from sealpoint.cli.screen import JsonOption, progress_bar, say, show_json, show_table, warn
+from sealpoint.cli.signals import stopping
+from sealpoint.cli.stores import (
+    DatabaseArgument,
+    KeysOption,
+    is_url,
+    naming_other_files,
+    open_ring,
+    open_store,
+    warn_of_leftovers,
+)
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import SUITES
 from sealpoint.maintenance.decrypt import decrypt as decrypt_file
 from sealpoint.maintenance.pace import Pace
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.maintenance.rows import BATCH, Batch, Progress
-from sealpoint.maintenance.scrub import Scrubbed
+from sealpoint.maintenance.scrub import Scrubbed, forecast
 
 MAX_PLACES: Final = 5
+_NOTICED_SECONDS: Final = 1.0
 
 
 def require_number(number: float | None) -> float | None:
@@ -87,6 +106,10 @@ def rotate(
         ),
     ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1,
+    no_key_check: Annotated[
+        bool,
+        typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
+    ] = False,
     suite: Annotated[
         str, typer.Option("--suite", help="What to seal in: cobblestone256 or xaes256gcm.")
     ] = "cobblestone256",
@@ -98,6 +121,10 @@ def rotate(
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it goes on where it was.
     """
     _require_fitting(database, workers=workers, scrub=scrub, suite=suite)
+    if not is_url(database):
+        warn_of_leftovers(Path(database))
+        if scrub:
+            _warn_of_scrub(Path(database))
     wishes = Wishes(
         database=database,
         ring=keys,
@@ -112,9 +139,24 @@ def rotate(
         workers=workers,
         check=verify,
         scrub=scrub,
+        key_check=not no_key_check,
     )
     cipher = RingCipher(open_ring(keys), suite, follow=False)
     return (_apply if apply else _show)(wishes, cipher, as_json=as_json)
+
+
+def _warn_of_scrub(path: Path) -> None:
+    """Say for how long a scrub will lock a database that is large, or that other processes have open."""
+    expected = forecast(path)
+    if not expected.processes and expected.lock_seconds < _NOTICED_SECONDS:
+        return
+    users = f", which {' and '.join(expected.processes)} have open" if expected.processes else ""
+    warn(
+        f"--scrub will write {expected.size_bytes:,} bytes anew and lock {path} for about"
+        f" {max(1, round(expected.lock_seconds))} s or longer{users}",
+        "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
+        " said): rotate without --scrub, and scrub when the agents are stopped",
+    )
 
 
 def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) -> None:
@@ -130,6 +172,7 @@ def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) ->
 def _show(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
     key_id = cipher.ring.require_active().id
     with closing(open_store(wishes.database)) as store:
+        require_keys(store, cipher.ring, wishes)
         plan, name = make_plan(store, cipher.ring, wishes), store.name
     rows = plan_rows(plan)
     code = Exit.KEYS if any(action is Action.NEEDS_KEY for _, action in plan) else Exit.DONE
@@ -210,14 +253,17 @@ def decrypt(
         raise typer.BadParameter(f"no folder at {out.parent}", param_hint="--out")
     failures, rows = findings.Failures(aloud=not as_json), 0
     cipher = RingCipher(open_ring(keys), follow=False)
-    with naming_empty(database), stopping() as stop, progress_bar("decrypt") as move:
+    with naming_other_files(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
-        for event in pace.keep(decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)):
-            if isinstance(event, Progress):
-                rows = event.moved
-                move(event.rows, event.total)
-            else:
-                failures.add(event)
+        run = decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)
+        with closing(pace.keep(run)) as events:  # also if the terminal is gone, to which the bar is drawn
+            for event in events:
+                if isinstance(event, Progress):
+                    rows = event.moved
+                    move(event.rows, event.total)
+                else:
+                    failures.add(event)
+    warn_of_leftovers(Path(database), out)
     written = not (failures.count or pace.stopped)
     if as_json:
         counts = {"rows": rows, "failed": failures.count, "failures": failures.kept}

@@ -23,6 +23,7 @@ from sealpoint.errors import (
     ScrubError,
     SealpointError,
     StoppedError,
+    UnreachableError,
     excerpt,
 )
 
@@ -43,6 +44,7 @@ class Exit(IntEnum):
 # The first line that fits counts, so a class stands above the one it comes from.
 _CLASSES: Final[tuple[tuple[type[SealpointError], Exit], ...]] = (
     (StoppedError, Exit.STOPPED),
+    (UnreachableError, Exit.STOPPED),
     (ScrubError, Exit.STOPPED),
     (HeldError, Exit.HELD),
     (KeyInUseError, Exit.FOUND),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import complain, printable, say, show_table, stamp
+from sealpoint.cli.screen import complain, printable, put, say, show_table, stamp
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.audit import Audit
 from sealpoint.maintenance.inspect import Readable, plain
@@ -260,7 +260,7 @@ class LineReport:
     def add(self, failure: Failure) -> None:
         """Print a failure."""
         self._causes.add(failure)
-        print(printable(failure_line(failure)))
+        put(printable(failure_line(failure)))
 
     def end(self, rows: int, failed: int, *, complete: bool) -> None:
         """Sum up the failures, and say how many values open, if all have been looked at."""
@@ -274,15 +274,15 @@ class JsonReport:
 
     def __init__(self, name: str) -> None:
         head = {**stamp("verify"), "database": name}
-        print(f'{json.dumps(head)[:-1]}, "failures": [')
+        put(f'{json.dumps(head)[:-1]}, "failures": [')
         self._separator = ""
 
     def add(self, failure: Failure) -> None:
         """Print a failure."""
-        print(self._separator + json.dumps(failure_object(failure)), end="")
+        put(self._separator + json.dumps(failure_object(failure)), end="")
         self._separator = ",\n"
 
     def end(self, rows: int, failed: int, *, complete: bool) -> None:
         """Print how many there were, and whether all have been looked at."""
         end = {"rows": rows, "failed": failed, "complete": complete, "ok": complete and not failed}
-        print(f"\n], {json.dumps(end)[1:]}")
+        put(f"\n], {json.dumps(end)[1:]}")

@@ -18,7 +18,7 @@ from sealpoint.crypto.keyfile import SYSTEM_PATH, RingEntry, find_ring_file, rea
 from sealpoint.errors import KeyRingError
 from sealpoint.maintenance import ringfile
 from sealpoint.maintenance.keyfiles import key_file
-from sealpoint.maintenance.moves import moves, require_move
+from sealpoint.maintenance.moves import is_related, moves, require_entry, require_move
 
 EPILOG: Final = (
     'With --json: {"sealpoint", "command", "at", "ring": FILE, "keys": [{"id", "state", "suite", "created",'
@@ -32,7 +32,9 @@ KeyArgument = Annotated[str, typer.Argument(metavar="ID", show_default=False, he
 NewKeyArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="ID", show_default=False, help="Its id; by default the next of the year: k26a, k26b."
+        metavar="ID",
+        show_default=False,
+        help="Its id; by default the next of the year and a random part: k26b-4f7c.",
     ),
 ]
 DatabaseOption = Annotated[
@@ -126,7 +128,7 @@ def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = Fal
     file = find_ring_file(path)
     if as_json:
         return _show("show", file, [key_id], as_json)
-    entry = ringfile.require_entry(read_ring_entries(file), key_id)
+    entry = require_entry(read_ring_entries(file), key_id)
     fields = {**_as_object(entry), "moves": ", ".join(moves(entry)) or None}
     return show_table(("field", "value"), list(fields.items()))
 
@@ -167,8 +169,18 @@ def disable(
     file = find_ring_file(path)
     with opened(databases or []) as stores:
         ringfile.disable_key(file, key_id, stores)
+        entries = read_ring_entries(file)
+        unrelated = [store.name for store in stores if not is_related(store, entries)]
     _show("disable", file, [key_id], as_json)
     say(f"Should values under it be missed, undo it: {_command(f'keys enable {key_id}', path)}")
+    if not databases:
+        hint = f"--db DB looks, and so does {_command('status DB', path)}"
+        warn(
+            f"no database was looked through for values under {key_id!r}",
+            hint,
+        )
+    for name in unrelated:
+        warn(f"{name} has no value under any key of the ring: is it the right database?")
 
 
 @app.command()
@@ -187,16 +199,23 @@ def destroy(
     no_database_check: Annotated[
         bool, typer.Option("--no-database-check", help="Look through no database.")
     ] = False,
+    allow_unrelated: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unrelated", help="Accept a database that has no value under any key of the ring."
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> Exit:
     """Remove a key's material for good, and keep its id taken. Nothing undoes this.
 
-    Refused while the key is neither staged nor disabled, or a database has rows under it. The key file
+    Refused while the key is neither staged nor disabled, or a database has rows under it; also if one
+    has none under any key of the ring, because then it is not the one that used the key. The key file
     is removed, not overwritten: snapshots, backups and flash memory may keep a copy that no program reaches.
     """
     file = find_ring_file(path)
-    entry = ringfile.require_entry(read_ring_entries(file), key_id)
+    entry = require_entry(read_ring_entries(file), key_id)
     if entry.state is not KeyState.DESTROYED:
         require_move(entry, "destroy")
         refusal = _refusal(databases, no_database_check, yes)
@@ -207,7 +226,7 @@ def destroy(
             say("Nothing was done.")
             return Exit.STOPPED
     with opened(databases or []) as stores:
-        removed = ringfile.destroy_key(file, key_id, stores)
+        removed = ringfile.destroy_key(file, key_id, stores, allow_unrelated=allow_unrelated)
     _show("destroy", file, [key_id], as_json)
     if removed:
         say(f"{removed} is removed. Copies of it, on other hosts and in backups, are yours to remove.")

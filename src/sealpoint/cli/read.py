@@ -219,21 +219,24 @@ def verify(
     Exits with 4 if there is one, or with 5 if keys are all that is missing. A value that is not sealed
     is one.
     """
-    rows, failures, complete = 0, findings.Tally(), False
+    rows, total, failures, complete = 0, None, findings.Tally(), False
     with opened([database]) as (store,), progress_bar("verify") as move:
         cipher = RingCipher(open_ring(keys))
         report = findings.JsonReport(store.name) if as_json else findings.LineReport()
         try:
             for event in open_all(store, cipher, allow_plaintext=allow_plaintext):
                 if isinstance(event, Progress):
-                    rows = event.rows
-                    move(rows, event.total)
+                    rows, total = event.rows, event.total
+                    move(rows, total)
                 else:
                     failures.add(event)
                     report.add(event)
             complete = True
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
             report.end(rows, failures.count, complete=complete)
+            if not complete:
+                _say_how_far(rows, total)
+                say(f"{failures.count} of the values that were opened do not open")
     return failures.code
 
 
@@ -264,6 +267,11 @@ def _get_cipher(store: RowStore, keys: Path | None) -> RingCipher | None:
             raise
         say(f"{error}: sealed values are not opened")
         return None
+
+
+def _say_how_far(rows: int, total: int | None) -> None:
+    """Say that a run has not come to its end, and how far it came."""
+    say(f"stopped early: {rows} of {'?' if total is None else total} values were looked at")
 
 
 def _read_allowed(text: str) -> list[tuple[str, str]]:
@@ -302,13 +310,20 @@ def _judge(found: Inventory, allowlist: Allowlist | None) -> Exit:
 
 @contextmanager
 def _watching(title: str, failed: Callable[[Failure], None]) -> Iterator[Callable[[Event], None]]:
-    """Show progress, and hand on failures."""
+    """Show progress, and hand on failures; of a run that ends early, say how far it came."""
+    rows, total = 0, None
     with progress_bar(title) as move:
 
         def report(event: Event) -> None:
+            nonlocal rows, total
             if isinstance(event, Progress):
-                move(event.rows, event.total)
+                rows, total = event.rows, event.total
+                move(rows, total)
             else:
                 failed(event)
 
-        yield report
+        try:
+            yield report
+        except BaseException:
+            _say_how_far(rows, total)
+            raise

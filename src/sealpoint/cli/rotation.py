@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -13,13 +12,15 @@ from typing import Any, Final
 
 from sealpoint.cli import findings
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import complain, progress_bar, say
+from sealpoint.cli.screen import complain, progress_bar
+from sealpoint.cli.signals import stopping
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import LockedError, ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
+from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Progress, RowStore, Selection, mark
+from sealpoint.maintenance.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
@@ -80,6 +81,7 @@ class Wishes:
     workers: int
     check: Check
     scrub: bool
+    key_check: bool
 
 
 def make_plan(store: RowStore, ring: KeyRing, wishes: Wishes) -> list[tuple[Share, Action]]:
@@ -125,10 +127,14 @@ class Outcome:
         """Take in what a run tells."""
         if isinstance(event, Progress):
             self.moved, self.raced = event.moved, event.raced
-            self.longest_lock_seconds = max(self.longest_lock_seconds, event.lock_seconds)
+            self.locked(event.lock_seconds)
         elif mark(event) not in self._told:
             self._told.add(mark(event))
             self.failures.add(event)
+
+    def locked(self, seconds: float) -> None:
+        """Take in how long writers were kept waiting."""
+        self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
 
     def take_stock(self, store: RowStore, ring: KeyRing, wishes: Wishes) -> None:
         """Count what is not under the active key now."""
@@ -189,14 +195,25 @@ def _sentence(line: str, number: int) -> str:
     return line.format(values=findings.values_line(number), pickles=pickles, **words)
 
 
+def require_keys(store: RowStore, ring: KeyRing, wishes: Wishes) -> None:
+    """Refuse the ring of another environment before anything is changed, unless the check is left out."""
+    if wishes.key_check:
+        require_own_ring(store, ring, seals_unsealed=wishes.allow_plaintext or wishes.allow_legacy)
+
+
 def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outcome) -> None:
     """Rotate, open what is there once more, and scrub: what was asked for, as far as it comes."""
     start, traces = monotonic(), Traces()
     with store.hold(), stopping() as stop:
+        require_keys(store, cipher.ring, wishes)
         paced = Pace(stop, rows_per_second=wishes.rows_per_second, max_seconds=wishes.max_seconds)
         try:
-            with progress_bar("rotate") as move:
-                for event in _events(store, cipher, wishes, traces, paced, stop):
+            with (
+                progress_bar("rotate") as move,
+                _halting(store, paced),
+                closing(_events(store, cipher, wishes, traces, paced, stop)) as events,
+            ):
+                for event in events:
                     outcome.add(event)
                     if isinstance(event, Progress):
                         move(event.rows, event.total)
@@ -213,9 +230,22 @@ def carry_out(store: RowStore, cipher: RingCipher, wishes: Wishes, outcome: Outc
             _scrub(store.path, cipher, wishes, traces, outcome)
 
 
+@contextmanager
+def _halting(store: RowStore, pace: Pace) -> Iterator[None]:
+    """Let the end of a run also end a statement of SQLite that is at work, however long that takes."""
+    if not isinstance(store, SqliteRows):
+        yield
+        return
+    store.is_over = lambda: pace.is_over
+    try:
+        yield
+    finally:
+        store.is_over = None
+
+
 def _events(
     store: RowStore, cipher: RingCipher, wishes: Wishes, traces: Traces, pace: Pace, stop: Stop
-) -> Iterator[Event]:
+) -> Events:
     if wishes.workers > 1:  # each of them has a pace of its own
         return rotate_in_processes(_order(wishes, cipher), wishes.workers, stop)
     run = rotate(
@@ -226,6 +256,7 @@ def _events(
         batch=wishes.batch,
         max_lock_seconds=wishes.max_lock_seconds,
         moved=traces.add if wishes.scrub else None,
+        check_keys=False,
     )
     return pace.keep(run)
 
@@ -270,32 +301,14 @@ def _scrub(path: Path, cipher: RingCipher, wishes: Wishes, traces: Traces, outco
     """Scrub, or say what is in the way: the rest of the run is done, and told, all the same."""
     try:
         outcome.scrubbed = scrub(path, cipher.ring, traces.fragments)
+        outcome.locked(outcome.scrubbed.lock_seconds)
         if outcome.scrubbed.found:  # perhaps in rows that came after they were counted
             with closing(SqliteRows(path)) as store:
                 outcome.take_stock(store, cipher.ring, wishes)
     except (ScrubError, StoppedError) as error:
         complain(str(error), error.hint)
+        outcome.locked(getattr(error, "lock_seconds", 0.0))
         outcome.stopped = _UNSCRUBBED
-
-
-@contextmanager
-def stopping() -> Iterator[Stop]:
-    """Let Ctrl-C and SIGTERM end a run between two batches; a second one ends it where it is."""
-    stop = Stop()
-
-    def ask(number: int, frame: object) -> None:
-        del frame
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def plan_rows(plan: Iterable[tuple[Share, Action]]) -> list[dict[str, Any]]:

@@ -30,11 +30,24 @@ _PIPE_COLUMNS: Final = 10_000  # nothing is cut off in a file; lines are only as
 _MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
 
 
+_unread: Final[list[str]] = []  # what could not be printed, at first
+
+
+def is_read() -> bool:
+    """Whether all that was printed went to a reader. Writes what is left of it."""
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        return not _unread
+    let_go(sys.stdout)
+    return False
+
+
 def prepare_streams() -> None:
     """Open what stands in for streams that were closed, and let each show what its encoding lacks, escaped.
 
     In this order each takes the number of the one it stands in for, and no database gets that.
     """
+    _unread.clear()
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),
         ("stdout", os.O_WRONLY, "w"),
@@ -83,7 +96,16 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     with console.capture() as lines:
         console.print(table)
     for line in lines.get().splitlines():
-        print(line.rstrip())
+        put(line.rstrip())
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Print a line of a run that goes on to its end also if nothing reads its stdout any more."""
+    try:
+        print(text, end=end)
+    except BrokenPipeError:
+        let_go(sys.stdout)
+        _unread.append(text)
 
 
 def say(text: str) -> None:

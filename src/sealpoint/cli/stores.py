@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,8 +12,10 @@ from urllib.parse import unquote
 
 import typer
 
+from sealpoint.cli.screen import warn
 from sealpoint.crypto import KeyRing
-from sealpoint.errors import DatabaseMissingError, PasswordError, SchemaError, excerpt
+from sealpoint.errors import DamagedFileError, DatabaseMissingError, PasswordError, SchemaError, excerpt
+from sealpoint.maintenance.partial import MAGIC, find_leftovers
 
 if TYPE_CHECKING:
     from sealpoint.maintenance.rows import RowStore
@@ -34,6 +37,10 @@ KeysOption = Annotated[
     ),
 ]
 
+_SUPERUSER: Final = (
+    "connected as a superuser: a role that may only SELECT from the tables, and UPDATE two of them, is enough"
+    " (docs/rotation.md, A role for maintenance)"
+)
 _SCHEMES: Final = ("postgresql://", "postgres://")
 _SECRETS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
@@ -58,20 +65,28 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
         require_text(database, "DB")
         from sealpoint.maintenance.postgres_rows import PostgresRows
 
-        return PostgresRows(database, writable=writable)
+        rows = PostgresRows(database, writable=writable)
+        if rows.is_superuser:
+            warn(_SUPERUSER)
+        return rows
     if "://" in database:
         raise DatabaseMissingError(f"{excerpt(database)} is neither a path nor a URL of Postgres")
     from sealpoint.maintenance.sqlite_rows import SqliteRows
 
-    with naming_empty(database):
+    with naming_other_files(database):
         return SqliteRows(database, writable=writable)
 
 
 @contextmanager
-def naming_empty(database: str) -> Iterator[None]:
-    """Say of a file without a byte that it is empty: SQLite takes it for a database without tables."""
+def naming_other_files(database: str) -> Iterator[None]:
+    """Say of a file that it is empty, which SQLite takes for a database without tables, or no database."""
     try:
         yield
+    except DamagedFileError:
+        if _has_header(Path(database)):
+            raise
+        hint = "name a SQLite file that LangGraph or sealpoint wrote; if this was one, restore it from backup"
+        raise SchemaError(f"{database} is not a SQLite database", hint=hint) from None
     except SchemaError:
         if Path(database).stat().st_size:
             raise
@@ -79,9 +94,26 @@ def naming_empty(database: str) -> Iterator[None]:
         raise SchemaError(f"{database} is empty: it has no checkpoints", hint=hint) from None
 
 
+def warn_of_leftovers(*files: Path) -> None:
+    """Name what killed runs of `decrypt` left in the folders of these files."""
+    for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
+        for left in find_leftovers(folder):
+            hint = f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}"
+            warn(f"{left} is from a decrypt that was killed, and may hold opened values", hint)
+
+
+def _has_header(file: Path) -> bool:
+    """Whether a file begins as every SQLite database does, or has a log with which it may be mended."""
+    if any(file.with_name(file.name + suffix).exists() for suffix in ("-wal", "-journal")):
+        return True
+    with file.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
 @contextmanager
 def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list[RowStore]]:
     """Open several databases, and close them at the end."""
+    warn_of_leftovers(*(Path(database) for database in databases if not is_url(database)))
     with ExitStack() as stack:
         stores = []
         for database in databases:

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Final
 
 from sealpoint.crypto.context import Row
-from sealpoint.crypto.follow import LOOK_SECONDS, Follower
+from sealpoint.crypto.follow import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
 from sealpoint.crypto.keyed import KeyedRing, parse_tag
 from sealpoint.crypto.keys import KeyRing, NeverPickled
 from sealpoint.crypto.suites import SUITES
@@ -37,7 +37,8 @@ class RingCipher(NeverPickled):
 
     With a ring from a file it follows that file: see `sealpoint.crypto.follow`. The file is looked at
     every few seconds, by a call that seals or opens, and at once when a key is met that the
-    ring does not know or may not use. The one call that finds it changed reads it.
+    ring does not know or may not use. The one call that finds it changed reads it. Commands run in a
+    thread of their own, and only a call that needs a key of which no material was ever had waits for one.
     """
 
     def __init__(self, ring: KeyRing, suite: str = "cobblestone256", *, follow: bool = True) -> None:
@@ -107,7 +108,7 @@ class RingCipher(NeverPickled):
         try:
             return keyed.seal(inner, data, row, secret)
         except _NEWS:
-            newer = self._newer_than(keyed)
+            newer = self._newer_than(keyed, SEALING)
             if newer is keyed:
                 raise
         return newer.seal(inner, data, row, secret)
@@ -145,7 +146,7 @@ class RingCipher(NeverPickled):
         try:
             return keyed.open(tag, blob, row, secret)
         except _NEWS:
-            newer = self._newer_than(keyed)
+            newer = self._newer_than(keyed, parse_tag(tag).key_id or ANY_LEGACY)
             if newer is keyed:
                 raise
         return newer.open(tag, blob, row, secret)
@@ -208,10 +209,15 @@ class RingCipher(NeverPickled):
         if self._follower is not None:
             self._follower.look(wait=False)
 
-    def _newer_than(self, keyed: KeyedRing) -> KeyedRing:
-        """Return what is in force once the file was looked at; ``keyed`` again if that changed nothing."""
-        if self._follower is not None and self._keyed is keyed:
-            self._follower.look(wait=True)
+    def _newer_than(self, keyed: KeyedRing, need: str) -> KeyedRing:
+        """Return what is in force once the file was looked at; ``keyed`` again if that changed nothing.
+
+        If material of the key that is needed is being asked for just now, that is waited for.
+        """
+        if self._follower is not None:
+            if self._keyed is keyed:
+                self._follower.look(wait=True)
+            self._follower.wait_for(need)
         return self._keyed
 
     def _put(self, ring: KeyRing) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sealpoint.crypto.keys import (
     Key,
     KeyRing,
+    NeverPickled,
     Origin,
     check_value,
     require_one_legacy,
@@ -113,12 +114,73 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
 
 def load_ring(path: str | PathLike[str] | None = None) -> KeyRing:
     """Read the ring file, and the material of every key that may be used. See `KeyRing.load`."""
-    file = find_ring_file(path)
-    origin = Origin.of(file)  # before it is read: a change in between is noticed by the next look
-    entries, indexes = read_tables(file)
-    keys = [load_key(entry, table, file, ask=_is_needed(entry)) for entry, table in entries]
-    index = next((_read_material(table, file, f"{file}: [[index]]") for table in indexes), None)
-    return KeyRing(keys, index=index, origin=origin)
+    return RingFile(find_ring_file(path)).load()
+
+
+class RingFile(NeverPickled):
+    """A ring file that was read and parsed; no source was asked yet.
+
+    Attributes:
+        origin: The file, as it was before it was read: a change in between is noticed by the next look.
+        entries: What it says about its keys.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Read and parse a file.
+
+        Raises:
+            KeyRingError: For everything that `KeyRing.load` refuses, save what only the material shows.
+        """
+        self._file = file
+        stamp = Origin.of(file)
+        self._tables, self._indexes = read_tables(file)
+        self.entries = tuple(entry for entry, _ in self._tables)
+        asked = [(entry.id, table) for entry, table in self._tables if _is_needed(entry)]
+        asked += [("", table) for table in self._indexes]
+        commands = {
+            key_id: tuple(table["source"]["command"])
+            for key_id, table in asked
+            if "command" in table["source"]
+        }
+        self.origin = Origin(stamp.path, stamp.stamp, commands)
+
+    def runs_commands(self, *held: KeyRing) -> bool:
+        """Whether `load` with the same rings would run a command."""
+        tables = dict([(entry.id, table) for entry, table in self._tables] + [("", t) for t in self._indexes])
+        return any(self._get_held(key_id, tables[key_id], held) is None for key_id in self.origin.commands)
+
+    def load(self, *held: KeyRing) -> KeyRing:
+        """Ask the sources of all keys that may be used, and make the ring.
+
+        Args:
+            held: Earlier rings of this file. Material that a command gave for one of them is not
+                asked for again, if the command is the same and the check value fits.
+
+        Raises:
+            KeyRingError: As `KeyRing.load`.
+        """
+        keys = [
+            load_key(
+                entry, table, self._file, ask=_is_needed(entry), held=self._get_held(entry.id, table, held)
+            )
+            for entry, table in self._tables
+        ]
+        where = f"{self._file}: [[index]]"
+        indexes = [
+            self._get_held("", table, held) or _read_material(table, self._file, where)
+            for table in self._indexes
+        ]
+        return KeyRing(keys, index=next(iter(indexes), None), origin=self.origin)
+
+    def _get_held(self, key_id: str, table: Mapping[str, Any], held: tuple[KeyRing, ...]) -> bytes | None:
+        command = self.origin.commands.get(key_id)
+        if command is None:
+            return None
+        for ring in held:
+            material = ring.get_command_material(key_id, command)
+            if material and table.get("check") in (None, check_value(material)):
+                return material
+        return None
 
 
 def _is_needed(entry: RingEntry) -> bool:
@@ -222,13 +284,16 @@ def _read_entry(table: Mapping[str, Any], where: str) -> RingEntry:
     return RingEntry(table["id"], state, *dates, table.get("suite"), table.get("check"), source)
 
 
-def load_key(entry: RingEntry, table: Mapping[str, Any], file: Path, *, ask: bool = True) -> Key:
+def load_key(
+    entry: RingEntry, table: Mapping[str, Any], file: Path, *, ask: bool = True, held: bytes | None = None
+) -> Key:
     """Ask a key's source for its material, and hold that against the entry's check value.
 
-    Without ``ask`` the key has no material, which is enough to refuse its values.
+    Without ``ask`` the key has no material, which is enough to refuse its values. With ``held`` that is
+    its material, and its source is not asked.
     """
     dates = {"created": entry.created, "destroyed": entry.destroyed}
-    material = _read_material(table, file, f"{file}: key {entry.id!r}") if ask else b""
+    material = held or (_read_material(table, file, f"{file}: key {entry.id!r}") if ask else b"")
     return Key(entry.id, material, entry.state, suite=entry.suite, **dates)
 
 

@@ -7,7 +7,7 @@ HMAC-SHA512(key, "sealpoint v1 secret" | secret) in the key's place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -33,7 +33,7 @@ from sealpoint.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
     from os import PathLike
     from pathlib import Path
@@ -175,10 +175,12 @@ class Origin:
     Attributes:
         path: The file, from the root.
         stamp: What tells whether it has changed since; ``None`` for a file that is not there.
+        commands: By key id, the command that gave the key's material; the index key has the id ``""``.
     """
 
     path: Path
     stamp: tuple[int, ...] | None
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, path: Path) -> Origin:
@@ -305,6 +307,20 @@ class KeyRing(NeverPickled):
             'add an entry with suite = "aes", state = "decrypt-only" and LANGGRAPH_AES_KEY for its material'
         )
         raise UnknownKeyError(LEGACY, self.ids, hint=hint)
+
+    def get_command_material(self, key_id: str, command: tuple[str, ...]) -> bytes | None:
+        """Return what a command of the ring file gave for a key, or for the index key, whose id is ``""``.
+
+        ``None`` if the material is not held, or is from another source.
+        """
+        if self.origin is None or self.origin.commands.get(key_id) != command:
+            return None
+        key = self._by_id.get(key_id)
+        return (key.material or None) if key else None if key_id else self._index
+
+    def with_keys(self, keys: Iterable[Key]) -> KeyRing:
+        """Return a ring of the same file and with the same index key, and other keys."""
+        return KeyRing(keys, index=self._index, origin=self.origin)
 
     def keeps_index(self, older: KeyRing) -> bool:
         """Whether blind indexes made with ``older`` are those that this ring makes."""

@@ -15,6 +15,7 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from pwd import getpwuid
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.crypto.suites import KEY_BYTES
@@ -60,21 +61,30 @@ def parse_material(text: bytes, what: str) -> bytes:
     raise KeyMaterialError(f"{what}: {len(text)} bytes that are not a key")
 
 
-def read_private(path: Path, *, forbidden: int = 0o077) -> bytes:
-    """Read a file that is private to its owner.
+def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = False) -> bytes:
+    """Read a file that is private to this process.
+
+    That is the rule for every file with key material, whichever source names it: it belongs to root or
+    to the account of the process, and no other account may read or write it. One thing more is allowed: a
+    file of root's may be readable by its group if that is root's group or one of the process's own. So
+    Kubernetes shows a Secret to a pod with ``fsGroup``, and systemd a credential, whose access list stands
+    in the bits of the group.
 
     Args:
         path: The file; relative to the current directory, as ever.
         forbidden: Bits that its mode must not have: by default whatever lets others in.
+        allow_links: Whether it may be a symbolic link that ends within the folder of ``path``.
 
     Raises:
-        FileLinkError: If it is a symbolic link or no regular file.
+        FileLinkError: If it is a symbolic link that is not allowed, or no regular file.
         FilePermissionsError: If its mode has a forbidden bit, or it belongs to another
             account that is not root.
         SourceError: If it cannot be read or has over 1 MiB.
     """
+    is_link = allow_links and os.path.islink(path)  # noqa: PTH114 -- of a path too long it is no link
+    target = _require_within(path) if is_link else path
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise FileLinkError(f"{path} is a symbolic link") from None
@@ -100,19 +110,43 @@ def _read(path: Path, descriptor: int) -> bytes:
         raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
 
 
+def _require_within(path: Path) -> Path:
+    """Return where a link ends, which is in its own folder: Kubernetes mounts ``k1 -> ..data/k1`` so."""
+    target, folder = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
+    if not target.is_relative_to(folder):
+        raise FileLinkError(f"{path} is a symbolic link that leads out of its folder")
+    return target
+
+
 def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise FileLinkError(f"{path} is not a regular file")
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & forbidden:
-        others = "read" if mode & forbidden & 0o044 else "write"
-        raise FilePermissionsError(f"{path} has mode {mode:04o}: others can {others} it")
     if status.st_uid not in (os.geteuid(), 0):
-        raise FilePermissionsError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}")
+        raise FilePermissionsError(
+            f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}", hint=_hint_for(status.st_uid)
+        )
+    mode = stat.S_IMODE(status.st_mode)
+    open_bits = mode & forbidden
+    if status.st_uid == 0 and status.st_gid in {0, os.getegid(), *os.getgroups()}:
+        open_bits &= ~0o040
+    if open_bits:
+        others = "read" if open_bits & 0o044 else "write"
+        raise FilePermissionsError(f"{path} has mode {mode:04o}: others can {others} it")
+
+
+def _hint_for(owner: int) -> str | None:
+    """Return what root is to do about a file of another account: not to take the file from that account."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        name = getpwuid(owner).pw_name
+    except KeyError:
+        name = f"'#{owner}'"
+    return f"run this as the account that the file belongs to: sudo -u {name} sealpoint ..."
 
 
 def _from_file(name: str, folder: Path) -> bytes:
-    return read_private(folder / name)
+    return read_private(folder / name, allow_links=True)
 
 
 def _from_env(name: str, folder: Path) -> bytes:
@@ -128,8 +162,7 @@ def _from_credential(name: str, folder: Path) -> bytes:
     place = os.environ.get("CREDENTIALS_DIRECTORY")
     if place is None:
         raise SourceError("$CREDENTIALS_DIRECTORY is not set", hint="add LoadCredential= to the systemd unit")
-    # systemd lets the service in by an access list, which shows as "group may read" (mode 0440, owner root).
-    return read_private(Path(place) / name, forbidden=0o037)
+    return read_private(Path(place) / name, allow_links=True)
 
 
 def _from_inline(text: str, folder: Path) -> bytes:

@@ -1,32 +1,63 @@
-"""The way back out: a copy of a SQLite database with nothing sealed in it, for LangGraph's plain saver."""
+"""The way back out: a copy of a SQLite database with nothing sealed in it, for LangGraph's plain saver.
+
+The copy is made of tables that this module creates, and of rows that it inserts one by one. Nothing
+else of the source reaches it: no schema, index, other table or free page.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from itertools import chain
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import OutputExistsError, OutputNameError, PlaintextError, StoppedError, excerpt
+from sealpoint.errors import (
+    OutputExistsError,
+    OutputNameError,
+    PlaintextError,
+    RowError,
+    SealpointError,
+    StoppedError,
+    excerpt,
+)
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.keyfiles import keep
-from sealpoint.maintenance.rotate import rewrite_all
-from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Selection, StoredValue, failure
-from sealpoint.maintenance.sqlite_connection import copy_database
-from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.maintenance.partial import private_folder, remove_leftovers
+from sealpoint.maintenance.rows import (
+    BATCH,
+    Batch,
+    Event,
+    Events,
+    Failure,
+    Progress,
+    Selection,
+    StoredValue,
+    Table,
+    failure,
+)
+from sealpoint.maintenance.sqlite_connection import create_database, sqlite_words
+from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
 from sealpoint.maintenance.stored import open_stored, require_decodable
 from sealpoint.maintenance.verify import pages
+from sealpoint.sqlite import schema
 
-_WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
-_FILES = ("", "-journal", "-wal", "-shm")
-_SEALED = Selection(plaintext=False)
-_UNSEALED = "if such values are yours, take them over: allow_plaintext, or --allow-plaintext"
-_HINT = "see what is there, and that this account may write to the folder"
+_WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
+_BESIDE: Final = ("", "-journal", "-wal", "-shm")
+_SEALED: Final = Selection(plaintext=False)
+_UNSEALED: Final = "if such values are yours, take them over: allow_plaintext, or --allow-plaintext"
+_MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
+_COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {  # all others hold text
+    "idx": (int,),
+    "parent_checkpoint_id": (str, type(None)),
+    "metadata": (bytes, str, type(None)),
+}
 
 
 def decrypt(
@@ -37,10 +68,11 @@ def decrypt(
     allow_plaintext: bool = False,
     batch: Batch = BATCH,
 ) -> Events:
-    """Write what ``source`` holds, opened, to the new file ``out``, readable by its owner alone.
+    """Write the checkpoints and writes of ``source``, opened, to the new file ``out``.
 
-    The source is read as it stands at one moment, and not changed. ``out`` appears when it is whole:
-    a run that ends early, or meets a value that does not open, leaves none.
+    The source is read as it stands at one moment, and not changed. ``out`` is readable by its owner
+    alone, and appears when it is complete: a run that ends early, or meets a value that does not open,
+    leaves none. Until then the copy is in a private folder beside ``out``.
 
     Args:
         source: A SQLite file.
@@ -48,7 +80,7 @@ def decrypt(
         cipher: Opens with the keys of its ring.
         allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
             nothing tells them from what a holder of the key wrote.
-        batch: How much to change in one transaction.
+        batch: How much to read at a time.
 
     Yields:
         Progress after each batch; a failure for each value that does not open.
@@ -61,105 +93,146 @@ def decrypt(
     """
     source, out = Path(source), Path(out)
     _require_free(out)
-    partial = out.with_name(f".{out.name}.partial")
-    _require_short(out, Path(f"{partial}-journal"))
     with holding(out):
-        _make_private(partial)
+        remove_leftovers(out)
+        with private_folder(out) as folder:
+            copy = folder / "copy.db"
+            with closing(SqliteRows(source)) as store, closing(create_database(copy)) as target:
+                run = _Copy(store, target, cipher, batch, allow_plaintext=allow_plaintext)
+                yield from run.events()
+            if run.is_complete:
+                _put_in_place(copy, out)
+
+
+class _Copy:
+    """Inserts the rows of a database into another one, with their values opened.
+
+    Attributes:
+        is_complete: Whether all of them were inserted.
+    """
+
+    def __init__(
+        self,
+        store: SqliteRows,
+        target: sqlite3.Connection,
+        cipher: RingCipher,
+        batch: Batch,
+        *,
+        allow_plaintext: bool,
+    ) -> None:
+        self.is_complete = False
+        self._store = store
+        self._target = target
+        self._cipher = cipher
+        self._batch = batch
+        self._allow_plaintext = allow_plaintext
+        self._rows = self._total = self._opened = self._size = 0
+        self._failed = False
+
+    def events(self) -> Iterator[Event]:
+        with sqlite_words():
+            self._target.execute("BEGIN")
+            self._target.execute(schema.CREATE_CHECKPOINTS)
+            self._target.execute(schema.CREATE_WRITES)
+        with self._store.snapshot():
+            self._total = sum(count.rows for count in self._store.count())
+            for table in self._store.tables:
+                yield from self._copy_table(table)
+        with sqlite_words():
+            self._target.execute("COMMIT")
+        self.is_complete = not self._failed
+
+    def _copy_table(self, table: Table) -> Iterator[Event]:
+        more = _MORE_COLUMNS[table]
+        if table is WRITES and not schema.has_task_path(self._store.connection):
+            more = ()
+        columns = (*table.key, *more, "type", table.value)
+        statement = (
+            f"INSERT INTO main.{table.name} ({', '.join(columns)})"  # noqa: S608 -- constants
+            f" VALUES ({', '.join('?' * len(columns))})"
+        )
+        wide = replace(table, key=(*table.key, *more))
+        for page in pages(self._store, wide, batch=self._batch):
+            for row in page.values:
+                value = row._replace(table=table, key=row.key[: len(table.key)])
+                failed = self._copy_row(statement, value, dict(zip(wide.key, row.key, strict=True)))
+                if failed is not None:
+                    self._failed = True
+                    yield failed
+            self._rows += len(page.values)
+            yield Progress(table.name, self._rows, self._total, self._opened, 0, self._size, 0.0)
+
+    def _copy_row(self, statement: str, value: StoredValue, columns: dict[str, Any]) -> Failure | None:
         try:
-            with closing(SqliteRows(source)) as store:  # whose tables are checked
-                copy_database(store.connection, partial)
-            yield from _open_all(partial, out, _opener(cipher), batch, allow_plaintext=allow_plaintext)
-        finally:
-            _remove(partial)
+            _require_types(value, columns)
+            opened = self._open(value)
+            if not self._failed:  # else there will be no copy, and the other values are only opened
+                self._insert(statement, (*columns.values(), *opened))
+        except StoppedError:
+            raise
+        except SealpointError as error:
+            return failure(value, error)
+        self._opened += _SEALED.takes(value.tag)
+        self._size += len(value.blob)
+        return None
 
-
-def _require_free(out: Path) -> None:
-    for suffix in _FILES:  # SQLite would take a log that is there for the copy's own
-        file = Path(f"{out}{suffix}")  # a folder may have no name to change
-        if os.path.lexists(file):
-            raise OutputExistsError(f"{file} is there already")
-
-
-def _require_short(out: Path, longest: Path) -> None:
-    """Refuse a place for which one of the names beside it would be too long."""
-    try:
-        longest.lstat()
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise OutputNameError(f"{excerpt(str(out))} is too long") from None
-
-
-def _opener(cipher: RingCipher) -> Callable[[StoredValue], tuple[str, bytes]]:
-    def open_value(value: StoredValue) -> tuple[str, bytes]:
-        inner, data = open_stored(cipher, value)
+    def _open(self, value: StoredValue) -> tuple[str, bytes]:
+        if not self._allow_plaintext and not _SEALED.takes(value.tag):
+            raise PlaintextError(f"value of type {excerpt(value.tag)} is not sealed", hint=_UNSEALED)
+        inner, data = open_stored(self._cipher, value, allow_plaintext=True)
         if value.tag.endswith(f"+{LEGACY}"):  # the key did not authenticate the type
             require_decodable(inner, data)
         return inner, data
 
-    return open_value
+    def _insert(self, statement: str, row: tuple[Any, ...]) -> None:
+        with sqlite_words():
+            try:
+                self._target.execute(statement, row)
+            except sqlite3.IntegrityError:
+                raise RowError("two rows of the table have the same key") from None
 
 
-def _make_private(partial: Path) -> None:
-    try:
-        _remove(partial)  # of a run that was killed
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise StoppedError(f"{partial} cannot be made: {os.strerror(error.errno or 0)}", hint=_HINT) from None
+def _require_types(value: StoredValue, columns: dict[str, Any]) -> None:
+    """Refuse a row whose columns do not hold what a saver writes there.
+
+    Raises:
+        RowError: If a column holds another type.
+    """
+    for name, column in columns.items():
+        if type(column) not in _COLUMN_TYPES.get(name, (str,)):
+            raise RowError(f"column {name!r} of table {value.table.name!r} holds {type(column).__name__}")
 
 
-def _open_all(
-    partial: Path,
-    out: Path,
-    change: Callable[[StoredValue], tuple[str, bytes]],
-    batch: Batch,
-    *,
-    allow_plaintext: bool,
-) -> Iterator[Event]:
-    failed = False
-    with closing(SqliteRows(partial, writable=True)) as store:
-        unsealed = () if allow_plaintext else _unsealed(store, batch)
-        for event in chain(unsealed, rewrite_all(store, change, _SEALED, batch)):
-            failed = failed or isinstance(event, Failure)
-            yield event
-    if not failed:
-        _put_in_place(partial, out)
+def _require_free(out: Path) -> None:
+    for suffix in _BESIDE:  # SQLite would take a log that is there for the copy's own
+        file = Path(f"{out}{suffix}")  # a folder may have no name to change
+        try:
+            file.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise OutputNameError(f"{excerpt(str(out))} is too long") from None
+        raise OutputExistsError(f"{file} is there already")
 
 
-def _unsealed(store: SqliteRows, batch: Batch) -> Iterator[Failure]:
-    """Yield what nobody sealed: in the copy it would pass for what a holder of the key wrote."""
-    if all(_SEALED.takes(count.tag) for count in store.count()):
-        return
-    for table in store.tables:
-        for page in pages(store, table, batch=batch):
-            for value in page.values:
-                if not _SEALED.takes(value.tag):
-                    message = f"value of type {excerpt(value.tag)} is not sealed"
-                    error = PlaintextError(message, hint=_UNSEALED)
-                    yield failure(value, error)
-
-
-def _put_in_place(partial: Path, out: Path) -> None:
+def _put_in_place(copy: Path, out: Path) -> None:
     _require_free(out)
-    keep(partial)
-    _name(partial, out)
+    keep(copy)
+    _name(copy, out)
     keep(out.parent)
 
 
-def _name(partial: Path, out: Path) -> None:
-    """Give the copy its name, and take it from nobody who came first."""
+def _name(copy: Path, out: Path) -> None:
+    """Give the copy its name, unless there is something under that name by now."""
     try:
         try:
-            os.link(partial, out)
+            os.link(copy, out)
         except OSError as error:
             if error.errno not in _WITHOUT_LINKS:
                 raise
             os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            partial.replace(out)
+            copy.replace(out)
     except FileExistsError:
         raise OutputExistsError(f"{out} is there already") from None
-
-
-def _remove(partial: Path) -> None:
-    for suffix in _FILES:
-        with suppress(FileNotFoundError):
-            partial.with_name(partial.name + suffix).unlink()

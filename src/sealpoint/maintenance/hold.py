@@ -42,6 +42,24 @@ def holding(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_held(path: Path) -> bool:
+    """Whether a run holds ``path`` now, as far as this account can see. Nothing is made."""
+    path = path.resolve()
+    try:
+        descriptor = os.open(path.with_name(path.name + SUFFIX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:  # of another account
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _take(lock: Path) -> int:
     while True:
         try:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import re
+import secrets
 import shlex
 import stat
 from contextlib import suppress
@@ -33,7 +35,7 @@ from sealpoint.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Collection
 
     from sealpoint.crypto.keyfile import RingEntry
 
@@ -116,14 +118,30 @@ def _is_left_over(ring: Path, key_id: str) -> bool:
         return False
 
 
-def free_id(ring: Path, taken: Container[str], year: int) -> str:
-    """Return the first of ``k26a`` ... ``k26z``, ``k26aa`` ... that no key and no key file has."""
+def free_id(ring: Path, taken: Collection[str], year: int) -> str:
+    """Return an id for a new key: ``k26a-4f7c``, the next key of the year, and a random part.
+
+    The random part keeps the keys of two environments apart: rows under one then never name the other.
+    """
     for number in count(1):
-        key_id = f"k{year % 100:02}{_letters(number)}"
-        there = os.path.lexists(key_file(ring, key_id))
-        if key_id not in taken and (not there or _is_left_over(ring, key_id)):
+        stem = f"k{year % 100:02}{_letters(number)}"
+        if any(key_id == stem or key_id.startswith(f"{stem}-") for key_id in taken):
+            continue
+        left_over = _left_over_id(ring, stem)
+        key_id = left_over or f"{stem}-{secrets.token_hex(2)}"
+        if left_over or not any(os.path.lexists(key_file(ring, name)) for name in (stem, key_id)):
             break
     return key_id
+
+
+def _left_over_id(ring: Path, stem: str) -> str | None:
+    """Return the id of a key file that a stopped move made for the same key of the year."""
+    pending = re.compile(rf"{re.escape(f'.{ring.name}.{stem}')}(-[0-9a-f]{{4}})\.new", re.DOTALL)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for name in sorted(file.name for file in (ring.parent / KEY_FOLDER).iterdir()):
+            if (match := pending.fullmatch(name)) and _is_left_over(ring, stem + match[1]):
+                return stem + match[1]
+    return None
 
 
 def _letters(number: int) -> str:

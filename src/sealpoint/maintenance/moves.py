@@ -8,7 +8,7 @@ from typing import Any, Final
 from sealpoint.crypto import KeyState, Tag
 from sealpoint.crypto.keyfile import RingEntry
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import KeyInUseError, KeyMoveError, TagError
+from sealpoint.errors import KeyInUseError, KeyMoveError, TagError, UnknownKeyError, UnrelatedDatabaseError
 from sealpoint.maintenance.rows import RowStore
 
 _ENTERED_BY: Final = {
@@ -25,6 +25,19 @@ def moves(entry: RingEntry) -> tuple[str, ...]:
         return ()
     found = (_ENTERED_BY[state] for state in entry.state.moves)
     return tuple(move for move in found if move != "promote" or entry.suite != LEGACY)
+
+
+def require_entry(entries: Sequence[RingEntry], key_id: str) -> RingEntry:
+    """Return the entry called ``key_id``.
+
+    Raises:
+        UnknownKeyError: If there is none.
+    """
+    for entry in entries:
+        if entry.id == key_id:
+            return entry
+    hint = "to add a key: sealpoint keys generate ID"
+    raise UnknownKeyError(key_id, tuple(entry.id for entry in entries), hint=hint)
 
 
 def require_move(entry: RingEntry, move: str) -> None:
@@ -50,6 +63,18 @@ def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wha
             if rows:
                 message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
                 raise KeyInUseError(message, hint=_way_out(entry))
+
+
+def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
+    """Whether a store has a value under one of the keys. One without is no evidence that a key is unused."""
+    return any(_is_under(count.tag, entry) for count in store.count() for entry in entries)
+
+
+def require_related(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
+    """Raise `UnrelatedDatabaseError` if a store has no value under any of the keys."""
+    for store in stores:
+        if not is_related(store, entries):
+            raise UnrelatedDatabaseError(f"{what}: {store.name} has no value under any key of the ring")
 
 
 def _way_out(entry: RingEntry) -> str:

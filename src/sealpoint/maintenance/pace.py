@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from time import monotonic, sleep
 from typing import Final, Protocol
 
-from sealpoint.maintenance.rows import Event, Events, Progress
+from sealpoint.errors import HaltedError
+from sealpoint.maintenance.rows import Events, Progress
 
 _LOOK_SECONDS: Final = 0.05
 
@@ -70,9 +71,12 @@ class Pace:
         """Whether it was asked to stop, or its time is up."""
         return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
-    def keep(self, events: Events) -> Iterator[Event]:
-        """Pass events on; after each batch wait as long as the rate demands, or end the run."""
-        with closing(events):
+    def keep(self, events: Events) -> Events:
+        """Pass events on; after each batch wait as long as the rate demands, or end the run.
+
+        A run whose store asks `is_over` while a statement is at work ends there.
+        """
+        with closing(events), self._ending():
             for event in events:
                 yield event
                 if isinstance(event, Progress):
@@ -80,6 +84,14 @@ class Pace:
                     if self.is_over:
                         self.stopped = True
                         return
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Take a statement that was ended for the end of the run."""
+        try:
+            yield
+        except HaltedError:
+            self.stopped = True
 
     def _wait(self, rows: int) -> None:
         """Wait until so many rows in all are not too many."""

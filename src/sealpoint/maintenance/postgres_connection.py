@@ -21,7 +21,9 @@ from sealpoint.errors import (
     SealpointError,
     ServerError,
     StoppedError,
+    SuperuserError,
 )
+from sealpoint.maintenance.postgres_refusals import refused
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -41,6 +43,9 @@ _SETTINGS: Final = {
     "statement_timeout": "1h",  # counting a large table takes its time
     "idle_in_transaction_session_timeout": "1min",  # a stopped process does not keep rows locked
     "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+    "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through one, whatever its name
+    "cursor_tuple_fraction": "1",  # all rows of a cursor are fetched
     "standard_conforming_strings": "on",
 }
 
@@ -109,18 +114,16 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
     """Connect, and return the connection with its search path.
 
     Raises:
-        DatabaseMissingError: If there is no connection to be had.
+        DatabaseMissingError: If the server refuses the connection.
+        UnreachableError: If the server does not answer, or takes no connection now.
         MissingExtraError: If psycopg is not installed.
     """
     parts = _DEFAULTS | _parts(url) | {"client_encoding": "utf8", "application_name": "sealpoint"}
     psycopg = _psycopg()
     try:
         connection = psycopg.connect(**parts, autocommit=True)
-    except (psycopg.Error, UnicodeError):  # its words may hold the user's name, or a part of the password
-        raise DatabaseMissingError(
-            f"no connection to {name_of(url)}",
-            hint="see that the server runs, and that psql connects with the same URL",
-        ) from None
+    except (psycopg.Error, UnicodeError) as error:
+        raise refused(name_of(url), str(error)) from None
     try:
         with own_words():
             path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
@@ -129,6 +132,23 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
         connection.close()
         raise
     return connection, path
+
+
+def is_superuser(connection: Connection[Any]) -> bool:
+    """Whether a session has the rights of a superuser, or can take them back.
+
+    Raises:
+        SuperuserError: If it has on a standby: no lock there keeps the tables as they were checked.
+    """
+    with own_words():
+        found = connection.execute(
+            "SELECT bool_or(rolsuper), pg_is_in_recovery() FROM pg_roles"
+            " WHERE rolname IN (session_user, current_user)"
+        ).fetchone()
+    powerful, standby = found or (False, False)
+    if powerful and standby:
+        raise SuperuserError
+    return bool(powerful)
 
 
 def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sealpoint.errors import DamagedFileError
-from sealpoint.maintenance.postgres_connection import SearchPath, connect, name_of, own_words, refuse_schema
+from sealpoint.maintenance.postgres_connection import connect, name_of
 from sealpoint.maintenance.postgres_scan import IS_VALUE, Bound, Pass, condition, places, size_of
-from sealpoint.maintenance.postgres_schema import find_tables
 from sealpoint.maintenance.postgres_sessions import holding, locked
+from sealpoint.maintenance.postgres_tables import CHANGE, CheckedTables
 from sealpoint.maintenance.rows import (
     BATCH,
     EVERYTHING,
@@ -36,9 +36,6 @@ from sealpoint.maintenance.rows import (
     require_few_tags,
 )
 
-if TYPE_CHECKING:
-    from psycopg.sql import Composed
-
 _MOST: Final = 1 << 20  # rows of a page: what the batch says, where nothing is lost
 _METADATA_ROWS: Final = 10
 _NAME_ROWS: Final = 10_000
@@ -50,7 +47,7 @@ _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 
 _NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
 _INLINE: Final = """
-    SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM {}
+    SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {}
     CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
         WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{}}' END) AS inlined
     GROUP BY 1, 2 ORDER BY 1, 2"""
@@ -79,10 +76,11 @@ class PostgresRows:
         self._name = name_of(url)
         self.connection, path = connect(url, writable=writable)
         try:
-            self._found = find_tables(self.connection, path)
+            self._checked = CheckedTables(self.connection, path, url)
         except BaseException:
             self.connection.close()
             raise
+        self._found = self._checked.found
         layouts = self._found.layouts.values()
         self._pass = Pass()
         self._most = _MOST
@@ -93,9 +91,14 @@ class PostgresRows:
         """The URL without user, password and options."""
         return self._name
 
+    @property
+    def is_superuser(self) -> bool:
+        """Whether the connection has more rights than any run needs."""
+        return self._checked.is_superuser
+
     def close(self) -> None:
-        """Close the connection."""
-        self.connection.close()
+        """Close the connections."""
+        self._checked.close()
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep other runs off this schema: a lock of this session, gone with it.
@@ -107,7 +110,7 @@ class PostgresRows:
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
         statement = f"""
-            SELECT {_TAG}, count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM {{}}
+            SELECT {_TAG}, count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM ONLY {{}}
             WHERE {IS_VALUE} GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
         counts = []
         for table in self.tables:
@@ -148,7 +151,7 @@ class PostgresRows:
 
     def _at(self, table: Table, key: tuple[Any, ...], blob: str) -> list[StoredValue]:
         statement = f"""
-            SELECT {", ".join(table.key)}, type, {blob} FROM {{}}
+            SELECT {", ".join(table.key)}, type, {blob} FROM ONLY {{}}
             WHERE ({self._primary(table)}) = ({places(key)})"""
         return [StoredValue(table, row[:-2], *row[-2:]) for row in self._fetch(statement, key, table.name)]
 
@@ -191,9 +194,8 @@ class PostgresRows:
     def _change(
         self, table: Table, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        start = perf_counter()
-        with own_words(), self.connection.transaction():
-            self._require_same_tables(table)
+        with self._checked.transaction(table.name, CHANGE):
+            start = perf_counter()  # until here no row is locked
             values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
             updates = [
                 (*changed, *value.key, value.tag, _digest(value.blob))
@@ -211,19 +213,13 @@ class PostgresRows:
         if left > 0:
             raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
 
-    def _require_same_tables(self, table: Table) -> None:
-        """Check the tables again, with one locked against change: what is new on it would act in our name."""
-        self.connection.execute(self._named("LOCK TABLE {} IN ROW EXCLUSIVE MODE", table.name))
-        if find_tables(self.connection, SearchPath([self._found.schema], is_own=True)) != self._found:
-            raise refuse_schema("the tables are not what they were when the database was opened")
-
     def _bound(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Bound | None:
         """Find where the batch ends, by the sizes alone: no value leaves the server for it."""
         rows = max(1, min(batch.rows, self._most))
         primary = self._primary(table)
         where, parameters = condition(primary, after, selection)
         statement = f"""
-            SELECT {size_of(table)}, {primary} FROM {{}}
+            SELECT {size_of(table)}, {primary} FROM ONLY {{}}
             WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
         found = self._fetch(statement, parameters, table.name)
         room = batch.size_bytes
@@ -239,7 +235,7 @@ class PostgresRows:
         primary = self._primary(table)
         where, parameters = condition(primary, after, selection)
         statement = f"""
-            SELECT {", ".join(table.key)}, type, blob FROM {{}}
+            SELECT {", ".join(table.key)}, type, blob FROM ONLY {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
         found = self._fetch(statement, (*parameters, *bound.key), table.name)
         return [StoredValue(table, row[:-2], *row[-2:]) for row in found]
@@ -254,14 +250,11 @@ class PostgresRows:
             f"old.{column} = new.{column}" for column in self._found.layouts[table.name].primary
         )
         statement = f"""
-            UPDATE {{}} AS old SET type = new.new_type, blob = new.new_blob
+            UPDATE ONLY {{}} AS old SET type = new.new_type, blob = new.new_blob
             FROM unnest({arrays}) AS new(new_type, new_blob, {columns}, type, digest)
             WHERE {same} AND old.type IS NOT DISTINCT FROM new.type
             AND sha256(old.blob) IS NOT DISTINCT FROM new.digest"""
-        with self.connection.cursor() as cursor:
-            return cursor.execute(
-                self._named(statement, table.name), [*map(list, zip(*updates, strict=True))]
-            ).rowcount
+        return self._checked.update(table.name, statement, [*map(list, zip(*updates, strict=True))])
 
     def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Yield what is readable in key columns. See `RowStore.names`."""
@@ -292,7 +285,7 @@ class PostgresRows:
         after: tuple[Any, ...] = ()
         while True:
             where = f"WHERE ({key}) > ({places(after)})" if after else ""
-            statement = f"SELECT {columns} FROM {{}} {where} ORDER BY {key} LIMIT {rows:d}"
+            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
             found = self._fetch(statement, after, table)
             yield from found
             if len(found) < rows:
@@ -302,15 +295,8 @@ class PostgresRows:
     def _primary(self, table: Table) -> str:
         return ", ".join(self._found.layouts[table.name].primary)
 
-    def _named(self, statement: str, table: str) -> Composed:
-        from psycopg.sql import SQL, Identifier
-
-        return SQL(statement).format(Identifier(self._found.schema, table))
-
-    def _fetch(self, statement: str, parameters: Sequence[Any], table: str = "") -> list[tuple[Any, ...]]:
-        query = self._named(statement, table) if table else statement
-        with own_words(), self.connection.cursor(binary=True) as cursor:
-            return cursor.execute(query, parameters).fetchall()
+    def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
+        return self._checked.select(table, statement, parameters)
 
 
 def _digest(blob: bytes | None) -> bytes | None:

@@ -73,6 +73,9 @@ def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tupl
     if selection.without_key is not None:
         parts.append(f"{tag} NOT LIKE %s")
         parameters.append(f"%+%@{selection.without_key}")
+    if selection.with_key is not None:
+        parts.append(f"({tag} LIKE %s OR {tag} LIKE %s OR {tag} NOT LIKE %s)")
+        parameters += [f"%+%@{selection.with_key}", f"%+{LEGACY}", "%+%"]
     if selection.thread_id is not None:
         parts.append("thread_id = %s")
         parameters.append(selection.thread_id)

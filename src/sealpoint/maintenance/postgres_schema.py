@@ -1,14 +1,16 @@
 """The tables of LangGraph's Postgres savers, and the check that they are nothing else.
 
-A trigger, a rule or an expression on them would run in our name, and a view or a partition could
-lead elsewhere. The shallow savers keep one checkpoint for each thread: their keys are shorter.
+A trigger, a rule or an expression on them would run with the rights of the account that looks at
+them, also the expression of an index or of extended statistics: the planner evaluates its constant
+parts. A view or a partition could lead elsewhere. The check reads the server's catalogs alone.
+The shallow savers keep one checkpoint for each thread: their keys are shorter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealpoint.errors import SchemaError, excerpt
 from sealpoint.maintenance.postgres_connection import SearchPath, own_words, refuse_schema
@@ -89,8 +91,9 @@ LAYOUTS: Final = (
 )
 NAMES: Final = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
 
+# A type of the server's own has a number below 16384. Before Postgres 14 statistics have no `stxexprs`.
 _TABLES: Final = """
-    SELECT c.relname, n.nspname, n.oid, c.oid,
+    SELECT c.relname, n.nspname, n.oid, c.oid, n.xmin::text,
         CASE WHEN c.relkind <> 'r' OR c.relpersistence = 't' OR c.relispartition THEN 'is not a real table'
             WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
                 THEN 'has a trigger'
@@ -104,22 +107,39 @@ _TABLES: Final = """
             WHEN EXISTS (SELECT FROM pg_index
                 WHERE indrelid = c.oid AND (indexprs IS NOT NULL OR indpred IS NOT NULL))
                 THEN 'has an index over an expression'
-        END
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = ANY(%s) AND c.relname = ANY(%s)"""
+            WHEN EXISTS (SELECT FROM pg_statistic_ext AS s
+                WHERE s.stxrelid = c.oid AND to_jsonb(s) ->> 'stxexprs' IS NOT NULL)
+                THEN 'has statistics over an expression'
+        END,
+        (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attname,
+                CASE WHEN a.atttypid < 16384 THEN format_type(a.atttypid, a.atttypmod) END,
+                a.attgenerated <> '' OR a.attidentity <> '', a.attcollation NOT IN (0, 100))
+                ORDER BY a.attnum), '[]')
+            FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+        ARRAY(SELECT a.attname::text FROM pg_index AS i
+            CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, place)
+            JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+            WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid ORDER BY k.place)
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE """
+_ALL: Final = f"{_TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)"
+_ONE: Final = f"{_TABLES} n.nspname = %s AND c.relname = %s"
 _ELSEWHERE: Final = """
     SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relname = ANY(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
     AND n.nspname <> %s ORDER BY 1 LIMIT 1"""
-_COLUMNS: Final = """
-    SELECT a.attname, format_type(a.atttypid, a.atttypmod),
-        a.attgenerated <> '' OR a.attidentity <> '', a.attcollation NOT IN (0, 100)
-    FROM pg_attribute AS a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped"""
-_PRIMARY: Final = """
-    SELECT a.attname FROM pg_index AS i
-    CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, place)
-    JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-    WHERE i.indrelid = %s AND i.indisprimary AND i.indisvalid ORDER BY k.place"""
+
+
+class _Row(NamedTuple):
+    """What the catalogs say of one table; see `_TABLES`."""
+
+    name: str
+    schema: str
+    schema_oid: int
+    oid: int
+    schema_version: str
+    flaw: str | None
+    columns: list[tuple[str, str | None, bool, bool]]
+    primary: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +168,7 @@ def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
         SchemaError: If there are none, if they are in several schemas, or if one is not a real table
             with the columns and the primary key that LangGraph gives it, and nothing on it that acts.
             Also if another schema has tables of these names, and the path does not say which is meant:
-            who may make a schema could else keep the real tables from sight.
+            an account that may make a schema could else hide the real tables.
     """
     with own_words():
         first = _first(connection, path.schemas)
@@ -156,15 +176,39 @@ def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
             raise refuse_schema(
                 "the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes'"
             )
-        places = {(schema, oid) for schema, oid, _ in first.values()}
+        places = {(row.schema, row.schema_oid) for row in first.values()}
         if len(places) > 1:
             raise refuse_schema("the search path leads to tables in several schemas")
         if not path.is_own:
             _require_alone(connection, next(iter(places))[0])
-        columns = {name: _columns(connection, name, oid) for name, (_, _, oid) in first.items()}
-        layouts = {name: _layout(connection, name, first[name][2], columns[name]) for name in columns}
-    oids = {name: oid for name, (_, _, oid) in first.items()}
-    return Found(*places.pop(), oids, layouts, {name: tuple(found) for name, found in columns.items()})
+    return Found(
+        *places.pop(),
+        {name: row.oid for name, row in first.items()},
+        {name: _layout(row) for name, row in first.items()},
+        {name: tuple(column for column, *_ in row.columns) for name, row in first.items()},
+    )
+
+
+def check_table(connection: Connection[Any], found: Found, name: str) -> str:
+    """Check a table once more, that this session has locked under its name.
+
+    Returns:
+        The version of its schema: another one after each change of that, such as a new name.
+
+    Raises:
+        SchemaError: If it is not the table that was found, or no longer as it was.
+    """
+    for row in map(_Row._make, connection.execute(_ONE, (found.schema, name))):
+        if row.flaw is not None:
+            raise refuse_schema(f"table {name!r} {row.flaw}")
+        same = (row.schema_oid, row.oid, _layout(row)) == (
+            found.schema_oid,
+            found.oids[name],
+            found.layouts[name],
+        )
+        if same:
+            return row.schema_version
+    raise refuse_schema("the tables are not what they were when the database was opened")
 
 
 def _require_alone(connection: Connection[Any], schema: str) -> None:
@@ -176,33 +220,27 @@ def _require_alone(connection: Connection[Any], schema: str) -> None:
         )
 
 
-def _first(connection: Connection[Any], schemas: Sequence[str]) -> dict[str, tuple[str, int, int]]:
-    """Return schema, its number and the table's, of the table that each name leads to."""
-    found = connection.execute(_TABLES, (list(schemas), list(NAMES))).fetchall()
-    found.sort(key=lambda row: (NAMES.index(row[0]), schemas.index(row[1])))
-    first: dict[str, tuple[str, int, int]] = {}
-    for name, schema, schema_oid, oid, flaw in found:
-        if name not in first and flaw is not None:
-            raise refuse_schema(f"table {name!r} {flaw}")
-        first.setdefault(name, (schema, schema_oid, oid))
+def _first(connection: Connection[Any], schemas: Sequence[str]) -> dict[str, _Row]:
+    """Return what the catalogs say of the table that each name leads to."""
+    found = [_Row(*row) for row in connection.execute(_ALL, (list(schemas), list(NAMES)))]
+    found.sort(key=lambda row: (NAMES.index(row.name), schemas.index(row.schema)))
+    first: dict[str, _Row] = {}
+    for row in found:
+        if row.name not in first and row.flaw is not None:
+            raise refuse_schema(f"table {row.name!r} {row.flaw}")
+        first.setdefault(row.name, row)
     return first
 
 
-def _columns(connection: Connection[Any], name: str, oid: int) -> dict[str, str]:
-    columns = {}
-    for column, kind, acts, collated in connection.execute(_COLUMNS, (oid,)):
+def _layout(row: _Row) -> Layout:
+    for column, _, acts, collated in row.columns:
         if acts or collated:
             flaw = "a generated column" if acts else "a collation on"
-            raise refuse_schema(f"table {name!r} has {flaw} {excerpt(column)}")
-        columns[column] = kind
-    return columns
-
-
-def _layout(connection: Connection[Any], name: str, oid: int, columns: dict[str, str]) -> Layout:
-    primary = tuple(column for (column,) in connection.execute(_PRIMARY, (oid,)))
+            raise refuse_schema(f"table {row.name!r} has {flaw} {excerpt(column)}")
+    columns = {column: kind or "" for column, kind, *_ in row.columns}
     for layout in LAYOUTS:
-        if layout.name == name and layout.fits(columns, primary):
+        if layout.name == row.name and layout.fits(columns, tuple(row.primary)):
             return layout
     raise refuse_schema(
-        f"table {name!r} does not have the columns and the primary key that LangGraph gives it"
+        f"table {row.name!r} does not have the columns and the primary key that LangGraph gives it"
     )

@@ -29,11 +29,11 @@ from sealpoint.errors import (
     KeyMoveError,
     KeyRingError,
     OutputExistsError,
-    UnknownKeyError,
 )
 from sealpoint.maintenance import keyfiles
 from sealpoint.maintenance.hold import holding
-from sealpoint.maintenance.moves import require_move, require_unused
+from sealpoint.maintenance.moves import require_entry, require_move, require_related, require_unused
+from sealpoint.maintenance.ringcheck import require_opening
 from sealpoint.maintenance.ringtext import NEW_RING, Change, changed, entry_text
 from sealpoint.maintenance.rows import RowStore
 
@@ -67,19 +67,6 @@ class _Held:
         keyfiles.keep(self.file.parent)
 
 
-def require_entry(entries: Sequence[RingEntry], key_id: str) -> RingEntry:
-    """Return the entry called ``key_id``.
-
-    Raises:
-        UnknownKeyError: If there is none.
-    """
-    for entry in entries:
-        if entry.id == key_id:
-            return entry
-    hint = "to add a key: sealpoint keys generate ID"
-    raise UnknownKeyError(key_id, tuple(entry.id for entry in entries), hint=hint)
-
-
 @contextmanager
 def _held(path: str | PathLike[str] | None) -> Iterator[_Held]:
     file = find_ring_file(path)
@@ -106,7 +93,7 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
 
     Args:
         path: The file that is to be made.
-        key_id: Id of the key; by default the next of the year, e.g. ``k26a``.
+        key_id: Id of the key; by default the next of the year and a random part, e.g. ``k26a-4f7c``.
 
     Returns:
         The id of the key.
@@ -146,7 +133,7 @@ def stage_key(path: str | PathLike[str] | None = None, key_id: str | None = None
 
     Args:
         path: The ring file; as for `KeyRing.load`, also in all other moves.
-        key_id: Id of the key; by default the next of the year, e.g. ``k26b``.
+        key_id: Id of the key; by default the next of the year and a random part, e.g. ``k26b-4f7c``.
 
     Returns:
         The id of the key.
@@ -184,6 +171,7 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
         KeyMoveError: If the key's state does not allow it.
         KeyInUseError: If a store has rows under a key of the ring that is neither of the two.
             Where no key was active, nothing is refused: that is how sealing is taken up again.
+        WrongRingError: If a store has rows under the key's id that it does not open.
         KeyRingError: Another of its subclasses, if the key's material is not to be had.
     """
     with _held(path) as ring:
@@ -195,6 +183,9 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
         _require_material(ring.file, entry)
         older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
         require_unused(older, stores, f"cannot promote {key_id!r}")
+        if stores:
+            table = next(table for one, table in read_tables(ring.file)[0] if one.id == key_id)
+            require_opening(keyfile.load_key(entry, table, ring.file), stores)
         ring.replace(lambda tree, _: _promote(tree, key_id, before))
     return before
 
@@ -224,7 +215,11 @@ def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
 
 
 def destroy_key(
-    path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()
+    path: str | PathLike[str] | None,
+    key_id: str,
+    stores: Sequence[RowStore] = (),
+    *,
+    allow_unrelated: bool = False,
 ) -> Path | None:
     """Make a key a tombstone and remove the file with its material. Nothing undoes it.
 
@@ -232,12 +227,14 @@ def destroy_key(
     and no program can promise otherwise. Material from other sources is left to who keeps it.
     Run again on a tombstone, it removes what a stopped run left.
 
+    With ``allow_unrelated`` a store is accepted that has no value under any key of the ring.
+
     Returns:
         The file that was removed, if there was one.
 
     Raises:
         KeyMoveError: If the key is neither staged nor disabled, or shares its file with another.
-        KeyInUseError: If a store has rows under it.
+        KeyInUseError, UnrelatedDatabaseError: If a store has rows under it, or under no key of the ring.
         StoppedError: If the file cannot be removed.
     """
     with _held(path) as ring:
@@ -245,6 +242,8 @@ def destroy_key(
         if entry.state is not KeyState.DESTROYED:
             require_move(entry, "destroy")
             require_unused([entry], stores, f"cannot destroy {key_id!r}")
+            if not allow_unrelated:
+                require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
             keyfiles.note_doomed(ring.file, key_id, _own_file(ring, key_id))
             now = datetime.now(UTC).replace(microsecond=0)
             ring.replace(lambda tree, _: _bury(tree, key_id, now))
@@ -327,16 +326,17 @@ def _own_file(ring: _Held, key_id: str) -> str | None:
     own = key["source"].get("file")
     if own is None:
         return None
+    folder = ring.file.parent
     for other in [*tree["key"], *tree.get("index", ())]:
         name = other.get("source", {}).get("file")
-        if other is not key and name is not None and _is_same(ring.file.parent, own, name):
+        if (
+            other is not key
+            and name is not None
+            and os.path.realpath(folder / own) == os.path.realpath(folder / name)
+        ):
             called = repr(other["id"]) if "id" in other else "the [[index]]"
             raise KeyMoveError(
                 f"cannot destroy {key_id!r}: its file is also that of {called}",
                 hint="give each of them a file of its own in the ring, then run the same command again",
             )
     return str(own)
-
-
-def _is_same(folder: Path, one: str, other: str) -> bool:
-    return os.path.realpath(folder / one) == os.path.realpath(folder / other)

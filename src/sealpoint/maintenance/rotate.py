@@ -15,6 +15,7 @@ from typing import Any, Final
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import KeyRingError, SealpointError
+from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rows import (
     BATCH,
     Batch,
@@ -49,6 +50,7 @@ def rotate(
     batch: Batch = BATCH,
     max_lock_seconds: float = MAX_LOCK_SECONDS,
     moved: Moved | None = None,
+    check_keys: bool = True,
 ) -> Events:
     """Seal every value under the ring's active key, in place. Nothing is deserialized.
 
@@ -63,17 +65,21 @@ def rotate(
         batch: How much to change in one transaction, at most.
         max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
         moved: Called with each value before it is changed.
+        check_keys: Open some rows under the keys of the ring first, see `require_own_ring`.
 
     Yields:
         Progress after each batch; a failure once for each value that does not open.
 
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
+        WrongRingError: If the database is sealed under other keys. Nothing has been changed.
         LockedError: If others kept rows locked throughout, on Postgres. All other rows are done.
         StoppedError: If the disk is full or the database was not to be had. The run can be repeated.
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one aim
     key_id = cipher.ring.require_active().id
+    if check_keys:
+        require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
     change = _Reseal(cipher, allow_plaintext=allow_plaintext, moved=moved)
     return rewrite_all(store, change, selection, batch, max_lock_seconds)

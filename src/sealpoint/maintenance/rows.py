@@ -131,12 +131,14 @@ class Selection:
         plaintext: Take values that are not sealed.
         legacy: Take values under LANGGRAPH_AES_KEY.
         thread_id: Take this thread's values alone.
+        with_key: Of the sealed values, take those under this key alone.
     """
 
     without_key: str | None = None
     plaintext: bool = True
     legacy: bool = True
     thread_id: str | None = None
+    with_key: str | None = None
 
     def takes(self, tag: Any) -> bool:
         """Whether a value with ``tag`` is taken, whatever its thread; no tag counts as not sealed."""
@@ -145,6 +147,8 @@ class Selection:
             return self.plaintext
         if text.endswith(f"+{LEGACY}"):
             return self.legacy
+        if self.with_key is not None and not text.endswith(f"@{self.with_key}"):
+            return False
         return self.without_key is None or not text.endswith(f"@{self.without_key}")
 
 

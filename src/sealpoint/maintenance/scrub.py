@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, KeyState
@@ -23,6 +24,7 @@ from sealpoint.maintenance.sqlite_rows import SqliteRows
 
 FRAGMENT_BYTES: Final = 24
 MAX_FRAGMENTS: Final = 32
+_BYTES_PER_SECOND: Final = 50_000_000  # of a VACUUM; disks differ by a factor of ten
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _LONGEST_BYTES: Final = 256  # more than any fragment or tag, so that none is missed between two chunks
 
@@ -59,15 +61,42 @@ class Scrubbed(NamedTuple):
         searched_bytes: Of the database and its log.
         fragments: How many fragments of old values were looked for.
         found: Where old ciphertext or old tags still are: file and offset. Empty is what is wanted.
+        lock_seconds: How long writers were kept waiting, at most.
     """
 
     searched_bytes: int
     fragments: int
     found: tuple[tuple[str, int], ...]
+    lock_seconds: float = 0.0
+
+
+class Forecast(NamedTuple):
+    """What a scrub will do to those who use a database.
+
+    Attributes:
+        size_bytes: Of the database and its log, which are written anew.
+        lock_seconds: For how long nothing else can be written meanwhile, roughly.
+        processes: Which have the database open, as far as this system tells.
+    """
+
+    size_bytes: int
+    lock_seconds: float
+    processes: tuple[str, ...]
+
+
+def forecast(path: Path) -> Forecast:
+    """Estimate for how long a scrub will lock a SQLite file, and find the processes that will wait."""
+    size = 0
+    for suffix in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            size += path.with_name(path.name + suffix).stat().st_size
+    return Forecast(size, size / _BYTES_PER_SECOND, _processes(path))
 
 
 def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
     """Write the file anew without its old contents, empty its log, and search both.
+
+    Writers wait from the beginning until the log is empty, and so do readers of a file without a WAL.
 
     Args:
         path: A SQLite file.
@@ -79,8 +108,13 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
         StoppedError: If there is no room for a second copy of the file, or the file is locked.
     """
     with closing(SqliteRows(path, writable=True)) as store:
-        if not store.vacuum():
-            raise ScrubError(f"the log of {path} cannot be emptied: {_readers(path)}")
+        start = perf_counter()
+        is_empty = store.vacuum()
+        lock_seconds = perf_counter() - start
+        if not is_empty:
+            error = ScrubError(f"the log of {path} cannot be emptied: {_readers(path)}")
+            error.lock_seconds = lock_seconds
+            raise error
         live = frozenset(str(count.tag).rpartition("@")[2] for count in store.count())
     fragments = tuple(traces)
     size, found = 0, set[tuple[str, int]]()
@@ -88,7 +122,7 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
         with suppress(FileNotFoundError):  # a log goes when the last who has it open does
             size += file.stat().st_size
             found.update((file.name, place) for place in _search(file, _old_tags(ring, live), fragments))
-    return Scrubbed(size, len(fragments), tuple(sorted(found)))
+    return Scrubbed(size, len(fragments), tuple(sorted(found)), lock_seconds)
 
 
 _FILES: Final = ("", "-wal", "-journal")
@@ -124,12 +158,17 @@ def _search(file: Path, tags: re.Pattern[bytes] | None, fragments: tuple[bytes, 
 
 
 def _readers(path: Path) -> str:
-    """Name the processes that have the database open, as far as this system tells."""
-    names = []
+    names = _processes(path)
+    return f"{' and '.join(names)} still read it" if names else "another connection still reads it"
+
+
+def _processes(path: Path) -> tuple[str, ...]:
+    """Name the other processes that have the database open, as far as this system tells."""
+    names, file = [], path.resolve()
     for process in Path("/proc").glob("[0-9]*"):
         if process.name == str(os.getpid()):
             continue
         with suppress(OSError):
-            if any(link.readlink() == path.absolute() for link in (process / "fd").iterdir()):
+            if any(link.readlink() == file for link in (process / "fd").iterdir()):
                 names.append(f"process {process.name} ({(process / 'comm').read_text().strip()})")
-    return f"{' and '.join(sorted(names))} still read it" if names else "another connection still reads it"
+    return tuple(sorted(names))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import StoppedError
+from sealpoint.errors import DamagedFileError, StoppedError
+from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, MAX_VALUE_BYTES, own_words
 
 CACHE_KIB: Final = 32 * 1024
@@ -70,17 +71,37 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         check_same_thread=False,  # the commit has a thread of its own; never both at once
     )
     try:
-        connection.execute("PRAGMA trusted_schema = OFF")
-        # A batch that a power cut takes back is found and done again by the next run.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-        connection.execute("SELECT count(*) FROM main.sqlite_master")  # the first that reads the file
+        connection.set_authorizer(guard.authorize)
+        with guard.guarding(connection):
+            connection.execute("PRAGMA trusted_schema = OFF")
+            # A batch that a power cut takes back is found and done again by the next run.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+            connection.execute("SELECT 1 FROM main.sqlite_master LIMIT 1").fetchall()  # the first to read
+            _require_whole(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _require_whole(connection: sqlite3.Connection) -> None:
+    """Check that a file has all the pages that its header counts: where some are cut off, so are rows.
+
+    Raises:
+        DamagedFileError: If it is shorter.
+    """
+    (pages,) = connection.execute("PRAGMA main.page_count").fetchone()
+    (page_bytes,) = connection.execute("PRAGMA main.page_size").fetchone()
+    ((_, _, name),) = (
+        row for row in connection.execute("PRAGMA database_list").fetchall() if row[1] == "main"
+    )
+    file = Path(name)
+    log = file.with_name(f"{file.name}-wal")
+    if file.stat().st_size < pages * page_bytes and not (log.exists() and log.stat().st_size):
+        raise DamagedFileError("the file is shorter than its header says: its end is cut off")
 
 
 @contextmanager
@@ -100,8 +121,19 @@ def sqlite_words() -> Iterator[None]:
         raise StoppedError(cause, hint=_HINTS.get(cause)) from None
 
 
-def copy_database(source: sqlite3.Connection, out: Path) -> None:
-    """Copy a database, as it stands at one moment, into an empty file; in one piece, without a WAL."""
-    with sqlite_words(), closing(sqlite3.connect(out, isolation_level=None)) as target:
-        source.backup(target)
-        target.execute("PRAGMA journal_mode = DELETE")
+def create_database(path: Path) -> sqlite3.Connection:
+    """Create an empty database in a private folder: it is complete and renamed later, or removed.
+
+    It has no journal, and is not brought to the disk before the end: a run that is killed leaves no copy.
+    """
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
+    for pragma in (
+        "journal_mode = OFF",
+        "synchronous = OFF",
+        "temp_store = MEMORY",
+        "locking_mode = EXCLUSIVE",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    return connection

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -32,7 +32,7 @@ from sealpoint.maintenance.rows import (
 )
 from sealpoint.maintenance.sqlite_connection import connect, sqlite_words
 from sealpoint.maintenance.sqlite_scan import as_bytes, condition, require_rising, text_or_bytes
-from sealpoint.sqlite import schema
+from sealpoint.sqlite import guard, schema
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, Budget
 
 CHECKPOINTS: Final = Table(
@@ -63,7 +63,10 @@ class SqliteRows:
     """A `RowStore` over one SQLite file. For one thread.
 
     Values are found again by row id, and changed only if their key, tag and bytes are still
-    those that were read.
+    those that were read. No index is read: one of a hostile file may have other rows than its table.
+
+    Attributes:
+        is_over: Asked while a statement is at work; once it says yes, the statement ends with `HaltedError`.
     """
 
     def __init__(self, path: str | PathLike[str], *, writable: bool = False) -> None:
@@ -82,6 +85,7 @@ class SqliteRows:
         if not self.path.is_file():
             raise DatabaseMissingError(f"no file at {self.path}")
         self.connection = connect(self.path, writable=writable)
+        self.is_over: Callable[[], bool] | None = None
         self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
         self._commit: Future[None] | None = None
         self._lock_seconds = 0.0
@@ -105,58 +109,61 @@ class SqliteRows:
             self._behind.shutdown()
             self.connection.close()
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read everything within the context as it is at one moment.
+
+        In WAL mode writers go on meanwhile; in the other modes they wait.
+        """
+        self.settle()
+        try:
+            with self._cursor() as cursor:
+                cursor.execute("BEGIN")
+                self._require_same_schema(cursor)
+            yield
+        finally:
+            self._roll_back()
+
     def hold(self) -> Any:
         """Keep other runs away: a lock on a file beside the database, gone with this process."""
         return holding(self.path)
 
     def _require_tables(self) -> tuple[Table, ...]:
-        with sqlite_words():
-            (version,) = self.connection.execute("PRAGMA main.schema_version").fetchone()
-            schema.require_tables(self.connection)
-            existing = schema.existing_tables(self.connection)
-            tables = tuple(table for table in _NAMES if table.name in existing)
-            if not tables:
-                raise SchemaError(f"{self.path} has neither of the tables 'checkpoints' and 'writes'")
-            for table in tables:
-                self._require_row_ids(table)
-        self._schema_version = version  # last of all: what was refused is refused again
-        return tables
+        with self._working() as cursor:
+            return self._check(cursor, cursor.execute("PRAGMA main.schema_version").fetchone()[0])
 
-    def _require_row_ids(self, table: Table) -> None:
-        try:
-            self.connection.execute(f"SELECT rowid FROM main.{table.name} LIMIT 0")
-        except sqlite3.OperationalError:
-            raise SchemaError(f"table {table.name!r} is made WITHOUT ROWID") from None
+    def _check(self, cursor: sqlite3.Cursor, version: int) -> tuple[Table, ...]:
+        """Check the tables, which are good until the schema has another version; return those there are."""
+        self._schema_version: int | None = None  # what was refused is refused again
+        guard.allow(self._size_bytes(cursor))
+        existing = schema.require_tables(cursor)
+        self._has_task_path = schema.has_task_path(cursor)
+        tables = tuple(table for table in _NAMES if table.name in existing)
+        if not tables:
+            raise SchemaError(f"{self.path} has neither of the tables 'checkpoints' and 'writes'")
+        self._schema_version = version
+        return tables
 
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
         self.settle()
         counts = []
         for table in self.tables:
-            # Lengths first: a sort by tag would carry the values along. More rows than the file has room for
-            # are those of pages that are met again and again.
+            # Lengths first: a sort by tag would carry the values along.
             statement = f"""
                 WITH sizes(tag, size) AS MATERIALIZED (
-                    SELECT {_TAG}, length({table.value})
-                    FROM main.{table.name} LIMIT {self._most_rows()})
+                    SELECT {_TAG}, length({table.value}) FROM main.{table.name} NOT INDEXED)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
             found, _ = self._rows(statement, (), _ALL)
             require_few_tags(table, found)
             counts += [TagCount(table.name, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
-    def _most_rows(self) -> int:
-        """Return more rows than the file has room for."""
-        with sqlite_words():
-            (pages,) = self.connection.execute("PRAGMA main.page_count").fetchone()
-            (size_bytes,) = self.connection.execute("PRAGMA main.page_size").fetchone()
-        return int(pages) * int(size_bytes) // _ROW_BYTES
-
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after a row id. See `RowStore.read`."""
         where, parameters = condition(selection)
         statement = f"""
-            SELECT {", ".join(table.key)}, type, {table.value}, rowid FROM main.{table.name}
+            SELECT {", ".join(table.key)}, type, {table.value}, rowid FROM main.{table.name} NOT INDEXED
             WHERE rowid >= ? {where} ORDER BY rowid"""
         first = _LOWEST if after is None else after + 1
         found, more = self._rows(statement, (first, *parameters), batch)
@@ -185,8 +192,38 @@ class SqliteRows:
         self, statement: str, parameters: tuple[Any, ...], batch: Batch
     ) -> tuple[list[tuple[Any, ...]], bool]:
         budget = Budget(batch.rows, batch.size_bytes)
-        with sqlite_words(), closing(self.connection.cursor()) as cursor:
-            return budget.take(cursor.execute(statement, parameters)), budget.spent
+        with self._working() as cursor:
+            self._require_same_schema(cursor)
+            size_bytes = self._size_bytes(cursor)
+            guard.allow(size_bytes, len(parameters), _SUBQUERIES)
+            return budget.take(cursor.execute(statement, parameters), size_bytes), budget.spent
+
+    @contextmanager
+    def _cursor(self) -> Iterator[sqlite3.Cursor]:
+        """Give a cursor whose statements are guarded, and raise our own errors."""
+        connection = self.connection
+        with sqlite_words(), guard.guarding(connection, self.is_over), closing(connection.cursor()) as cursor:
+            yield cursor
+
+    @contextmanager
+    def _working(self) -> Iterator[sqlite3.Cursor]:
+        """Give such a cursor in a transaction that reads, which may be that of a snapshot."""
+        with self._cursor() as cursor:
+            if self.connection.in_transaction:  # that of a snapshot
+                yield cursor
+                return
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+            finally:
+                self._roll_back()
+
+    @staticmethod
+    def _size_bytes(cursor: sqlite3.Cursor) -> int:
+        """Return how much the file can hold, with its log."""
+        (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
+        (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+        return int(pages) * int(page_bytes)
 
     def rewrite(
         self,
@@ -226,14 +263,15 @@ class SqliteRows:
     def _update(self, table: Table, updates: list[tuple[Any, ...]]) -> int:
         same = " ".join(f"AND {column} IS ?" for column in table.key)
         statement = f"""
-            UPDATE main.{table.name} SET type = ?, {table.value} = ?
+            UPDATE main.{table.name} NOT INDEXED SET type = ?, {table.value} = ?
             WHERE rowid = ? AND type IS ? AND {table.value} IS ? {same}"""
-        with sqlite_words():
-            self.connection.execute("BEGIN IMMEDIATE")
+        with self._cursor() as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
             start = perf_counter()
             try:
-                self._require_same_schema()
-                moved = self.connection.executemany(statement, updates).rowcount
+                self._require_same_schema(cursor)
+                guard.allow(self._size_bytes(cursor))
+                moved = cursor.executemany(statement, updates).rowcount
             except BaseException:
                 self._roll_back()
                 raise
@@ -250,11 +288,11 @@ class SqliteRows:
             self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
             self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
 
-    def _require_same_schema(self) -> None:
-        """Check the tables again if somebody has changed them: a trigger would act in our name."""
-        (version,) = self.connection.execute("PRAGMA main.schema_version").fetchone()
+    def _require_same_schema(self, cursor: sqlite3.Cursor) -> None:
+        """Check the tables again if they were changed: inside of the transaction that relies on it."""
+        (version,) = cursor.execute("PRAGMA main.schema_version").fetchone()
         if version != self._schema_version:
-            self.tables = self._require_tables()
+            self.tables = self._check(cursor, version)
 
     def _roll_back(self) -> None:
         if self.connection.in_transaction:
@@ -282,9 +320,10 @@ class SqliteRows:
             StoppedError: If there is no room for a second copy, or the file stays locked.
         """
         self.settle()
-        with sqlite_words():
-            self.connection.execute("PRAGMA secure_delete = ON")
-            self.connection.execute("VACUUM")
+        with self._cursor() as cursor:
+            cursor.execute("PRAGMA secure_delete = ON")
+            guard.allow(self._size_bytes(cursor))
+            cursor.execute("VACUUM")
             self.connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
             busy, _, _ = self.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()
             self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
@@ -294,24 +333,24 @@ class SqliteRows:
         """Yield what is readable in key columns. See `RowStore.names`."""
         for table in self.tables:
             for column in _NAMES[table]:
-                has_it = column != "task_path" or schema.has_task_path(self.connection)
+                has_it = column != "task_path" or self._has_task_path
                 if has_it and only in (None, column):
                     yield from ((column, text) for text in self._texts(table, column))
 
     def _texts(self, table: Table, column: str) -> Iterator[str]:
         statement = f"""
-            SELECT DISTINCT {column} FROM main.{table.name}
+            SELECT DISTINCT {column} FROM main.{table.name} NOT INDEXED
             WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
         last, operator, more = b"", ">=", True
         while more:
-            found, more = self._rows(statement.format(operator), (last,), BATCH)
+            found, more = self._rows(statement.format(operator), (last,), _TEXTS)
             yield from (text for (text,) in found if isinstance(text, str))
             if more:
                 last, operator = as_bytes(found[-1][0]), ">"
 
     def metadata(self) -> Iterator[Any]:
         """Yield the metadata of each checkpoint, as it stands in the column."""
-        statement = "SELECT metadata, rowid FROM main.checkpoints WHERE rowid >= ? ORDER BY rowid"
+        statement = "SELECT metadata, rowid FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
         first, more = _LOWEST, CHECKPOINTS in self.tables
         while more:
             found, more = self._rows(statement, (first,), BATCH)
@@ -327,7 +366,8 @@ class SqliteRows:
 
 _LOWEST: Final = -(2**63)
 _ALL: Final = Batch(2**62, 2**62)
+_TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names takes a walk over the whole table
 # Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
 _TAG: Final = """iif(length(type) <= 100 OR type IS NULL, type,
     substr(type, 1, 49) || iif(instr(type, '+'), '+', ' ') || substr(type, -50))"""
-_ROW_BYTES: Final = 8  # fewer than any row takes
+_SUBQUERIES: Final = frozenset({"sizes"})

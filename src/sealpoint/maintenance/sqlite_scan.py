@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import DamagedFileError
 from sealpoint.maintenance.rows import Selection
+
+_LEGACY_END: Final = f"+{LEGACY}".encode()
 
 
 def require_rising(first: int, row_ids: list[int]) -> None:
@@ -45,6 +47,11 @@ def condition(selection: Selection) -> tuple[str, tuple[Any, ...]]:
     for end in _left_out(selection):
         parts.append(f"AND NOT (substr({tag}, ?) = ? AND instr({tag}, X'2B'))")
         parameters += [-len(end), end]
+    if selection.with_key is not None:
+        end = f"@{selection.with_key}".encode()
+        others = f"instr({tag}, X'2B') = 0 OR substr({tag}, ?) = ?"
+        parts.append(f"AND (substr({tag}, ?) = ? OR {others})")
+        parameters += [-len(_LEGACY_END), _LEGACY_END, -len(end), end]
     if selection.thread_id is not None:
         parts.append("AND thread_id = ?")
         parameters.append(selection.thread_id)
@@ -54,6 +61,6 @@ def condition(selection: Selection) -> tuple[str, tuple[Any, ...]]:
 def _left_out(selection: Selection) -> Iterator[bytes]:
     """Yield how tags end that are not taken."""
     if not selection.legacy:
-        yield f"+{LEGACY}".encode()
+        yield _LEGACY_END
     if selection.without_key is not None:
         yield f"@{selection.without_key}".encode()

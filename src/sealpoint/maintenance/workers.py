@@ -74,7 +74,8 @@ class Bug:
 def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
     """Run `rotate` in several processes at once, and add up what they tell.
 
-    Whoever runs this holds the store. The processes end with this one, however it ends.
+    The caller has checked the ring (`require_own_ring`), and holds the store. The processes end with
+    this one, however it ends.
 
     Raises:
         StoppedError: If a worker was killed. What all of them did stands; the run can be repeated.
@@ -100,9 +101,9 @@ def _round(order: Order, numbers: range, stop: Signal) -> Told:
     """Start workers of these numbers, and yield what each tells until all have ended."""
     context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
     lines, processes = [], []
-    # Ctrl-C in a terminal goes to every process: whoever started us is told, and passes it on.
+    # Ctrl-C in a terminal goes to every process, and so does its closing: the parent passes them on.
     resource_tracker.ensure_running()  # it comes with the first process, and would end the block
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         for _ in numbers:
             ours, theirs = context.Pipe()
@@ -231,11 +232,14 @@ def _work(order: Order, line: Line) -> None:
                     allow_legacy=order.allow_legacy,
                     batch=order.batch,
                     max_lock_seconds=order.max_lock_seconds,
+                    check_keys=False,  # done once, before the workers start
                 )
                 for event in pace.keep(run):
                     line.send(event)
         except DatabaseMissingError as error:  # whoever started us has a connection
-            problem = StoppedError(str(error), hint="N workers take N + 1 connections")
+            problem = StoppedError(
+                str(error), hint="N workers take N + 1 connections, as a superuser twice as many"
+            )
         except SealpointError as error:
             problem = error
         except MemoryError:

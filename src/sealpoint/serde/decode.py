@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Final, Literal
@@ -11,7 +11,10 @@ import ormsgpack
 
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
 from sealpoint.serde.allowlist import Allowlist
+from sealpoint.serde.arrays import require_array
+from sealpoint.serde.classes import find_class, home_of
 from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
+from sealpoint.serde.guards import RefusedError
 from sealpoint.serde.messages import MESSAGES, adopter, are_alike, is_message
 from sealpoint.serde.rebuild import (
     Builder,
@@ -22,10 +25,10 @@ from sealpoint.serde.rebuild import (
     numpy_array,
 )
 from sealpoint.serde.scan import Limits, require_few_costly, scan
+from sealpoint.serde.shapes import json_budget
+from sealpoint.serde.warned import warn_once
 
 OnBlocked = Literal["raise", "raw"]
-
-logger: Final = logging.getLogger("sealpoint.serde")
 
 # Looked up once: an extension is a call of both.
 _unpackb: Final = ormsgpack.unpackb
@@ -42,22 +45,14 @@ _EXACTLY: Final = (
 )
 _MAX_LEARNED: Final = 4096  # names come from the bytes: they must not fill memory
 _MAX_KNOWN: Final = 16_384  # records of one class of messages, at some 80 bytes each
-_MAX_WARNED: Final = 100
 _METHODS: Final = {METHOD: "fromisoformat", PYDANTIC_V2: "model_validate_json"}
 
-_warned: set[tuple[str, str, str]] = set()
+_Learned = tuple[Builder, Callable[[bytes, Any], Any] | None, str, Any, dict[str, Any], Any]
+"""A builder, what builds from the bytes of a record too, and the class that the builder was made for.
 
-
-def warn_once(kind: str, module: str, name: str, message: str) -> None:
-    """Log one warning per kind and type in this process, and at most a hundred in all."""
-    key = (kind, module[:256], name[:256])
-    if key in _warned or len(_warned) > _MAX_WARNED:
-        return
-    _warned.add(key)
-    if len(_warned) > _MAX_WARNED:
-        logger.warning("over %d types have been warned about; no more will be", _MAX_WARNED)
-    else:
-        logger.warning("%s: %s", excerpt(f"{module}.{name}"), message)
+Of the class: the name of its module, the module, the names in it, and the class. They hold as long as
+the class stands in its module and the module in `sys.modules`; then the builder is made anew.
+"""
 
 
 class Decoder:
@@ -79,7 +74,7 @@ class Decoder:
         self.allowlist = allowlist
         self.on_blocked = on_blocked
         self.limits = limits
-        self._builders: dict[tuple[Any, ...], Builder] = {}
+        self._learned: dict[tuple[Any, ...], _Learned] = {}
         self._failed = threading.local()
         self._extension = self._make_hook()
 
@@ -91,9 +86,14 @@ class Decoder:
             BlockedTypeError: If they name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
-        if self.limits is not None:
-            require_few_costly(data, scan(data, self.limits), self.limits)
-        return self.unpack(data, self._extension)
+        limits = self.limits
+        if limits is None:
+            return self.unpack(data, self._extension)
+        payloads = scan(data, limits)
+        if not payloads:
+            return self.unpack(data, self._extension)
+        require_few_costly(data, payloads, limits)
+        return json_budget.run(limits.elements, lambda: self.unpack(data, self._extension))
 
     def unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
         """Return the value of msgpack bytes, with ``hook`` for extensions."""
@@ -106,31 +106,33 @@ class Decoder:
                 failure = DecodeError("the msgpack of a value is nested too deeply")
             raise failure or DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
-    def _make_hook(self) -> Callable[[int, bytes], Any]:
+    def _make_hook(self) -> Callable[[int, bytes], Any]:  # noqa: C901 -- a further call would cost a tenth
         """Return what is called for every extension: a function, which looks nothing up on ``self``."""
-        builders, failed, rebuild = self._builders, self._failed, self._rebuild
+        learned, failed, rebuild, modules = self._learned, self._failed, self._rebuild, sys.modules
 
         def extension(code: int, data: bytes) -> Any:
             try:
                 record = _unpackb(data, ext_hook=extension, option=_OPTIONS)
                 # What has been learned is found here, which saves a call for every record. A record of
                 # another form finds nothing, and `_rebuild` says what is wrong with it.
-                builder = None
+                known = None
                 try:
                     if len(record) == 3:
                         module, name, argument = record
-                        builder = builders.get((code, module, name))
+                        known = learned.get((code, module, name))
                     elif len(record) == 4:
                         module, name, argument, method = record
-                        builder = builders.get((code, module, name, method))
-                except TypeError:
-                    pass
-                if builder is None:
+                        known = learned.get((code, module, name, method))
+                    if known is not None:
+                        build, build_from_bytes, place, home, names, cls = known
+                        if modules[place] is not home or names[name] is not cls:  # defined again since
+                            known = None
+                except (KeyError, TypeError):
+                    known = None
+                if known is None:
                     return rebuild(code, record)
                 try:
-                    if builder.__class__ is _Remembering:
-                        return builder.build(data, record)
-                    return builder(argument)
+                    return build(argument) if build_from_bytes is None else build_from_bytes(data, record)
                 except Exception as error:  # noqa: BLE001 -- see `as_unbuildable`
                     raise as_unbuildable(error, module, name) from None
             except BaseException as error:
@@ -147,7 +149,8 @@ class Decoder:
             return self._numpy_array(record)
         try:
             kind = (code, record[0], record[1], *record[3:])
-            builder = self._builders.get(kind) or self._learn(kind, record)
+            known = self._learned.get(kind)
+            builder = known[0] if known and _is_current(known, record) else self._learn(kind, record)
             argument = record[2]
         except (IndexError, KeyError, TypeError) as error:
             if isinstance(error, BlockedTypeError):
@@ -160,34 +163,41 @@ class Decoder:
 
     def _numpy_array(self, payload: Any) -> Any:
         try:
-            return numpy_array(payload)
-        except UnbuildableValueError as error:
-            return self._raw_or_raise(error)(payload)
+            array = numpy_array(payload)
+            if self.limits is not None:
+                require_array(array, payload)
+        except (UnbuildableValueError, RefusedError) as error:
+            return self._raw_or_raise(as_unbuildable(error, "numpy", "ndarray"))(payload)
+        return array
 
     def _learn(self, kind: tuple[Any, ...], record: Any) -> Builder:
-        """Return the builder for a kind of record that is seen for the first time."""
+        """Return the builder for a kind of record that is seen for the first time, or whose class changed."""
         code = kind[0]
-        builder = self._make(code, *require_record(code, record))
-        if len(self._builders) >= _MAX_LEARNED:
-            self._builders.clear()
-        self._builders[kind] = builder
-        return builder
+        known = self._make(code, *require_record(code, record))
+        if len(self._learned) >= _MAX_LEARNED:
+            self._learned.clear()
+        self._learned[kind] = known
+        return known[0]
 
-    def _make(self, code: int, module: str, name: str) -> Builder:
+    def _make(self, code: int, module: str, name: str) -> _Learned:
         if not self.allowlist.permissive and (module, name) not in self.allowlist.types:
-            return self._raw_or_raise(BlockedTypeError(module, name))
+            blocked = self._raw_or_raise(BlockedTypeError(module, name))
+            return blocked, None, "builtins", sys.modules["builtins"], {name: None}, None  # always
         if (module, name) not in self.allowlist.types:
             line = f"allowed_msgpack_modules=[({excerpt(module)}, {excerpt(name)})]"
             warn_once("unregistered", module, name, f"rebuilt though not on an allowlist; allow it: {line}")
         try:
+            cls = find_class(module, name)
             make = make_raw_builder if self.on_blocked == "raise" else make_builder
             builder = make(code, module, name, guarded=self.limits is not None)
         except UnbuildableValueError as error:
-            return self._raw_or_raise(error)
+            return self._raw_or_raise(error), None, "", None, {}, None  # never: it may be defined by then
         builder = builder if self.on_blocked == "raise" else self._or_raw(builder)
         # Nothing of a stranger's is remembered: where Python's key is fixed, he could find two of one hash.
         is_remembered = code == PYDANTIC_V2 and self.limits is None and module.startswith(MESSAGES)
-        return _Remembering(builder) if is_remembered else builder
+        build_from_bytes = _Remembering(builder).build if is_remembered else None
+        home = sys.modules.get(home_of(module))
+        return builder, build_from_bytes, home_of(module), home, getattr(home, "__dict__", {}), cls
 
     def _or_raw(self, builder: Builder) -> Builder:
         def build(payload: Any) -> Any:
@@ -218,9 +228,6 @@ class _Remembering:
         # By hash, what makes the message; None after the first sight, False if it is validated each time.
         self._known: dict[int, Builder | Literal[False] | None] = {}
 
-    def __call__(self, fields: Any) -> Any:
-        return self._validate(fields)
-
     def build(self, data: bytes, record: Any) -> Any:
         """Return the message of a record, whose bytes are ``data``."""
         mark = hash(data)
@@ -247,6 +254,14 @@ def _is_unchanged(data: bytes, record: Any, message: Any) -> bool:
         same = ormsgpack.packb([module, name, fields, method], option=_EXACTLY) == data
         return same and are_alike(adopter(message.__class__)(fields), message)
     except (ormsgpack.MsgpackEncodeError, RecursionError):  # an object is in it; or it is deep, and so are we
+        return False
+
+
+def _is_current(known: _Learned, record: Any) -> bool:
+    """Whether a class is the one that its module gives, if only by ``__getattr__``."""
+    try:
+        return known[-1] is find_class(record[0], record[1])
+    except UnbuildableValueError:
         return False
 
 

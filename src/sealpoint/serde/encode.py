@@ -20,12 +20,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import ipaddress
 import pathlib
 import re
 import sys
-import threading
 import zoneinfo
 from collections import deque
 from collections.abc import Callable
@@ -40,7 +38,10 @@ from uuid import UUID
 import ormsgpack
 
 from sealpoint.errors import UnsupportedTypeError, excerpt
+from sealpoint.serde import diagnostics
 from sealpoint.serde.arguments import address_text, time_arguments, timezone_arguments
+from sealpoint.serde.classes import why_not_found
+from sealpoint.serde.freed import LARGE_BYTES, keep_freed_memory
 from sealpoint.serde.models import plain_fields
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
@@ -59,7 +60,6 @@ OPTIONS: Final = (
     | ormsgpack.OPT_PASSTHROUGH_DATETIME
     | ormsgpack.OPT_PASSTHROUGH_ENUM
     | ormsgpack.OPT_PASSTHROUGH_UUID
-    | ormsgpack.OPT_REPLACE_SURROGATES
 )
 
 # Subclasses too are passed to the callback, and other keys than text stop the packing: what model_dump()
@@ -70,49 +70,55 @@ _DUMPED_AS_THEY_ARE: Final = frozenset(
     (UUID, Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 )
 
-_LARGE_BYTES: Final = 128 * 1024
-_KEPT_BYTES: Final = 24 * 1024 * 1024
-
 _MAX_LEARNED: Final = 4096  # types made at run time must not fill memory
 _NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
 
 Encoder = Callable[[Any], Any]
 
-_refused: Final = threading.local()
+# Looked up once: a record is a call of both.
+_packb: Final = ormsgpack.packb
+_Ext: Final = ormsgpack.Ext
 
 
-def encode(obj: Any) -> bytes:
-    """Return the msgpack of ``obj``.
+def encode(obj: Any, must_be_readable: bool = False) -> bytes:
+    """Return ``obj`` as msgpack.
+
+    Args:
+        obj: Any value.
+        must_be_readable: Whether it is an error if what is read will be another value: a class in it
+            that a reader would not find by its module and name, or text with lone surrogates, which
+            UTF-8 cannot hold. Otherwise both are written as LangGraph does, the surrogates as ``?``,
+            with one warning per type, and one for text.
 
     Raises:
         UnsupportedTypeError: If something in it has a type without a form, an integer has
-            over 64 bits, or it is nested too deeply.
+            over 64 bits, it is nested too deeply, or has text that is an error.
+        UnreadableTypeError: If a class in it would not be found, and that is an error.
     """
     try:
-        data = ormsgpack.packb(obj, _default, OPTIONS)
-    except ormsgpack.MsgpackEncodeError as error:
-        raise vars(_refused).pop("error", None) or UnsupportedTypeError(str(error)) from None
-    if len(data) >= _LARGE_BYTES:
-        _keep_freed_memory()
+        data = _pack(obj)
+    except (ormsgpack.MsgpackEncodeError, UnsupportedTypeError) as error:
+        raise diagnostics.take_refusal(error) from None
+    if diagnostics.noted:
+        diagnostics.report(is_error=must_be_readable)
+    if len(data) >= LARGE_BYTES:
+        keep_freed_memory()
     return data
 
 
-@functools.cache
-def _keep_freed_memory() -> None:
-    """Let glibc's malloc keep what it frees; once, at the first large value, so an import changes nothing.
-
-    It asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when it is
-    freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing
-    it. The threshold rises to the largest such block that was ever freed: to this one, of which no
-    page is ever touched. In return the process may keep up to twice as much of what it has freed.
-    """
-    bytes(_KEPT_BYTES)
+def _pack(value: Any) -> bytes:
+    try:
+        return _packb(value, _default, OPTIONS)
+    except ormsgpack.MsgpackEncodeError as error:
+        return _pack_replacing(value, error)
 
 
-def _refuse(what: str) -> UnsupportedTypeError:
-    """Make the error for a part of the value: msgpack keeps it to itself, so `encode` finds it here."""
-    error = _refused.error = UnsupportedTypeError(f"no form for {what}")
-    return error
+def _pack_replacing(value: Any, error: Exception) -> bytes:
+    """Pack again with ``?`` in place of lone surrogates, if it is for them that ``value`` was not packed."""
+    if "surrogates" not in str(error):
+        raise error
+    diagnostics.note_replaced()
+    return _packb(value, _default, OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
 
 
 def _default(obj: Any) -> Any:
@@ -121,7 +127,7 @@ def _default(obj: Any) -> Any:
 
 
 def _ext(code: int, *payload: Any) -> ormsgpack.Ext:
-    return ormsgpack.Ext(code, ormsgpack.packb(payload, _default, OPTIONS))
+    return _Ext(code, _pack(payload))
 
 
 class _Encoders(dict[type, Encoder]):
@@ -131,8 +137,22 @@ class _Encoders(dict[type, Encoder]):
         encoder = _choose(cls)
         if len(self) >= _MAX_LEARNED:
             self.clear()
+        if encoder not in _NAMELESS and why_not_found(cls) is not None:
+            encoder = _unreadable(cls, encoder)
         self[cls] = encoder
         return encoder
+
+
+def _unreadable(cls: type, encoder: Encoder) -> Encoder:
+    """Note a class that a reader would not find, unless it can be found by now."""
+
+    def encode_and_note(obj: Any) -> Any:
+        cause = why_not_found(cls)
+        if cause is not None:
+            diagnostics.note_unreadable(str(cls.__module__), cls.__name__, cause)
+        return encoder(obj)
+
+    return encode_and_note
 
 
 def _choose(cls: type) -> Encoder:
@@ -187,21 +207,26 @@ def _encode_by_questions(obj: Any) -> Any:
         timeout = getattr(obj, "timeout", None)
         arguments = (obj.node, obj.arg) if timeout is None else (obj.node, obj.arg, timeout)
         return _ext(POSITIONAL_ARGUMENTS, type(obj).__module__, type(obj).__name__, arguments)
-    raise _refuse(f"type {excerpt(f'{type(obj).__module__}.{type(obj).__name__}')}")
+    raise diagnostics.refuse(f"type {excerpt(f'{type(obj).__module__}.{type(obj).__name__}')}")
 
 
 # --- makers: from a type to its encoder ---------------------------------------------------------
 
+
 # An encoder is one function in Python: a further call would take a fifth of its time. So what its type
 # knows is bound to it, and arguments are taken by functions in C where there are any.
-_packb: Final = ormsgpack.packb
-_Ext: Final = ormsgpack.Ext
-
-
 def _record(code: int, argument: Callable[[Any], Any]) -> Callable[[type], Encoder]:
     def make(cls: type) -> Encoder:
         module, name = cls.__module__, cls.__name__
-        return lambda obj: _Ext(code, _packb((module, name, argument(obj)), _default, OPTIONS))
+
+        def encode_record(obj: Any) -> ormsgpack.Ext:
+            record = module, name, argument(obj)
+            try:
+                return _Ext(code, _packb(record, _default, OPTIONS))
+            except ormsgpack.MsgpackEncodeError as error:
+                return _Ext(code, _pack_replacing(record, error))
+
+        return encode_record
 
     return make
 
@@ -283,8 +308,8 @@ def _enum(cls: Any) -> Encoder:
     return _single(attrgetter("_value_" if is_plain else "value"))(cls)
 
 
-def _pattern(_: type) -> Encoder:
-    return lambda obj: _ext(POSITIONAL_ARGUMENTS, "re", "compile", (obj.pattern, obj.flags))
+def _pattern(obj: Any) -> ormsgpack.Ext:
+    return _ext(POSITIONAL_ARGUMENTS, "re", "compile", (obj.pattern, obj.flags))
 
 
 def _address(cls: type) -> Encoder:
@@ -296,12 +321,12 @@ def _dataclass(cls: Any) -> Encoder:
 
 
 def _delta_snapshot(obj: Any) -> ormsgpack.Ext:
-    return _Ext(DELTA_SNAPSHOT, _packb(obj.value, _default, OPTIONS))
+    return _Ext(DELTA_SNAPSHOT, _pack(obj.value))
 
 
 def _numpy_array(obj: Any) -> ormsgpack.Ext:
     if obj.dtype.kind not in _NUMPY_KINDS:
-        raise _refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
+        raise diagnostics.refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
     order = "F" if obj.flags.f_contiguous and not obj.flags.c_contiguous else "C"
     data = sys.modules["numpy"].ndarray.tobytes(obj, order)  # a masked array's own would hide what is masked
     return _ext(NUMPY_ARRAY, obj.dtype.str, obj.shape, order, data)
@@ -317,7 +342,7 @@ _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
 
 _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]], ...]] = (
     (pathlib.Path, _positional(attrgetter("parts"))),
-    (re.Pattern, _pattern),
+    (re.Pattern, lambda _: _pattern),
     (UUID, _single(attrgetter("hex"))),
     (Decimal, _single(str)),
     ((set, frozenset, deque), _single(tuple)),
@@ -333,5 +358,8 @@ _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]],
     (zoneinfo.ZoneInfo, _single(attrgetter("key"))),
     (Enum, _enum),
 )
+
+# What these write names no class, or always the same.
+_NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, _pattern, repr))
 
 _encoders: Final = _Encoders({_DeltaSnapshot: _delta_snapshot})

@@ -11,9 +11,11 @@ from typing import Any, Final, Literal, Protocol, Self
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row
 from sealpoint.errors import (
     BlobError,
+    BlockedTypeError,
     CipherSurfaceError,
     PlaintextError,
     TagError,
+    UnauthenticatedTypeError,
     UnknownTypeError,
     excerpt,
 )
@@ -83,6 +85,7 @@ class EncryptedSerializer:
         serde: SerializerProtocol = _DEFAULT,
         *,
         plaintext: PlaintextPolicy = "refuse",
+        allow_unauthenticated_types: bool = False,
     ) -> None:
         """Make a serializer.
 
@@ -92,6 +95,9 @@ class EncryptedSerializer:
             serde: Serializes before sealing. Its strictness is its own.
             plaintext: ``refuse``, or ``allow`` to read rows that are not sealed, for the
                 time of a migration; what is written is sealed always.
+            allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that such a
+                row names, or one under LANGGRAPH_AES_KEY: whoever can write to the database then chooses
+                what is imported and called. Without it such rows are read as by a strict ``serde``.
         """
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
@@ -101,6 +107,7 @@ class EncryptedSerializer:
         self._binds_type = isinstance(cipher, RingCipher)
         self._sealing: _Sealing = cipher if isinstance(cipher, RingCipher) else _Unbound(cipher)
         self._plaintext_met = Counter[str]()
+        self._allow_unauthenticated_types = allow_unauthenticated_types
 
     @classmethod
     def from_key(
@@ -110,15 +117,21 @@ class EncryptedSerializer:
         key_id: str = "k1",
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
+        allow_unauthenticated_types: bool = False,
     ) -> Self:
-        """Make a serializer from 32 bytes in hand; ``serde`` and ``plaintext`` are as for the class.
+        """Make a serializer from 32 bytes in hand; the other arguments are as for the class.
 
         Raises:
             KeyMaterialError: If ``key`` does not have 32 bytes.
             KeyIdError: If ``key_id`` is none.
         """
         ring = KeyRing([Key(id=key_id, material=key, state=KeyState.ACTIVE)])
-        return cls(RingCipher(ring), _DEFAULT if serde is None else serde, plaintext=plaintext)
+        return cls(
+            RingCipher(ring),
+            _DEFAULT if serde is None else serde,
+            plaintext=plaintext,
+            allow_unauthenticated_types=allow_unauthenticated_types,
+        )
 
     @classmethod
     def from_key_file(
@@ -127,15 +140,21 @@ class EncryptedSerializer:
         *,
         serde: SerializerProtocol | None = None,
         plaintext: PlaintextPolicy = "refuse",
+        allow_unauthenticated_types: bool = False,
     ) -> Self:
         """Make a serializer from a ring file; see `KeyRing.load` for where it is looked for.
 
-        ``serde`` and ``plaintext`` are as for the class.
+        The other arguments are as for the class.
 
         Raises:
             KeyRingError: One of its subclasses, each for one thing that can be wrong.
         """
-        return cls(RingCipher(KeyRing.load(path)), _DEFAULT if serde is None else serde, plaintext=plaintext)
+        return cls(
+            RingCipher(KeyRing.load(path)),
+            _DEFAULT if serde is None else serde,
+            plaintext=plaintext,
+            allow_unauthenticated_types=allow_unauthenticated_types,
+        )
 
     @property
     def cipher(self) -> CipherProtocol:
@@ -151,6 +170,11 @@ class EncryptedSerializer:
     def plaintext(self) -> PlaintextPolicy:
         """``refuse`` or ``allow``."""
         return self._plaintext
+
+    @property
+    def allow_unauthenticated_types(self) -> bool:
+        """Whether values that no key has authenticated may name any type that ``serde`` builds."""
+        return self._allow_unauthenticated_types
 
     @property
     def plaintext_count(self) -> int:
@@ -176,7 +200,7 @@ class EncryptedSerializer:
         inner, content = self.open(tag, blob)
         if self._binds_type and "+" in tag and not tag.endswith("+aes"):
             return self.decode(inner, content)
-        return self._decode_unsealed(inner, content)
+        return self._decode_unsealed(tag, inner, content)
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
         """Serialize without sealing."""
@@ -187,12 +211,20 @@ class EncryptedSerializer:
         loads = getattr(self._serde, "loads_sealed", None)
         return self._serde.loads_typed((inner, data)) if loads is None else loads(inner, data)
 
-    def _decode_unsealed(self, inner: str, data: bytes) -> Any:
+    def _decode_unsealed(self, tag: str, inner: str, data: bytes) -> Any:
         """Deserialize bytes that are not sealed, or whose type is not authenticated."""
         if inner == "pickle":
             raise UnknownTypeError("a pickle is read only from a value whose seal binds its type")
         loads = getattr(self._serde, "loads_unsealed", None)
-        return self._serde.loads_typed((inner, data)) if loads is None else loads(inner, data)
+        if loads is None:
+            return self._serde.loads_typed((inner, data))
+        # A user's own cipher opens all that was written under it: its users' types are not refused.
+        if self._allow_unauthenticated_types or (not self._binds_type and "+" in tag):
+            return loads(inner, data, allow_any_type=True)
+        try:
+            return loads(inner, data)
+        except BlockedTypeError as error:
+            raise UnauthenticatedTypeError(*error.args) from None
 
     def seal(
         self, obj: Any, *, row: Row | None = None, secret: bytes | None = None, head: bytes = b""
@@ -241,8 +273,13 @@ class EncryptedSerializer:
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> Self:
         """Return a serializer of the same class, cipher and policy that also allows ``extra_allowlist``."""
-        extend = getattr(self._serde, "with_msgpack_allowlist", None)
-        serde = self._serde if extend is None else extend(extra_allowlist)
+        serde = self._serde
+        for name in (
+            "with_msgpack_allowlist",
+            "with_unsealed_allowlist",
+        ):  # a permissive one needs the second
+            if serde is self._serde and hasattr(serde, name):
+                serde = getattr(serde, name)(extra_allowlist)
         if serde is self._serde:
             return self
         clone = copy.copy(self)

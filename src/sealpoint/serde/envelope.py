@@ -9,7 +9,6 @@ environment, and LangChain's other kinds of envelope are refused.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
@@ -19,12 +18,11 @@ from sealpoint.errors import (
     BlockedTypeError,
     DecodeError,
     LimitError,
-    SerdeError,
     UnbuildableValueError,
     excerpt,
 )
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
-from sealpoint.serde.decode import OnBlocked, warn_once
+from sealpoint.serde.decode import OnBlocked
 from sealpoint.serde.encode import (
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -33,17 +31,32 @@ from sealpoint.serde.encode import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.guards import RULES, RefusedError, require_json_depth
+from sealpoint.serde.jsontext import parse
 from sealpoint.serde.rebuild import make_builder
+from sealpoint.serde.rules import RULES
 from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, require_counts
+from sealpoint.serde.warned import warn_once
 
 _LANGCHAIN: Final = {
     name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")
 }
 
 
-def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Limits = DEFAULT_LIMITS) -> Any:
+def parse_json(
+    data: bytes,
+    revive: Callable[[dict[str, Any]], Any],
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    strict: bool = True,
+) -> Any:
     """Return the value of a legacy row; ``revive`` makes what it likes of every envelope in it.
+
+    Args:
+        data: The row.
+        revive: Is called for each envelope; what it returns takes the envelope's place.
+        limits: What the row may be.
+        strict: Whether to refuse what would be returned as something else than was stored, see
+            `sealpoint.serde.jsontext`, and NaN and infinities, which LangGraph wrote.
 
     Raises:
         DecodeError: If ``data`` is not JSON in UTF-8, is larger or deeper than ``limits``, or
@@ -53,35 +66,22 @@ def parse_json(data: bytes, revive: Callable[[dict[str, Any]], Any], limits: Lim
     if len(data) > most:
         raise LimitError(f"a json row has {len(data)} bytes; at most {most} are read")
 
-    def build(pairs: list[tuple[str, Any]]) -> Any:
-        value = dict(pairs)
-        if len(value) != len(pairs):
-            raise DecodeError("an object in a json row has a key twice")
+    def build(value: dict[str, Any]) -> Any:
         is_envelope = value.get("lc") in (1, 2) and "type" in value and "id" in value
         return revive(value) if is_envelope else value
 
-    try:
-        text = data.decode()
-        if text.count(",") + text.count(":") + text.count("[") > limits.elements:
-            raise LimitError(f"value has over {limits.elements} elements")
-        require_json_depth(text, limits.depth)
-        return json.loads(text, object_pairs_hook=build)
-    except SerdeError:
-        raise
-    except UnicodeDecodeError:
-        raise DecodeError("a json row is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise DecodeError(f"a json row is not JSON (line {error.lineno} column {error.colno})") from None
-    except RefusedError as error:
-        raise LimitError(str(error)) from None
-    except (ValueError, RecursionError):  # the latter where the limits let more in than Python does
-        raise DecodeError("a json row is nested too deeply, or has an integer of too many digits") from None
+    return parse(data, limits.depth, limits.elements, build, strict=strict)
 
 
 def decode_json(
-    data: bytes, allowlist: Allowlist, on_blocked: OnBlocked, limits: Limits = DEFAULT_LIMITS
+    data: bytes,
+    allowlist: Allowlist,
+    on_blocked: OnBlocked,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    strict: bool = True,
 ) -> Any:
-    """Return the value of a legacy row.
+    """Return the value of a legacy row; ``strict`` is as for `parse_json`.
 
     Raises:
         DecodeError: If ``data`` is not what `parse_json` takes, or an envelope is malformed.
@@ -104,7 +104,7 @@ def decode_json(
             warn_once(type(error).__name__, error.module, error.name, f"given as its envelope: {error}")
             return value
 
-    return parse_json(data, revive, limits)
+    return parse_json(data, revive, limits, strict=strict)
 
 
 def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
@@ -130,7 +130,7 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
     if args and kwargs:
         raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
     rule = RULES.get((module, name))
-    code = rule.code if rule else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
+    code = rule.codes[0] if rule else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
     build = make_builder(code, module, name, guarded=True)
     if code == SINGLE_ARGUMENT and len(args) == 1:
         return build(args[0])

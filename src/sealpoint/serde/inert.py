@@ -101,7 +101,7 @@ def inventory(
         return Counter([read_names(data, payload) for payload in scan(data, limits)])
     found: Counter[tuple[str, str]] = Counter()
     if kind == "json":
-        parse_json(data, lambda value: found.update([envelope_target(value)]), limits)
+        parse_json(data, lambda value: found.update([envelope_target(value)]), limits, strict=False)
     elif kind == "pickle":
         found["pickle", "?"] += 1
     return found

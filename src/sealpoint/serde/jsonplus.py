@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, Literal
 
 from sealpoint.errors import (
@@ -87,7 +88,14 @@ class JsonPlusSerializer:
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
         """Return a serializer that also allows ``extra_allowlist``; this one, if that changes nothing."""
-        extended = self.allowlist if self.allowlist.permissive else self.allowlist.extended(extra_allowlist)
+        return self if self.allowlist.permissive else self.with_unsealed_allowlist(extra_allowlist)
+
+    def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
+        """Return a serializer that also allows ``extra_allowlist`` to `loads_unsealed`.
+
+        As `with_msgpack_allowlist`, but of a permissive serializer too, which stays permissive.
+        """
+        extended = self.allowlist.extended(extra_allowlist)
         if extended == self.allowlist:
             return self
         clone = self.__class__.__new__(self.__class__)
@@ -96,21 +104,28 @@ class JsonPlusSerializer:
         return clone
 
     def _set_allowlist(self, allowlist: Allowlist, on_blocked: OnBlocked) -> None:
+        is_strict = on_blocked == "raise" and not allowlist.permissive
+        self._encode = partial(encode, must_be_readable=True) if is_strict else encode
         self._decoder = Decoder(allowlist, on_blocked)
         self._checking = Decoder(allowlist, on_blocked, self.limits)
+        self._strictest = Decoder(Allowlist(allowlist.types), on_blocked, self.limits)
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Return ``null``, ``bytes``, ``bytearray``, ``msgpack`` or ``pickle``, and the bytes.
 
         Raises:
-            UnsupportedTypeError: If ``obj`` has no form in msgpack and pickle is not switched on.
+            UnsupportedTypeError: If ``obj`` has no form in msgpack and pickle is not switched on, or the
+                serializer is strict and text in ``obj`` has a lone surrogate. A permissive one writes
+                ``?`` in its place and warns once.
+            UnreadableTypeError: If the serializer is strict and a class in ``obj`` would not be found
+                by its module and name. A permissive one warns once per type and writes it.
         """
         if obj is None:
             return "null", b""
         if isinstance(obj, _BYTES):
             return "bytearray" if isinstance(obj, bytearray) else "bytes", bytes(obj)
         try:
-            return "msgpack", encode(obj)
+            return "msgpack", self._encode(obj)
         except UnsupportedTypeError:
             if not self.pickle_fallback:
                 raise
@@ -129,25 +144,32 @@ class JsonPlusSerializer:
         """
         if self.allowlist.permissive:
             return self._loads(*data, self._decoder, allow_pickle=self.pickle_fallback)
-        return self.loads_unsealed(*data)
+        return self._loads(*data, self._checking)
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
-        """Return the value of bytes that a ring has just opened: whoever wrote them holds the key.
+        """Return the value of bytes that a ring has just opened: their writer holds the key.
 
         Raises:
             SerdeError: As `loads_typed`.
         """
         return self._loads(kind, content, self._decoder, allow_pickle=self.pickle_fallback)
 
-    def loads_unsealed(self, kind: str, content: bytes) -> Any:
-        """Return the value of bytes that nobody vouches for. They are checked first, and never unpickled.
+    def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
+        """Return the value of bytes that no key has authenticated: checked first, and never unpickled.
+
+        Args:
+            kind: Type name.
+            content: Bytes.
+            allow_any_type: Whether a permissive serializer is permissive here too. Without it, types are
+                built only if they are safe or listed: ``allowed_msgpack_modules=True`` and
+                ``allowed_json_modules=True`` list none.
 
         Raises:
             SerdeError: As `loads_typed`.
         """
-        return self._loads(kind, content, self._checking, allow_pickle=False)
+        return self._loads(kind, content, self._checking if allow_any_type else self._strictest)
 
-    def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool) -> Any:
+    def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool = False) -> Any:
         if not isinstance(content, _BYTES):  # SQLite gives back an integer where one was put
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == "msgpack":
@@ -161,7 +183,7 @@ class JsonPlusSerializer:
         if kind == "bytearray":
             return bytearray(content)
         if kind == "json":
-            return decode_json(content, self._json_allowlist(), self.on_blocked, self.limits)
+            return self._loads_json(content, decoder)
         if kind == "pickle" and allow_pickle:
             return pickle.loads(content)  # noqa: S301 -- asked for by the caller, see pickle_fallback
         if kind == "null":
@@ -169,7 +191,11 @@ class JsonPlusSerializer:
         hint = _PICKLE_HINT if kind == "pickle" else ""
         raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}", hint=hint)
 
-    def _json_allowlist(self) -> Allowlist:
-        if self._json_modules is True:
-            return Allowlist(permissive=True)
-        return Allowlist(self.allowlist.types).extended(self._json_modules)
+    def _loads_json(self, content: bytes, decoder: Decoder) -> Any:
+        listed = () if self._json_modules is True else self._json_modules
+        allowlist = Allowlist(self.allowlist.types).extended(listed)
+        if self._json_modules is True and decoder is not self._strictest:
+            allowlist = Allowlist(permissive=True)
+        # LangGraph wrote NaN and infinities: what is trusted may hold them.
+        strict = decoder.limits is not None
+        return decode_json(content, allowlist, self.on_blocked, self.limits, strict=strict)

@@ -10,7 +10,6 @@ import dataclasses
 import datetime
 import math
 import re
-import socket
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from inspect import isclass, signature
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
+from sealpoint.serde.classes import find_class
 from sealpoint.serde.encode import (
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -28,31 +28,15 @@ from sealpoint.serde.encode import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.guards import RULES, Guard, RefusedError, as_tuple, require_members
+from sealpoint.serde.guards import RefusedError, as_tuple, require_members
 from sealpoint.serde.messages import is_message_class, make_message_builder
-from sealpoint.serde.ordinary import ORDINARY
+from sealpoint.serde.ordinary import ORDINARY, address_reader
+from sealpoint.serde.rules import RULES, Rule
 from sealpoint.serde.types import _DeltaSnapshot
 
 Builder = Callable[[Any], Any]
 
 _PLAIN_DTYPE: Final = re.compile(r"[<>|=][biufcSU][0-9]{1,9}|[<>][Mm]8(\[[0-9a-zA-Z]+\])?")  # never pointers
-_MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 keeps its paths
-
-
-def find_type(module: str, name: str) -> Any:
-    """Import what a record names. The caller has checked that it may be imported.
-
-    Raises:
-        UnbuildableValueError: If there is no such module, no such name in it, or it is no class.
-    """
-    home = _MOVED_MODULES.get(module, module)
-    try:
-        found = getattr(sys.modules.get(home) or import_module(home), name)
-    except Exception as error:  # noqa: BLE001 -- a module may raise anything while it is imported
-        raise UnbuildableValueError(module, name, type(error).__name__) from None
-    if not isclass(found) and found is not re.compile:
-        raise UnbuildableValueError(module, name, "it is not a class")
-    return found
 
 
 def make_builder(code: int, module: str, name: str, *, guarded: bool = False) -> Builder:
@@ -94,9 +78,13 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
 
     Where it can be the constructor itself it is, which saves a call or two for every object.
     """
-    cls = find_type(module, name)
+    cls = find_class(module, name)
     build = _MAKERS[code](cls)
-    guard = _guard(cls, code, module, name) if guarded else None
+    rule = _rule(cls, code, module, name) if guarded else None
+    if rule is None:
+        return build
+    build = _make_same(build, rule)
+    guard = rule.guard
     if guard is None:
         return build
 
@@ -108,18 +96,34 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
     return build_guarded if make_short_way is None else make_short_way(cls, build, build_guarded)
 
 
-def _guard(cls: Any, code: int, module: str, name: str) -> Guard | None:
-    """Return what checks the arguments of a record from a stranger.
+def _rule(cls: Any, code: int, module: str, name: str) -> Rule | None:
+    """Return the rule for a record from an untrusted writer.
 
     Raises:
         UnbuildableValueError: If LangGraph writes the type as another kind of record.
     """
     rule = RULES.get((module, name))
     if rule is None:
-        return require_members if isclass(cls) and issubclass(cls, set | frozenset) else None
-    if rule.code != code:
+        is_set = isclass(cls) and issubclass(cls, set | frozenset)
+        return Rule((code,), require_members) if is_set else None
+    if code not in rule.codes:
         raise UnbuildableValueError(module, name, "it is never written as this kind of record")
-    return rule.guard
+    return rule
+
+
+def _make_same(build: Builder, rule: Rule) -> Builder:
+    """Refuse what a constructor understands, but would not be written as it was stored."""
+    is_same = rule.is_same
+    if is_same is None:
+        return build
+
+    def build_same(payload: Any) -> Any:
+        made = build(payload)
+        if not is_same(made, payload):
+            raise RefusedError("its arguments are not in the form that is written")
+        return made
+
+    return build_same
 
 
 def delta_snapshot(value: Any) -> Any:
@@ -158,7 +162,7 @@ def _single(cls: Any) -> Builder:
     if issubclass(cls, deque):
         return lambda payload: cls(_require(list, payload))
     if cls.__module__ == "ipaddress":
-        return _address(cls)
+        return address_reader(cls, cls)
     if issubclass(cls, bytes | bytearray):
         return lambda payload: cls(_require(bytes, payload))  # bytearray(10**12) would be a bomb
     return cls  # type: ignore[no-any-return]
@@ -168,27 +172,6 @@ def _require(kind: type, payload: Any) -> Any:
     if not isinstance(payload, kind):
         raise TypeError
     return payload
-
-
-def _address(cls: Any) -> Builder:
-    """Let the system read addresses, which the classes do in Python, in two to four times the time.
-
-    It is believed where it writes the address as it read it: some take more forms than one.
-    """
-    family = socket.AF_INET if cls.__name__.startswith("IPv4") else socket.AF_INET6
-
-    def build(payload: Any) -> Any:
-        try:
-            text, slash, prefix = payload.partition("/")
-            packed, length = socket.inet_pton(family, text), int(prefix or 0)
-            read = socket.inet_ntop(family, packed)
-            if payload == (f"{read}/{length}" if slash else read):
-                return cls((packed, length)) if slash else cls(packed)
-        except (AttributeError, OSError, TypeError, ValueError):
-            pass
-        return cls(payload)
-
-    return build
 
 
 def _set(cls: Any) -> Builder:

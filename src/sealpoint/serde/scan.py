@@ -59,6 +59,8 @@ _DEAR_BUT_CHUNKS: Final = frozenset((0xA0 + len(_PATTERN[0]), *TEXTS, 0))
 _DEAR: Final = _DEAR_BUT_CHUNKS | {0xA0 + len(_CHUNK[0])}
 _DEAR_NAMES: Final = (_PATTERN[1].encode(), _CHUNK[1].encode())
 _SMALL_RECORD_BYTES: Final = 100
+_COPIES: Final = 8
+_FREE_COPIED_BYTES: Final = 16 * 1024 * 1024
 _SIZES: Final = SIZES
 _TEXT_KEYS: Final = TEXT_KEYS
 _ITEMS: Final = [{0x93: 1, 0x94: 2}.get(head, 0) for head in range(256)]  # of a record, after its names
@@ -71,7 +73,9 @@ def scan(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
     to the decoder, which checks it in any case.
 
     Raises:
-        LimitError: If it is larger, deeper or has more elements than ``limits`` say.
+        LimitError: If it is larger, deeper or has more elements than ``limits`` say, or its
+            nested extensions, each of which a decoder copies, are over 8 times its size
+            and over 16 MiB.
         DecodeError: If it is malformed or ambiguous in one of the ways above.
     """
     if len(data) > limits.size_bytes:
@@ -96,6 +100,9 @@ def _walk(data: bytes, limits: Limits) -> list[int]:  # noqa: C901, PLR0912, PLR
     stack: list[tuple[int, set[Any] | None, int, int]] = []
     keys: set[Any] | None = None
     elements, most, records, depth, array_keys = 0, limits.elements, limits.records, limits.depth, False
+    copied = (
+        0  # bytes of the extensions that may hold others; all others together are not more than the value
+    )
     position, remaining, target, level, head, last_code = 0, 1, end_of_data, 0, 0, DELTA_SNAPSHOT
     deepest, soft = depth - 3, min(most, 3 * records)  # a record has three elements at least
     while True:
@@ -149,6 +156,10 @@ def _walk(data: bytes, limits: Limits) -> list[int]:  # noqa: C901, PLR0912, PLR
             if not stack:
                 if len(payloads) > records:
                     raise _too_many(elements, limits)
+                if copied > _FREE_COPIED_BYTES and copied > _COPIES * end_of_data:
+                    raise LimitError(
+                        f"value has extensions within extensions of over {_COPIES} times its size"
+                    )
                 return payloads
             remaining, keys, target, level = stack.pop()
             continue
@@ -217,11 +228,12 @@ def _walk(data: bytes, limits: Limits) -> list[int]:  # noqa: C901, PLR0912, PLR
                     if (
                         not tokens
                         and len(names) == inside
-                        and (ahead if left == 1 else ahead + text_keys[data[ahead]]) == end
+                        and (ahead == end if left == 1 else ahead < end == ahead + text_keys[data[ahead]])
                     ):
                         position = end
                         continue
                     # The other fields are met one by one.
+                    copied += end - start
                     stack += ((remaining, keys, target, level), (left - 1, None, end, level + 2))
                     remaining, target, keys, level, position = tokens, inside, names, level + 3, ahead
                     continue
@@ -238,6 +250,7 @@ def _walk(data: bytes, limits: Limits) -> list[int]:  # noqa: C901, PLR0912, PLR
             if not tokens and ahead == end:
                 position = end
             else:
+                copied += end - start
                 elements -= inside  # which are counted again
                 stack.append((remaining, keys, target, level))
                 remaining, keys, target, level = left, None, end, level + 2
@@ -259,6 +272,7 @@ def _walk(data: bytes, limits: Limits) -> list[int]:  # noqa: C901, PLR0912, PLR
             payloads.append(start)
             if len(payloads) > records:
                 raise _too_many(elements, limits)
+            copied += count
             remaining, keys, target = 1, None, start + count
         else:
             remaining = count

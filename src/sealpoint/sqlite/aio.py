@@ -135,11 +135,9 @@ class _Connection:
     def commit(self) -> None:
         self._thread.run(sqlite3.Connection.commit)
 
-    def getlimit(self, category: int) -> int:
-        return self._thread.run(sqlite3.Connection.getlimit, category)
-
-    def setlimit(self, category: int, limit: int) -> int:
-        return self._thread.run(sqlite3.Connection.setlimit, category, limit)
+    def on_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function with the plain connection in front: a whole transaction in one go."""
+        return self._thread.run(function, *arguments)
 
 
 class _Cursor:

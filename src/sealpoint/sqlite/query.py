@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from sealpoint.base import RunnableConfig
-from sealpoint.errors import ConfigError, ConfigKeyError, excerpt
+from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
+from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, excerpt
+from sealpoint.serde.jsontext import parse
 from sealpoint.sqlite import schema
 
 _MAPPINGS: Final = (dict, Mapping)  # to ask for the second takes ten times as long
 _THREAD_IDS: Final = (str, int, UUID)
+_SAME_JSON: Final = "sealpoint_same_json"
+_KEPT_FILTERS: Final = 16
 _FILTER_KEY: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -105,7 +111,7 @@ def select_keys(
     conditions = _place_conditions(config) + _filter_conditions(metadata) + _before_conditions(before)
     where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
     parameters = [value for _, values in conditions for value in values]
-    found = f"{schema.SELECT_KEYS}{where}"
+    found = f"{schema.SELECT_KEYS_OF_ALL if metadata and config is None else schema.SELECT_KEYS}{where}"
     if limit is not None and config is not None and config["configurable"].get("checkpoint_ns") is None:
         found = schema.from_the_end(found)  # with a namespace the index has the order
     return f"{found} ORDER BY checkpoint_id DESC LIMIT ?", [*parameters, _limit(limit)]
@@ -128,29 +134,63 @@ def _filter_conditions(metadata: dict[str, Any] | None) -> list[tuple[str, list[
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not _FILTER_KEY.fullmatch(key):
             raise ConfigError(f"filter key {excerpt(key)} is not made of letters, digits, '_', '-' and '.'")
-        found = "json_extract(CAST(metadata AS TEXT), ?)"
-        if value is None:
-            conditions.append((f"{found} IS NULL", [f"$.{key}"]))
-        else:
-            conditions.append((f"{found} = ?", [f"$.{key}", _filter_value(key, value)]))
+        conditions.append(_filter_condition(key, value))
     return conditions
 
 
-def _filter_value(key: str, value: Any) -> str | int | float:
-    """Return a value as ``json_extract`` gives it: objects and arrays as JSON without white space."""
-    if isinstance(value, str):
-        return require_unicode(f"filter value of {key!r}", value)
+def _filter_condition(key: str, value: Any) -> tuple[str, list[Any]]:
+    path, metadata = f"$.{key}", "CAST(metadata AS TEXT)"
+    found, kind = f"json_extract({metadata}, ?)", f"json_type({metadata}, ?)"
+    if value is None:
+        return f"{found} IS NULL", [path]
+    if isinstance(value, str):  # an object is extracted as its text, which is no string of the metadata
+        text = require_unicode(f"filter value of {key!r}", value)
+        return f"({found} = ? AND {kind} = 'text')", [path, text, path]
     if isinstance(value, int | float):
-        return _require_integer(f"filter value of {key!r}", value)
+        return f"{found} = ?", [path, _require_integer(f"filter value of {key!r}", value)]
     if not isinstance(value, dict | list | tuple):
         raise ConfigError(f"filter value of {key!r} is {type(value).__name__}, which JSON does not have")
+    wanted = "object" if isinstance(value, dict) else "array"
+    same = f"CASE {kind} WHEN '{wanted}' THEN {_SAME_JSON}({found}, ?) ELSE 0 END"
+    return same, [path, path, _filter_text(key, value)]
+
+
+def _filter_text(key: str, value: Any) -> str:
     try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return require_unicode(f"filter value of {key!r}", text)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        parse(require_unicode(f"filter value of {key!r}", text).encode(), MAX_DEPTH, MAX_ELEMENTS)
     except ConfigError:
         raise
     except (TypeError, ValueError, RecursionError):
         raise ConfigError(f"filter value of {key!r} has no form in JSON") from None
+    return text
+
+
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Give a connection the function that filters use. No schema may use it: none is trusted."""
+    connection.create_function(_SAME_JSON, 2, _is_same_json, deterministic=True)
+
+
+def _is_same_json(stored: str, wanted: str) -> bool:
+    """Whether two texts are the same JSON value, whatever the order of keys."""
+    try:
+        return _are_same(parse(stored.encode(), MAX_DEPTH, MAX_ELEMENTS), _parse_wanted(wanted))
+    except DecodeError:  # what is stored is not strict JSON: it is no value
+        return False
+
+
+@lru_cache(_KEPT_FILTERS)
+def _parse_wanted(text: str) -> Any:
+    return parse(text.encode(), MAX_DEPTH, MAX_ELEMENTS)
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal: 1 and 1.0 are, and ``true`` is neither."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_are_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_are_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _before_conditions(before: RunnableConfig | None) -> list[tuple[str, list[Any]]]:

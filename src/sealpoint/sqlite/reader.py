@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from sealpoint.base import CheckpointTuple, PendingWrite, RunnableConfig
 from sealpoint.errors import RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Budget, Database
+from sealpoint.sqlite.database import Budget, Database, Session
 from sealpoint.sqlite.query import Place
 from sealpoint.sqlite.rows import CheckpointRow, Key, decode_writes
 
@@ -33,14 +34,23 @@ def read_one(
 ) -> CheckpointTuple | None:
     """Return the checkpoint at ``place`` with its pending writes, or ``None``."""
     statement = schema.SELECT_ONE if place.checkpoint_id else schema.SELECT_LATEST
-    rows = database.read(statement, place if place.checkpoint_id else place[:2])
-    if not rows:
+    parameters = place if place.checkpoint_id else place[:2]
+
+    def read(session: Session) -> tuple[CheckpointRow, list[tuple[Any, ...]]] | None:
+        columns = session.row(statement, parameters)
+        if columns is None:
+            return None
+        row = CheckpointRow(*columns)
+        if row.key[:2] != place[:2] or row.checkpoint_id != (place.checkpoint_id or row.checkpoint_id):
+            raise RowError("the index of the table leads to the row of another checkpoint")
+        return row, _find_writes(session, [row.key])[0]
+
+    found = database.together(read)
+    if found is None:
         return None
-    row = CheckpointRow(*rows[0])
-    if row.key[:2] != place[:2] or row.checkpoint_id != (place.checkpoint_id or row.checkpoint_id):
-        raise RowError("the index of the table leads to the row of another checkpoint")
-    writes = read_writes(database, serde, row.key)
-    return row.decode_tuple(serde, writes, config if place.checkpoint_id else None)
+    row, writes = found
+    pending = decode_writes(writes, serde).get(row.key, [])
+    return row.decode_tuple(serde, pending, config if place.checkpoint_id else None)
 
 
 def read_many(
@@ -52,31 +62,25 @@ def read_many(
     """
     position, size = 0, FIRST_PAGE_ROWS
     while position < len(keys):
-        rows, page = _read_rows(database, keys[position : position + size])
-        writes, page = read_page_writes(database, serde, page)
+        rows, found, page = database.together(partial(_read_page, page=keys[position : position + size]))
+        writes = decode_writes(found, serde)
         for key in page:
             if key in rows:
                 yield rows[key].decode_tuple(serde, writes.get(key, []))
         position, size = position + len(page), min(size * 2, PAGE_ROWS)
 
 
-def _read_rows(database: Database, page: Sequence[Key]) -> tuple[dict[Key, CheckpointRow], Sequence[Key]]:
-    """Return rows by their keys, and how much of the page they are: large ones do not all fit."""
+def _read_page(
+    session: Session, page: Sequence[Key]
+) -> tuple[dict[Key, CheckpointRow], list[tuple[Any, ...]], Sequence[Key]]:
+    """Return rows by their keys, their writes, and how much of the page they are: large ones do not fit."""
     budget = Budget(PAGE_ROWS, PAGE_BYTES)
-    found = database.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
+    found = session.read(schema.select_page(len(page)), [part for key in page for part in key], budget)
     rows = {row.key: row for row in (CheckpointRow(*columns) for columns in found)}
     if budget.spent:
         page = page[: page.index(found[-1][:3]) + 1]
-    return rows, page
-
-
-def read_writes(database: Database, serde: SerializerProtocol, key: Key) -> list[PendingWrite]:
-    """Return the pending writes on top of a checkpoint, in their order.
-
-    Raises:
-        RowError: If there are over `MAX_WRITES`, or they have over `MAX_WRITES_BYTES`.
-    """
-    return read_page_writes(database, serde, [key])[0].get(key, [])
+    writes, page = _find_writes(session, page)
+    return rows, writes, page
 
 
 def read_page_writes(
@@ -85,21 +89,32 @@ def read_page_writes(
     """Return writes by the keys of their checkpoints, and how much of the page they are.
 
     ``channels`` says whose writes to read, if it names any.
+
+    Raises:
+        RowError: If there are over `MAX_WRITES` on one, or they have over `MAX_WRITES_BYTES`.
     """
-    task_path = "task_path" if database.has_task_path else "''"
+    found, page = database.together(lambda session: _find_writes(session, page, channels))
+    return decode_writes(found, serde), page
+
+
+def _find_writes(
+    session: Session, page: Sequence[Key], channels: Sequence[str] = ()
+) -> tuple[list[tuple[Any, ...]], Sequence[Key]]:
+    """Return rows of writes, and how much of the page they belong to."""
+    task_path = "task_path" if session.has_task_path else "''"
     while True:
         budget = Budget(MAX_WRITES, PAGE_BYTES if len(page) > 1 else MAX_WRITES_BYTES)
         parameters = [part for key in page for part in key]
         statement = schema.select_writes(len(page), task_path, len(channels))
-        found = database.read(statement, [*parameters, *channels], budget)
+        found = session.read(statement, [*parameters, *channels], budget)
         if not budget.spent:
-            return decode_writes(found, serde), page
+            return found, page
         if len(page) == 1:
             raise RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
         page = page[: len(page) // 2]
 
 
-def read_ancestors(database: Database, key: Key) -> list[Key]:
+def read_ancestors(session: Session, key: Key) -> list[Key]:
     """Return the keys from a checkpoint to its root: itself, its parent, and so on.
 
     Raises:
@@ -107,7 +122,7 @@ def read_ancestors(database: Database, key: Key) -> list[Key]:
     """
     thread_id, checkpoint_ns, checkpoint_id = key
     place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
-    chain = database.read(schema.SELECT_ANCESTORS, place)
+    chain = session.read(schema.SELECT_ANCESTORS, place)
     ids = {row[0] for row in chain}
     if len(ids) != len(chain) or (chain and chain[-1][1] in ids):
         raise RowError(f"the parents of checkpoint {excerpt(checkpoint_id)} go in a circle")

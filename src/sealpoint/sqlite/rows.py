@@ -48,6 +48,8 @@ class CheckpointRow(NamedTuple):
             and (parent is None or type(parent) is str)
         ):
             raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
+        if not checkpoint_id:  # a config that names it would mean the latest
+            raise RowError("the id of a checkpoint is empty")
         return parent
 
     def decode(self, serde: SerializerProtocol) -> Checkpoint:

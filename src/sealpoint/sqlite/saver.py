@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -24,7 +25,7 @@ from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Database, off_the_loop
+from sealpoint.sqlite.database import Database, Session, off_the_loop
 from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.query import require_place, require_thread_id, require_unicode, select_keys
 from sealpoint.sqlite.reader import read_ancestors, read_many, read_one
@@ -41,9 +42,16 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     connection must have been opened with ``check_same_thread=False``, as
     `from_conn_string` does.
 
+    At its first use a saver sets the authorizer of the connection, and a progress handler while
+    each of its statements runs. Those that the application has set are replaced: Python has no way
+    to ask for them. An authorizer of the application's own is set after `setup`. Triggers and views
+    of its own tables, row factories and text factories keep working for its own statements.
+
     Attributes:
         conn: The connection.
-        lock: Held while a statement runs, never while the caller uses its rows.
+        lock: Held while a statement runs, never while the caller uses its rows. Code that uses the
+            connection on other threads holds it, too: a statement may else fall into a transaction
+            of the saver.
     """
 
     def __init__(self, conn: sqlite3.Connection, *, serde: SerializerProtocol | None = None) -> None:
@@ -143,11 +151,13 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Store a checkpoint whole, in place of one with its id; return the config that names it.
 
         Raises:
-            ConfigError: If ``config`` does not name a thread and a namespace.
+            ConfigError: If ``config`` does not name a thread and a namespace, or the checkpoint has no id.
             MetadataError: If the metadata has no form in strict JSON.
             SealpointError: What the serializer raises; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns")
+        if not checkpoint["id"]:  # a config that names it would mean the latest
+            raise ConfigError("the id of the checkpoint is empty")
         kind, data = self.serde.dumps_typed(checkpoint)
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
         key = place.thread_id, place.checkpoint_ns, checkpoint["id"]
@@ -171,6 +181,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         place = require_place(config, "checkpoint_ns", "checkpoint_id")
+        if not place.checkpoint_id:
+            raise ConfigError("checkpoint_id is empty")
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         rows = [
             (
@@ -187,25 +199,33 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        with self._database.writing() as cursor:
+        key = (require_thread_id(thread_id),)
+
+        def delete(session: Session) -> None:
             for statement in schema.DELETE_THREAD:
-                cursor.execute(statement, (require_thread_id(thread_id),))
+                session.run(statement, [key])
+
+        self._database.change(delete)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
-        with self._database.writing() as cursor:
-            for run_id in run_ids:
-                self._delete(
-                    cursor,
-                    self._database.read(schema.SELECT_OF_RUN, (require_unicode("run id", str(run_id)),)),
-                )
+        ids = [require_unicode("run id", str(run_id)) for run_id in run_ids]
+
+        def delete(session: Session) -> None:
+            for run_id in ids:
+                self._delete(session, session.read(schema.SELECT_OF_RUN, (run_id,)))
+
+        self._database.change(delete)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""
         source, target = require_thread_id(source_thread_id), require_thread_id(target_thread_id)
-        with self._database.writing() as cursor:
+
+        def copy(session: Session) -> None:
             for statement in schema.COPY_THREAD:
-                cursor.execute(statement, (target, source))
+                session.run(statement, [(target, source)])
+
+        self._database.change(copy)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints and the writes on top of them.
@@ -223,33 +243,35 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         for thread_id in map(require_thread_id, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread_id)
-                continue
-            with self._database.writing() as cursor:
-                keys: list[Any] = self._database.read(schema.SELECT_OF_THREAD, (thread_id,))
-                needed = self._needed(keys)
-                self._delete(cursor, [key for key in keys if key not in needed])
+            else:
+                self._database.change(partial(self._keep_latest, thread_id=thread_id))
 
-    def _needed(self, keys: Sequence[Key]) -> set[Key]:
+    def _keep_latest(self, session: Session, thread_id: str) -> None:
+        keys: list[Any] = session.read(schema.SELECT_OF_THREAD, (thread_id,))
+        needed = self._needed(session, keys)
+        self._delete(session, [key for key in keys if key not in needed])
+
+    def _needed(self, session: Session, keys: Sequence[Key]) -> set[Key]:
         """Return the latest key of each namespace, and the ancestors that its delta channels need."""
         latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
-        return {needed for key in latest.values() for needed in self._chain_to_snapshots(key)}
+        return {needed for key in latest.values() for needed in self._chain_to_snapshots(session, key)}
 
-    def _chain_to_snapshots(self, key: Key) -> Iterator[Key]:
+    def _chain_to_snapshots(self, session: Session, key: Key) -> Iterator[Key]:
         """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
-        row = CheckpointRow(*self._database.read(schema.SELECT_ONE, key)[0])
+        row = CheckpointRow(*session.read(schema.SELECT_ONE, key)[0])
         open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
-        for ancestor in read_ancestors(self._database, key):
+        for ancestor in read_ancestors(session, key):
             yield ancestor
             if open_channels:
-                row = CheckpointRow(*self._database.read(schema.SELECT_ONE, ancestor)[0])
+                row = CheckpointRow(*session.read(schema.SELECT_ONE, ancestor)[0])
                 open_channels -= row.decode(self.serde)["channel_values"].keys()
             if not open_channels:
                 return
 
     @staticmethod
-    def _delete(cursor: sqlite3.Cursor, keys: Sequence[Key]) -> None:
+    def _delete(session: Session, keys: Sequence[Key]) -> None:
         for statement in schema.DELETE_ONE:
-            cursor.executemany(statement, keys)
+            session.run(statement, keys)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

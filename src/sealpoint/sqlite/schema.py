@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from sealpoint.errors import SchemaError, excerpt
 
@@ -64,37 +65,44 @@ _WRITE_COLUMNS: Final = {
 }
 _TASK_PATH: Final = {"task_path": ("TEXT", 0)}
 
+# No other index is ever read: one of a hostile file may lead to other rows than the table has.
+_CHECKPOINTS: Final = "main.checkpoints INDEXED BY sqlite_autoindex_checkpoints_1"
+_WRITES: Final = "main.writes INDEXED BY sqlite_autoindex_writes_1"
+
 _COLUMNS: Final = "thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata"
 
 # --- reading --------------------------------------------------------------------------------
 
 SELECT_LATEST: Final = f"""
-    SELECT {_COLUMNS} FROM main.checkpoints
+    SELECT {_COLUMNS} FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"""
 SELECT_ONE: Final = f"""
-    SELECT {_COLUMNS} FROM main.checkpoints
+    SELECT {_COLUMNS} FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
-SELECT_KEYS: Final = "SELECT thread_id, checkpoint_ns, checkpoint_id FROM main.checkpoints"
+SELECT_KEYS: Final = f"SELECT thread_id, checkpoint_ns, checkpoint_id FROM {_CHECKPOINTS}"
+# For filters that look into the rows of all threads: in the order of the rows, not of the index.
+SELECT_KEYS_OF_ALL: Final = "SELECT thread_id, checkpoint_ns, checkpoint_id FROM main.checkpoints NOT INDEXED"
 
 # A walk over ancestors. The key comes last, so that SQLite takes it from the row and not from the index.
-SELECT_PARENT: Final = """
-    SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
+SELECT_PARENT: Final = f"""
+    SELECT checkpoint_id, parent_checkpoint_id FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
-SELECT_LATEST_PARENT: Final = """
-    SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
+SELECT_LATEST_PARENT: Final = f"""
+    SELECT checkpoint_id, parent_checkpoint_id FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"""
-SELECT_RANGE: Final = """
+SELECT_RANGE: Final = f"""
     SELECT type, checkpoint, thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id
-    FROM main.checkpoints
+    FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id <= ? ORDER BY checkpoint_id DESC LIMIT ?"""
 
 # The ancestors of a checkpoint, nearest first. UNION (not UNION ALL) ends a cycle; the caller sees it then.
-SELECT_ANCESTORS: Final = """
+SELECT_ANCESTORS: Final = f"""
     WITH RECURSIVE chain(id, parent) AS (
-        SELECT checkpoint_id, parent_checkpoint_id FROM main.checkpoints
+        SELECT checkpoint_id, parent_checkpoint_id FROM {_CHECKPOINTS}
         WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :id
         UNION
-        SELECT c.checkpoint_id, c.parent_checkpoint_id FROM chain CROSS JOIN main.checkpoints AS c
+        SELECT c.checkpoint_id, c.parent_checkpoint_id FROM chain
+        CROSS JOIN main.checkpoints AS c INDEXED BY sqlite_autoindex_checkpoints_1
         WHERE c.thread_id = :thread AND c.checkpoint_ns = :ns AND c.checkpoint_id = chain.parent
     )
     SELECT id, parent FROM chain LIMIT :most"""
@@ -112,7 +120,7 @@ def from_the_end(keys: str) -> str:
 @lru_cache(_CACHED_STATEMENTS)
 def select_page(rows: int) -> str:
     """Return the statement that reads ``rows`` checkpoints by their keys, three parameters each."""
-    return _select_of_page(_COLUMNS, "checkpoints", rows)
+    return _select_of_page(_COLUMNS, _CHECKPOINTS, rows)
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -126,16 +134,16 @@ def select_writes(rows: int, task_path: str, channels: int = 0) -> str:
     """
     only = f" AND channel IN ({', '.join('?' * channels)})" if channels else ""
     columns = f"thread_id, checkpoint_ns, checkpoint_id, {task_path}, task_id, idx, channel, type, value"
-    return _select_of_page(columns, "writes", rows) + only
+    return _select_of_page(columns, _WRITES, rows) + only
 
 
 def _select_of_page(columns: str, table: str, rows: int) -> str:
     if rows == 1:  # without a join it takes half the time
         return f"""
-    SELECT {columns} FROM main.{table} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
+    SELECT {columns} FROM {table} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     return f"""
     WITH page(t, n, i) AS (VALUES {_tuples(rows, 3)})
-    SELECT {columns} FROM page CROSS JOIN main.{table}
+    SELECT {columns} FROM page CROSS JOIN {table}
     ON thread_id = t AND checkpoint_ns = n AND checkpoint_id = i"""
 
 
@@ -154,71 +162,167 @@ REPLACE_WRITE: Final = f"INSERT OR REPLACE {PUT_WRITE}"
 ADD_WRITE: Final = f"INSERT OR IGNORE {PUT_WRITE}"
 
 DELETE_THREAD: Final = (
-    "DELETE FROM main.checkpoints WHERE thread_id = ?",
-    "DELETE FROM main.writes WHERE thread_id = ?",
+    f"DELETE FROM {_CHECKPOINTS} WHERE thread_id = ?",
+    f"DELETE FROM {_WRITES} WHERE thread_id = ?",
 )
 DELETE_ONE: Final = (
-    "DELETE FROM main.checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-    "DELETE FROM main.writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+    f"DELETE FROM {_CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+    f"DELETE FROM {_WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
 )
-SELECT_OF_RUN: Final = f"{SELECT_KEYS} WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') = ?"
+SELECT_OF_RUN: Final = f"{SELECT_KEYS_OF_ALL} WHERE json_extract(CAST(metadata AS TEXT), '$.run_id') = ?"
 SELECT_OF_THREAD: Final = f"{SELECT_KEYS} WHERE thread_id = ? ORDER BY checkpoint_ns, checkpoint_id DESC"
 COPY_THREAD: Final = (
-    """INSERT OR REPLACE INTO main.checkpoints
+    f"""INSERT OR REPLACE INTO main.checkpoints
     SELECT ?, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
-    FROM main.checkpoints WHERE thread_id = ?""",
-    """INSERT OR REPLACE INTO main.writes
+    FROM {_CHECKPOINTS} WHERE thread_id = ?""",
+    f"""INSERT OR REPLACE INTO main.writes
     (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)
     SELECT ?, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
-    FROM main.writes WHERE thread_id = ?""",
+    FROM {_WRITES} WHERE thread_id = ?""",
 )
 
 
 # --- what the tables must be ----------------------------------------------------------------
 
 
-SHARED_PAGES: Final = (
-    "SELECT count(rootpage) - count(DISTINCT rootpage) FROM main.sqlite_master WHERE rootpage > 0"
-)
+SUBQUERIES: Final = frozenset({"page", "chain"})
+"""Names of the subqueries in statements that read."""
+
+_MASTER: Final = """
+    SELECT typeof(type) = 'text' AND typeof(name) = 'text' AND typeof(tbl_name) = 'text',
+        typeof(rootpage) = 'integer', rootpage IS NULL, typeof(sql) = 'text', sql IS NULL,
+        CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB), rootpage
+    FROM main.sqlite_master"""
+_STARTS: Final = {  # what SQLite writes there, whatever the statement was
+    "table": ("CREATE TABLE ", "CREATE VIRTUAL TABLE "),
+    "index": ("CREATE INDEX ", "CREATE UNIQUE INDEX "),
+    "view": ("CREATE VIEW ",),
+    "trigger": ("CREATE TRIGGER ",),
+}
+_ACTING: Final = re.compile(r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", re.IGNORECASE)
+_TABLES: Final = frozenset({"checkpoints", "writes"})
 
 
-def existing_tables(connection: sqlite3.Connection) -> set[str]:
+class _Object(NamedTuple):
+    """A row of sqlite_master."""
+
+    type: str
+    name: str
+    table: str
+    sql: str | None
+    root: int
+
+
+def existing_tables(cursor: sqlite3.Cursor) -> set[str]:
     """Return which of the two names the database has, in any case and whatever stands behind them."""
-    found = connection.execute("SELECT lower(name) FROM main.sqlite_master")
-    return {name for (name,) in found} & {"checkpoints", "writes"}
+    return {_lower(each.name) for each in _objects(cursor)} & _TABLES
 
 
-def has_task_path(connection: sqlite3.Connection) -> bool:
+def has_task_path(cursor: sqlite3.Cursor) -> bool:
     """Whether ``writes`` has the column ``task_path``, which older databases lack."""
-    return any(row[1] == "task_path" for row in connection.execute("PRAGMA main.table_xinfo(writes)"))
+    return any(row[1] == "task_path" for row in cursor.execute("PRAGMA main.table_xinfo(writes)").fetchall())
 
 
-def require_tables(connection: sqlite3.Connection) -> None:
-    """Check that those of the tables that exist are what LangGraph or this package made.
+def require_tables(cursor: sqlite3.Cursor) -> set[str]:
+    """Check the schema, and that those of the tables that exist are what LangGraph or this package made.
+
+    Args:
+        cursor: Gives rows as tuples, and text as ``str``.
+
+    Returns:
+        Which of the tables exist.
 
     Raises:
-        SchemaError: If one is a view or virtual, has other columns, another primary key, a
-            trigger, a generated column, a check, a collation or a further unique index.
+        SchemaError: If a row of sqlite_master is not what SQLite writes there, or if a table is a
+            view or virtual, has other columns, another primary key, no row ids, a trigger, a
+            generated column, a check, a collation, a further unique index, or an index over
+            expressions or a part of its rows.
     """
-    (shared,) = connection.execute(SHARED_PAGES).fetchone()
-    if shared:  # then an index leads to the rows of another table, or of another key
+    objects = _objects(cursor)
+    for table, needed, optional in (
+        ("checkpoints", _CHECKPOINT_COLUMNS, {}),
+        ("writes", _WRITE_COLUMNS, _TASK_PATH),
+    ):
+        related = [each for each in objects if table in (_lower(each.table), _lower(each.name))]
+        if any(_lower(each.name) == table for each in related):
+            _require_plain(related, table)
+            _require_columns(cursor, table, needed, optional)
+            _require_row_ids(cursor, table)
+            _require_indexes(cursor, table, needed)
+        elif related:
+            raise SchemaError(f"the schema names a table {table!r} that it does not have")
+    return {_lower(each.name) for each in objects} & _TABLES
+
+
+def _lower(name: str) -> str:
+    """Return a name as SQLite compares it: without regard to the case of ASCII letters."""
+    return name.lower() if name.isascii() else name
+
+
+def _objects(cursor: sqlite3.Cursor) -> list[_Object]:
+    """Return the rows of sqlite_master.
+
+    SQLite reads them as C strings, from any storage class. Whatever would look otherwise to it than
+    it does here is refused.
+    """
+    (encoding,) = cursor.execute("PRAGMA main.encoding").fetchone()
+    objects = [_object(row, encoding) for row in cursor.execute(_MASTER).fetchall()]
+    names = [(each.type == "trigger", _lower(each.name)) for each in objects]
+    if len(set(names)) < len(names):
+        raise SchemaError("the schema holds two objects of one name")
+    roots = [each.root for each in objects if each.root]
+    if len(set(roots)) < len(roots):  # then an index leads to the rows of another table, or of another key
         raise SchemaError("two tables or indexes stand on the same page of the file")
-    existing = existing_tables(connection)
-    if "checkpoints" in existing:
-        _require_table(connection, "checkpoints", _CHECKPOINT_COLUMNS, {})
-    if "writes" in existing:
-        _require_table(connection, "writes", _WRITE_COLUMNS, _TASK_PATH)
+    return objects
 
 
-def _require_table(
-    connection: sqlite3.Connection,
+def _object(row: tuple[Any, ...], encoding: str) -> _Object:
+    """Return one row of `_MASTER` as what it says."""
+    has_text, has_root, lacks_root, has_sql, lacks_sql, *texts, root = row
+    if not (has_text and (has_root or lacks_root) and (has_sql or lacks_sql)):
+        raise SchemaError("a row of sqlite_master is not made of text and a page number")
+    try:
+        kind, name, table = (text.decode(encoding) for text in texts[:3])
+        sql: str | None = None if lacks_sql else texts[3].decode(encoding)
+    except UnicodeDecodeError:
+        raise SchemaError("the schema holds text that is not Unicode") from None
+    found = _Object(kind, name, table, sql, root or 0)
+    if any("\0" in text for text in found[:4] if text):
+        raise SchemaError(f"the schema holds a NUL in the text of {excerpt(name)}")
+    if kind not in _STARTS:
+        raise SchemaError(f"the schema holds {excerpt(name)} of the unknown type {excerpt(kind)}")
+    if sql is None:
+        if kind != "index" or not name.startswith("sqlite_autoindex_"):
+            raise SchemaError(f"the schema holds no statement for {excerpt(name)}")
+    elif not sql.startswith(_STARTS[kind]):
+        raise SchemaError(f"the schema holds another statement for {excerpt(name)} than for its type")
+    is_stored = kind == "index" or (kind == "table" and not (sql or "").startswith("CREATE VIRTUAL"))
+    if (found.root > 0) is not is_stored or found.root < 0:
+        raise SchemaError(f"the schema names no proper page for {excerpt(name)}")
+    return found
+
+
+def _require_plain(related: Iterable[_Object], table: str) -> None:
+    """Check that a table is a real one, and that nothing hangs on it that acts by itself."""
+    for each in related:
+        if each.type == "trigger":
+            raise SchemaError(f"table {table!r} has a trigger {excerpt(each.name)}")
+        if _lower(each.name) != table:
+            continue
+        if each.type != "table" or each.root == 0 or _lower(each.table) != table:
+            raise SchemaError(f"{table!r} is not a real table")
+        if _ACTING.search(each.sql or ""):
+            raise SchemaError(f"table {table!r} has a collation, a check, a reference or a generated column")
+
+
+def _require_columns(
+    cursor: sqlite3.Cursor,
     table: str,
     needed: dict[str, tuple[str, int]],
     optional: dict[str, tuple[str, int]],
 ) -> None:
-    _require_plain(connection, table)
     columns = {}
-    for _, name, kind, _, _, place, hidden in connection.execute(f"PRAGMA main.table_xinfo({table})"):
+    for _, name, kind, _, _, place, hidden in cursor.execute(f"PRAGMA main.table_xinfo({table})").fetchall():
         if hidden:
             raise SchemaError(f"table {table!r} has a generated or hidden column {excerpt(name)}")
         columns[name] = (str(kind).upper(), place)
@@ -230,21 +334,30 @@ def _require_table(
         raise SchemaError(f"table {table!r} has its optional columns in another form")
 
 
-def _require_plain(connection: sqlite3.Connection, table: str) -> None:
-    """Check that a table is a real one, and that nothing hangs on it that acts by itself."""
-    for kind, name, sql in connection.execute(
-        "SELECT type, name, sql FROM main.sqlite_master WHERE tbl_name = ? COLLATE NOCASE", (table,)
-    ):
-        if not isinstance(sql, str | None):
-            raise SchemaError(f"the schema of table {table!r} is not text")
-        if kind == "trigger":
-            raise SchemaError(f"table {table!r} has a trigger {excerpt(name)}")
-        if kind == "view" or (kind == "table" and re.match(r"\s*CREATE\s+VIRTUAL", sql or "", re.IGNORECASE)):
-            raise SchemaError(f"{table!r} is not a real table")
-        if kind == "table" and re.search(
-            r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", sql or "", re.IGNORECASE
-        ):
-            raise SchemaError(f"table {table!r} has a collation, a check, a reference or a generated column")
-    for _, name, unique, origin, _ in connection.execute(f"PRAGMA main.index_list({table})"):
-        if unique and origin != "pk":  # rows would displace each other, or be left out
+def _require_row_ids(cursor: sqlite3.Cursor, table: str) -> None:
+    try:
+        cursor.execute(f"SELECT rowid FROM main.{table} LIMIT 0").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        raise SchemaError(f"table {table!r} is made WITHOUT ROWID") from None
+
+
+def _require_indexes(cursor: sqlite3.Cursor, table: str, needed: dict[str, tuple[str, int]]) -> None:
+    """Check that the primary key has its index, and that all others are plain ones, which nothing reads."""
+    key = [name for place, name in sorted((place, name) for name, (_, place) in needed.items() if place)]
+    primary = []
+    for _, name, unique, origin, partial in cursor.execute(f"PRAGMA main.index_list({table})").fetchall():
+        quoted = name.replace('"', '""')
+        columns = cursor.execute(f'PRAGMA main.index_xinfo("{quoted}")').fetchall()
+        names = [column for _, place, column, *_, is_key in columns if is_key and place >= 0]
+        if partial or any(place == -2 for _, place, *_ in columns):
+            raise SchemaError(f"table {table!r} has an index {excerpt(name)} over expressions")
+        if any(collation not in (None, "BINARY") for *_, collation, _ in columns):
+            raise SchemaError(f"table {table!r} has an index {excerpt(name)} with a collation")
+        if origin == "pk":
+            primary.append((_lower(name), names, any(descending for *_, descending, _, _ in columns)))
+        elif unique:  # rows would displace each other, or be left out
             raise SchemaError(f"table {table!r} has a unique index {excerpt(name)}")
+    if primary != [(f"sqlite_autoindex_{table}_1", key, False)]:
+        raise SchemaError(f"table {table!r} has no proper index of its primary key")

@@ -100,6 +100,35 @@ def messages() -> Iterator[Case]:
             "ToolMessage",
             {"content": "x", "tool_call_id": "1", "status": "owned"},
         ),
+        (
+            "content that is written as its repr",
+            "tool",
+            "ToolMessage",
+            {"content": [[1]], "tool_call_id": "1"},
+        ),
+        ("content of bytes", "human", "HumanMessage", {"content": b"x"}),
+        ("other content beside it", "human", "HumanMessage", {"content": "x", "content_blocks": ["y"]}),
+        (
+            "JSON in bytes",
+            "ai",
+            "AIMessage",
+            {
+                "content": "",
+                "additional_kwargs": {"tool_calls": [{"function": {"name": "f", "arguments": b"{}"}}]},
+            },
+        ),
+        (
+            "half an object in a provider's call",
+            "ai",
+            "AIMessageChunk",
+            {
+                "content": "",
+                "additional_kwargs": {
+                    "tool_calls": [{"function": {"name": "f", "arguments": "{" + "x" * 20_000}}]
+                },
+            },
+        ),
+        ("100,000 wrong items", "human", "HumanMessage", {"content": [1] * 100_000}),
         ("no role", "chat", "ChatMessage", {"content": "x"}),
         ("no name", "function", "FunctionMessage", {"content": "x"}),
         ("content to remove", "modifier", "RemoveMessage", {"id": "1", "content": "x"}),

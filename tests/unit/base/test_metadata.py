@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +16,7 @@ from sealpoint.base import (
     get_checkpoint_metadata,
     get_serializable_checkpoint_metadata,
 )
+from sealpoint.base import metadata as metadata_module
 from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.errors import MetadataError
 
@@ -67,6 +69,40 @@ def test_metadata_is_a_mapping(metadata: Any) -> None:
 def test_text_loses_its_lone_surrogates() -> None:
     """They have no form in UTF-8; LangGraph leaves them out too."""
     assert encode_metadata({"run_id": "x\ud800y"}) == b'{"run_id": "xy"}'
+
+
+CHANGED: dict[str, Any] = {
+    "NUL characters": {"run_id": "x\x00y"},
+    "lone surrogates": {"run_id": "x\ud800y"},
+}
+
+
+def store(metadata: Any) -> bytes:
+    return encode_metadata(get_checkpoint_metadata({}, metadata))
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_change_of_text_is_logged_once(
+    what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The bytes are LangGraph's, which drops the characters in silence."""
+    monkeypatch.delenv("LANGGRAPH_STRICT_MSGPACK", raising=False)
+    monkeypatch.setattr(metadata_module, "_warned", set())
+    with caplog.at_level(logging.WARNING, "sealpoint.base"):
+        for _ in range(2):
+            assert store(CHANGED[what]) == b'{"run_id": "xy"}'
+            assert store({"run_id": "xy"}) == b'{"run_id": "xy"}'
+    assert [record.getMessage() for record in caplog.records] == [
+        f"text in metadata has {what}, and is stored without them"
+    ]
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_change_of_text_is_refused_in_strict_mode(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
+    with pytest.raises(MetadataError, match=what):
+        store(CHANGED[what])
+    assert store({"run_id": "xy"}) == b'{"run_id": "xy"}'
 
 
 def test_the_metadata_of_the_caller_is_not_changed() -> None:

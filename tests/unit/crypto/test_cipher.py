@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Barrier
+from typing import Any
 
 import pytest
 
@@ -189,3 +190,23 @@ def test_eight_threads_share_one_cipher() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(work, range(8))) == list(range(8))
+
+
+class Text(str):
+    """A text of a class of its own, which could be equal to another than it shows."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("act", ["open", "reseal"])
+def test_a_tag_is_text_and_nothing_like_it(act: str) -> None:
+    """Nor what has no hash, by which tags are remembered; and the blob is bytes."""
+    cipher = RingCipher(make_ring())
+    tag, blob = cipher.seal("msgpack", b"value")
+    wrong: list[Any] = [None, 7, [], {}, [tag], tag.encode(), Text(tag)]
+    for other in wrong:
+        with pytest.raises(TagError, match="is not a type tag"):
+            getattr(cipher, act)(other, blob)
+    for other in (None, 7, [], bytearray(blob), memoryview(blob), blob.hex()):
+        with pytest.raises(BlobError, match="not bytes"):
+            getattr(cipher, act)(tag, other)

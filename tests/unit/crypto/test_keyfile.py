@@ -123,7 +123,10 @@ def test_key_file_with_open_permissions(tmp_path: Path) -> None:
 def test_key_file_that_is_a_link(tmp_path: Path) -> None:
     path = write_ring(tmp_path, ring_text(source="{ file = 'link' }"))
     (tmp_path / "link").symlink_to("k1.key")
-    with pytest.raises(FileLinkError):
+    assert KeyRing.load(path).ids == ("k1",)
+    (tmp_path / "k1.key").rename(tmp_path.parent / f"{tmp_path.name}.key")
+    (tmp_path / "k1.key").symlink_to(f"../{tmp_path.name}.key")
+    with pytest.raises(FileLinkError, match="leads out of its folder"):
         KeyRing.load(path)
 
 

@@ -124,7 +124,7 @@ def open_permissions(folder: Path) -> str:
 
 
 def link(folder: Path) -> str:
-    (folder / "link").symlink_to("k1.key")
+    (folder / "link").symlink_to("/etc/hostname")
     return ring_text(source="{ file = 'link' }")
 
 

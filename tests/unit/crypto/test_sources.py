@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import pwd
 import socket
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -76,7 +78,7 @@ def test_private_file(tmp_path: Path, mode: int) -> None:
     assert read_private(write(tmp_path / "k", NEW, mode)) == NEW
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o644, 0o666, 0o777])
+@pytest.mark.parametrize("mode", [0o604, 0o620, 0o602, 0o610, 0o601, 0o644, 0o660, 0o666, 0o777])
 def test_file_with_open_permissions(tmp_path: Path, mode: int) -> None:
     with pytest.raises(FilePermissionsError, match=f"{mode:04o}") as caught:
         read_private(write(tmp_path / "k", NEW, mode))
@@ -87,8 +89,90 @@ def test_file_with_open_permissions(tmp_path: Path, mode: int) -> None:
 def test_file_of_another_account(tmp_path: Path) -> None:
     path = write(tmp_path / "k", NEW)
     os.chown(path, 12345, 12345)
-    with pytest.raises(FilePermissionsError, match="belongs to user 12345"):
+    with pytest.raises(FilePermissionsError, match="belongs to user 12345") as caught:
         read_private(path)
+    assert "sudo -u '#12345' sealpoint" in caught.value.hint
+    os.chown(path, pwd.getpwnam("nobody").pw_uid, 12345)
+    with pytest.raises(FilePermissionsError) as caught:
+        read_private(path)
+    assert "sudo -u nobody sealpoint" in caught.value.hint
+    assert "own it" not in caught.value.hint
+
+
+ACCOUNT, OWN_GROUP, OTHER_GROUP = 12345, 23456, 34567
+GROUP_RULE = [
+    # owner, group, mode, whether the account above may use it; root and its group are 0
+    (0, OWN_GROUP, 0o440, True),
+    (0, OWN_GROUP, 0o640, True),
+    (0, OWN_GROUP, 0o460, False),
+    (0, OWN_GROUP, 0o444, False),
+    (0, OWN_GROUP, 0o450, False),
+    (ACCOUNT, OWN_GROUP, 0o400, True),
+    (ACCOUNT, OWN_GROUP, 0o440, False),
+    (ACCOUNT, OTHER_GROUP, 0o440, False),
+    (ACCOUNT, 0, 0o440, False),
+    (OTHER_GROUP, OWN_GROUP, 0o440, False),
+]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
+@pytest.mark.parametrize("source", ["file", "credential"])
+@pytest.mark.parametrize(("owner", "group", "mode", "allowed"), GROUP_RULE)
+def test_rule_for_another_account(source: str, owner: int, group: int, mode: int, allowed: bool) -> None:
+    """The same for a file and a credential, as a pod with ``fsGroup`` has it, through its links."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "..day1").mkdir(mode=0o755)
+        os.chown(write(folder / "..day1" / "k1", NEW, mode), owner, group)
+        (folder / "..data").symlink_to("..day1")
+        (folder / "k1").symlink_to("..data/k1")
+        folder.chmod(0o755)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.setgroups([OWN_GROUP])
+                os.setgid(ACCOUNT)
+                os.setuid(ACCOUNT)
+                os.environ["CREDENTIALS_DIRECTORY"] = name
+                code = 0 if read_source({source: "k1"}, folder) == NEW else 2
+            except FilePermissionsError:
+                code = 3
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (0 if allowed else 3)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize(("group", "allowed"), [(0, True), (OTHER_GROUP, False)])
+def test_group_that_may_read_a_file_of_root(tmp_path: Path, group: int, allowed: bool) -> None:
+    path = write(tmp_path / "k", NEW, 0o440)
+    os.chown(path, 0, group)
+    if allowed:
+        assert read_private(path) == NEW
+    else:
+        with pytest.raises(FilePermissionsError, match="others can read it"):
+            read_private(path)
+
+
+@pytest.mark.parametrize("target", ["/etc/hostname", "../k", "..data/k"])
+@pytest.mark.parametrize("source", ["file", "credential"])
+def test_link_that_leads_out_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, source: str
+) -> None:
+    write(tmp_path / "k", NEW)
+    (tmp_path / "mount").mkdir()
+    (tmp_path / "mount" / "..data").symlink_to("..")
+    (tmp_path / "mount" / "link").symlink_to(target)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "mount"))
+    with pytest.raises(FileLinkError, match="out of its folder"):
+        read_source({source: "link"}, tmp_path / "mount")
+
+
+def test_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(FileLinkError):
+        read_source({"file": "link"}, tmp_path)
 
 
 def test_symbolic_link(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ UNKNOWN_SUITE = [
     "msgpack+ cobblestone256@k1",
     "msgpack+cobblestone512@k1",
     "msgpack+rot13@k1",
-    "msgpack+cobblestone256:k1",
-    "msgpack+aes256gcm@k1",
+    "msgpack+cobblestone256@k1",
+    "msgpack+xaes256gcm@k1",
 ]
 UNKNOWN_FLAG = [
     "msgpack+cobblestone256.@k1",

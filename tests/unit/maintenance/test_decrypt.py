@@ -18,12 +18,14 @@ from sealpoint.errors import (
     OutputExistsError,
     OutputNameError,
     PlaintextError,
+    RowError,
     SchemaError,
-    StoppedError,
+    SealpointError,
 )
 from sealpoint.maintenance import decrypt as decrypt_module
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.hold import holding
+from sealpoint.maintenance.partial import find_leftovers
 from sealpoint.maintenance.rows import Progress, StoredValue
 from tests.unit.maintenance.harm import HARM
 from tests.unit.maintenance.sealed import (
@@ -163,7 +165,7 @@ def test_a_copy_gets_its_name_where_a_file_cannot_have_two(
     assert files(path) == {"x.db", "out.db"}
 
 
-@pytest.mark.parametrize("name", [".", "/", "n" * 300, "n" * 239, "é" * 120, "n/" * 2100 + "n"])
+@pytest.mark.parametrize("name", [".", "/", "n" * 300, "n" * 240, "é" * 120, "n/" * 2100 + "n"])
 def test_a_name_that_no_file_can_have_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -175,7 +177,7 @@ def test_a_name_that_no_file_can_have_is_refused(
 
 
 def test_a_long_name_serves(path: Path) -> None:
-    out = path.with_name("n" * 238)
+    out = path.with_name("n" * 239)
     list(decrypt(path, out, make_cipher("k1")))
     assert tags_of(out) >= {"msgpack"}
 
@@ -235,20 +237,129 @@ def test_two_runs_do_not_write_to_one_place(path: Path, out: Path) -> None:
     assert files(path) == {"x.db"}
 
 
-def test_what_a_killed_run_left_is_taken_away(path: Path, out: Path) -> None:
+def leave_partials(out: Path) -> set[str]:
+    """What a killed run leaves beside ``out``, of this version and of earlier ones."""
+    folder = out.with_name(f".{out.name}.partial-0123ab")
+    folder.mkdir(mode=0o700)
+    (folder / "copy.db").write_bytes(b"opened")
+    file = out.with_name(f".{out.name}.partial")
     for suffix in ("", "-journal", "-wal"):
-        (out.parent / f".out.db.partial{suffix}").write_text("left")
+        Path(f"{file}{suffix}").write_bytes(b"SQLite format 3\0")
+    return {folder.name, file.name}
+
+
+def test_what_a_killed_run_left_is_taken_away(path: Path, out: Path) -> None:
+    leave_partials(out)
+    others = leave_partials(path.with_name("other.db"))
     list(decrypt(path, out, make_cipher("k1")))
-    assert files(path) == {"x.db", "out.db"}
+    assert {name for name in files(path) if "-journal" not in name} == {"x.db", "out.db", *others}
 
 
-def test_a_folder_in_the_place_of_the_partial_copy_is_named_and_left(path: Path, out: Path) -> None:
-    folder = out.parent / ".out.db.partial"
-    folder.mkdir()
-    with pytest.raises(StoppedError, match=r"out\.db\.partial cannot be made") as raised:
+def test_what_a_killed_run_left_is_found(path: Path, out: Path) -> None:
+    """Not what a run works in, a download of another program, or a link."""
+    left = leave_partials(out)
+    leave_partials(path.with_name("held.db"))
+    path.with_name(".film.mkv.partial").write_bytes(b"half of it")
+    path.with_name(".link.partial").symlink_to(path)
+    path.with_name(".link.partial-0123ab").symlink_to(path.parent)
+    with holding(path.with_name("held.db")):
+        assert {file.name for file in find_leftovers(path.parent)} == left
+
+
+def test_a_run_at_work_is_not_taken_for_what_was_left(path: Path, out: Path) -> None:
+    run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
+    next(run)
+    assert any(".partial" in name for name in files(path))
+    assert find_leftovers(path.parent) == []
+    run.close()
+
+
+def test_nothing_is_written_beside_the_private_folder(path: Path, out: Path) -> None:
+    """No journal or log of the copy: what stands beside the output may be another account's."""
+    for _ in decrypt(path, out, make_cipher("k1"), batch=SMALL):
+        (folder,) = [path.with_name(name) for name in files(path) if ".partial-" in name]
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert {file.name for file in folder.iterdir()} == {"copy.db"}
+        assert files(path) == {"x.db", folder.name, "out.db.sealpoint-lock"}
+
+
+def test_nothing_of_the_source_but_its_rows_reaches_the_copy(path: Path, out: Path) -> None:
+    """No index, other table, pragma, deleted row or row id."""
+    deleted = b"deleted before, and still in a free page"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA secure_delete = OFF")
+        connection.execute("PRAGMA user_version = 7")
+        connection.execute("CREATE INDEX beside ON checkpoints (type)")
+        connection.execute("CREATE TABLE other AS SELECT 'of another program' AS text")
+        connection.execute("CREATE TABLE gone AS SELECT zeroblob(100000) AS x, ? AS text", (deleted,))
+        connection.execute("DROP TABLE gone")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert deleted in path.read_bytes()
+    list(decrypt(path, out, make_cipher("k1")))
+    assert deleted not in out.read_bytes()
+    assert b"of another program" not in out.read_bytes()
+    with closing(sqlite3.connect(out)) as connection:
+        names = {
+            name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL")
+        }
+        assert names == {"checkpoints", "writes"}
+        assert connection.execute("PRAGMA user_version").fetchone() == (0,)
+    assert opened(out, make_cipher("k1")) == opened(path, make_cipher("k1"))
+
+
+def forge_counts(path: Path) -> None:
+    """Give each table an index that covers its tags and values, and that is empty."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("CREATE TABLE blank (x)")
+        connection.execute("CREATE INDEX checkpoints_full ON checkpoints (type, checkpoint)")
+        connection.execute("CREATE INDEX writes_full ON writes (type, value)")
+        for table in ("checkpoints", "writes"):
+            connection.execute(f"CREATE INDEX {table}_empty ON blank (x)")
+        connection.execute("PRAGMA writable_schema = ON")
+        roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master"))
+        for table in ("checkpoints", "writes"):
+            full, empty = f"{table}_full", f"{table}_empty"
+            for name, root in ((full, roots[empty]), (empty, roots[full])):
+                connection.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = ?", (root, name))
+
+
+def test_an_index_that_disagrees_hides_no_row(path: Path, out: Path) -> None:
+    """The copy has every row of the tables, or there is none."""
+    forge_counts(path)
+    with suppress(SealpointError):
         list(decrypt(path, out, make_cipher("k1")))
-    assert raised.value.hint
-    assert folder.is_dir()
+    assert not out.exists() or len(values_of(out)) == 12
+    assert not out.exists() or not any("+" in tag for tag in tags_of(out))
+
+
+FOREIGN = {
+    "writes: a number as idx": "UPDATE writes SET idx = 'first' WHERE rowid = 1",
+    "writes: bytes as channel": "UPDATE writes SET channel = X'00' WHERE rowid = 1",
+    "checkpoints: bytes as parent": "UPDATE checkpoints SET parent_checkpoint_id = X'00' WHERE rowid = 1",
+    "checkpoints: a number as metadata": "UPDATE checkpoints SET metadata = 1 WHERE rowid = 1",
+    "checkpoints: bytes as thread": "UPDATE checkpoints SET thread_id = X'00' WHERE rowid = 1",
+    "checkpoints: no UTF-8": "UPDATE checkpoints SET thread_id = CAST(X'FF' AS TEXT) WHERE rowid = 1",
+}
+
+
+@pytest.mark.parametrize("statement", FOREIGN.values(), ids=FOREIGN)
+def test_a_column_of_another_type_leaves_no_copy(path: Path, out: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+    (failed,) = failures(list(decrypt(path, out, make_cipher("k1"))))
+    assert isinstance(failed.error, RowError)
+    assert files(path) == {"x.db"}
+
+
+@pytest.mark.parametrize("name", [".out.db.partial", ".out.db.partial-0123ab"])
+def test_a_folder_of_another_in_the_way_is_no_hindrance(path: Path, out: Path, name: str) -> None:
+    folder = out.with_name(name)
+    folder.mkdir()
+    (folder / "mine").write_text("mine")
+    folder.chmod(0o755)
+    list(decrypt(path, out, make_cipher("k1")))
+    assert (folder / "mine").read_text() == "mine"
 
 
 def test_a_link_in_the_place_of_the_partial_copy_is_not_followed(path: Path, out: Path) -> None:

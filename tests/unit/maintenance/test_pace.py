@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.errors import IntegrityError
+from sealpoint.errors import HaltedError, IntegrityError
 from sealpoint.maintenance import pace as pace_module
 from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.rows import Event, Events, Failure, Progress
@@ -150,3 +150,15 @@ def test_stop_waits_until_it_is_set() -> None:
     threading.Timer(0.01, stop.set).start()
     assert stop.wait()
     assert stop.wait(1e9)
+
+
+def test_a_statement_that_was_ended_is_the_end_of_the_run() -> None:
+    """Its store asked whether the run is over; what was done before is passed on."""
+
+    def halted() -> Events:
+        yield progress(1)
+        raise HaltedError("over")
+
+    pace = make_pace(Clock())
+    assert list(pace.keep(halted())) == [progress(1)]
+    assert pace.stopped

@@ -8,6 +8,7 @@ import errno
 import os
 import re
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.keyfile import find_ring_file, read_ring_entries
+from sealpoint.crypto.tag import require_key_id
 from sealpoint.errors import (
     DuplicateKeyError,
     FileLinkError,
@@ -33,6 +35,8 @@ from sealpoint.errors import (
     SourceError,
     StoppedError,
     UnknownKeyError,
+    UnrelatedDatabaseError,
+    WrongRingError,
 )
 from sealpoint.maintenance import keyfiles, ringfile
 from sealpoint.maintenance.hold import holding
@@ -47,6 +51,9 @@ from sealpoint.maintenance.ringfile import (
     stage_key,
 )
 from sealpoint.maintenance.rows import RowStore, TagCount
+from sealpoint.maintenance.sqlite_rows import SqliteRows
+from tests.unit.crypto.rings import material_of
+from tests.unit.maintenance.sealed import write
 
 LEGACY = """[[key]]
 id = 'old'
@@ -77,6 +84,7 @@ class Store:
     """As much of a store as moves ask for: its name and its counts."""
 
     name = "state.db"
+    tables = ()
 
     def __init__(self, *tags: Any) -> None:
         self.tags = tags
@@ -127,17 +135,43 @@ def test_folder_without_a_name_is_no_ring() -> None:
 
 
 def test_default_ids_count_on(tmp_path: Path) -> None:
+    """Each with a random part, which a tag has room for: `require_key_id` checks the whole."""
     year = datetime.now(UTC).strftime("k%y")
     ring = tmp_path / "keys.toml"
-    assert [create_ring(ring), stage_key(ring), stage_key(ring)] == [f"{year}a", f"{year}b", f"{year}c"]
+    ids = [create_ring(ring), stage_key(ring), stage_key(ring)]
+    assert [key_id[:-4] for key_id in ids] == [f"{year}a-", f"{year}b-", f"{year}c-"]
+    assert all(int(key_id[-4:], 16) >= 0 and require_key_id(key_id) for key_id in ids)
+
+
+def test_default_ids_of_two_rings_differ(tmp_path: Path) -> None:
+    """Rows under a key of one environment never name a key of another one."""
+    ids = {create_ring(tmp_path / str(number) / "keys.toml") for number in range(20)}
+    assert len(ids) > 15  # of 65,536
 
 
 def test_default_ids_go_on_after_z(tmp_path: Path) -> None:
     ids = [keyfiles.free_id(tmp_path / "keys.toml", (), 2026)]
     while len(ids) < 60:
         ids.append(keyfiles.free_id(tmp_path / "keys.toml", set(ids), 2026))
-    assert ids[25:28] == ["k26z", "k26aa", "k26ab"]
-    assert ids[-1] == "k26bh"
+    assert [key_id[:-5] for key_id in ids[25:28]] == ["k26z", "k26aa", "k26ab"]
+    assert ids[-1][:-5] == "k26bh"
+
+
+def test_default_id_goes_on_after_ids_of_earlier_versions(tmp_path: Path) -> None:
+    ring = tmp_path / "keys.toml"
+    keyfiles.key_file(ring, "k26c").parent.mkdir()
+    keyfiles.key_file(ring, "k26c").write_text("of a ring that is not here")
+    assert keyfiles.free_id(ring, ["k26a", "k26b"], 2026)[:-4] == "k26d-"
+
+
+def test_default_id_of_a_stopped_move_is_taken_up(tmp_path: Path) -> None:
+    """Else each attempt would leave another key file."""
+    ring = tmp_path / "keys.toml"
+    key_id = keyfiles.free_id(ring, (), 2026)
+    material = keyfiles.make_material(ring, key_id)
+    assert keyfiles.free_id(ring, (), 2026) == key_id
+    assert keyfiles.make_material(ring, key_id) == material
+    assert keyfiles.free_id(tmp_path / "other.toml", (), 2026) != key_id
 
 
 def test_tombstone_keeps_its_id(ring: Path) -> None:
@@ -271,7 +305,19 @@ def test_key_with_rows_is_not_destroyed(ring: Path, tag: str) -> None:
 @pytest.mark.parametrize("tag", ["msgpack", "msgpack+cobblestone256@k1", "msgpack+aes", 7, None, b"x+y@k2"])
 def test_rows_of_others_are_in_nobodys_way(ring: Path, tag: object) -> None:
     stage_key(ring, "k2")
-    destroy_key(ring, "k2", store(tag))
+    destroy_key(ring, "k2", store("msgpack+cobblestone256@k1", tag))
+    assert states(ring)["k2"] == "destroyed"
+
+
+@pytest.mark.parametrize("tags", [(), ("msgpack", 7, None), ("m+cobblestone256@k9", "msgpack+aes")], ids=str)
+def test_database_of_another_ring_is_no_evidence(ring: Path, tags: tuple[object, ...]) -> None:
+    """An empty one, one that is not sealed, and one under other keys; also beside one that is evidence."""
+    stage_key(ring, "k2")
+    with pytest.raises(UnrelatedDatabaseError, match=r"state\.db has no value under any key of the ring"):
+        destroy_key(ring, "k2", [*store("msgpack+cobblestone256@k1"), *store(*tags)])
+    assert states(ring)["k2"] == "staged"
+    assert keyfiles.key_file(ring, "k2").exists()
+    destroy_key(ring, "k2", store(*tags), allow_unrelated=True)
     assert states(ring)["k2"] == "destroyed"
 
 
@@ -283,6 +329,19 @@ def test_promotion_waits_for_rows_of_older_keys(ring: Path) -> None:
     with pytest.raises(KeyInUseError, match="'k1'"):
         promote_key(ring, "k3", store("msgpack+cobblestone256@k2", "msgpack+cobblestone256@k1"))
     promote_key(ring, "k3", store("msgpack+cobblestone256@k2", "msgpack+cobblestone256@k3", "json"))
+
+
+def test_key_that_does_not_open_the_rows_of_its_id_is_not_promoted(ring: Path, tmp_path: Path) -> None:
+    """Two hosts each made a key ``k2``: what this one went on to seal, the other could not open."""
+    stage_key(ring, "k2")
+    write(tmp_path / "state.db", "k2", "a")
+    with closing(SqliteRows(tmp_path / "state.db")) as store:
+        with pytest.raises(WrongRingError, match="cannot promote 'k2'"):
+            promote_key(ring, "k2", [store])
+        assert states(ring)["k2"] == "staged"
+        keyfiles.key_file(ring, "k2").write_bytes(material_of("k2"))
+        ring.write_text(re.sub(r'\ncheck = "[0-9a-f]*"', "", ring.read_text()))
+        assert promote_key(ring, "k2", [store]) == "k1"
 
 
 def test_legacy_rows_are_under_the_legacy_key(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,3 +91,17 @@ def test_progress_comes_to_all_values(path: Path, rows: int) -> None:
     count = len(values_of(path))
     assert isinstance(seen[-1], Progress)
     assert seen[-1][1:5] == (count, count, 0, 0)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1000])
+def test_progress_tells_the_rows_and_bytes_that_were_read(path: Path, rows: int) -> None:
+    """Of all values, whether they are opened or not; a value that is no bytes counts none."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE writes SET value = 'text' WHERE rowid = 1")
+    sizes = [len(value.blob) if isinstance(value.blob, bytes) else 0 for value in values_of(path)]
+    with closing(SqliteRows(path)) as store:
+        events = [*verify(store, make_cipher("k1"), every=3, batch=Batch(rows=rows))]
+    told = [event for event in events if isinstance(event, Progress)]
+    assert [(one.rows, one.size_bytes) for one in told] == [(n.rows, sum(sizes[: n.rows])) for n in told]
+    assert (told[-1].rows, told[-1].total) == (len(sizes), len(sizes))
+    assert len(told) >= len(sizes) // rows

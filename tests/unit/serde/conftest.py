@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sealpoint.serde import decode
+from sealpoint.serde import warned
 
 
 @pytest.fixture(autouse=True)
 def nothing_warned_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warnings are given once a process, and a hundred at most: each test begins anew."""
-    monkeypatch.setattr(decode, "_warned", set())
+    monkeypatch.setattr(warned, "_warned", set())

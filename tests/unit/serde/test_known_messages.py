@@ -61,8 +61,8 @@ def record(cls: type, fields: Any) -> bytes:
 
 def settled(serde: JsonPlusSerializer) -> list[Any]:
     """Return what a serializer has settled for the records that it knows."""
-    builders = serde._decoder._builders.values()
-    return [how for builder in builders for how in getattr(builder, "_known", {}).values()]
+    remembering = [known[1].__self__ for known in serde._decoder._learned.values() if known[1]]
+    return [how for builder in remembering for how in builder._known.values()]
 
 
 def warm() -> JsonPlusSerializer:

@@ -102,7 +102,7 @@ def test_raw_gives_back_what_a_function_would_have_got() -> None:
 @pytest.mark.parametrize("code", CODES)
 def test_only_the_method_of_its_code_is_taken(strict: JsonPlusSerializer, code: int, method: str) -> None:
     """Also once the type is known: what a row means does not depend on those before it."""
-    strict.loads_typed(record(3, "datetime", "datetime", "2020-01-01", "fromisoformat"))
+    strict.loads_typed(record(3, "datetime", "datetime", "2020-01-01T00:00:00", "fromisoformat"))
     strict.loads_typed(record(1, "datetime", "date", [2020, 1, 1]))
     if (code, method) in ((3, "fromisoformat"), (5, "model_validate_json")):
         return

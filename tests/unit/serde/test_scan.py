@@ -196,7 +196,18 @@ ZERO_ARRAYS = ["9100", "91c2", "91cb8000000000000000"]
 NESTED = ["9191a178", "91dc0001d90178"]
 INFINITE = ["ca7f800000", "cb7ff0000000000000"]
 HUGE = ["cf8000000000000000", "cb43e0000000000000"]
+# Of one byte, and the numbers that they would be if they were taken for negative ones.
+EMPTIES = ["a0", "d0a0", "91a0", "91d0a0", "90", "d090", "9190", "91d090", "91c0", "9191c0", "d080", "91d0c0"]
+LENGTHS = [
+    ["a161", "d90161"],
+    ["c40161"],
+    ["91a161", "91d90161"],
+    ["91c40161", "91c5000161"],
+    ["61"],
+    ["9161"],
+]
 GROUPS = [ONES, ZEROS, MINUS, TEXTS, LONG, BINARIES, ARRAYS, ZERO_ARRAYS, NESTED, INFINITE, HUGE, ["c0"]]
+GROUPS += [*([key] for key in EMPTIES), *LENGTHS]
 KEYS = {key: number for number, group in enumerate(GROUPS) for key in group}
 
 
@@ -208,6 +219,25 @@ def test_keys_that_are_one_in_a_dict_are_refused(one: str) -> None:
         same = KEYS[one] == group
         assert refused(data) is same
         assert (len(decoded(data)) == 1) is same
+
+
+@pytest.mark.parametrize("shape", [lambda key: key, array, lambda key: array(NIL, array(key))])
+@pytest.mark.parametrize("head", range(0x80, 0x100), ids=hex)
+def test_no_key_is_the_number_that_its_header_would_be(head: int, shape: Any) -> None:
+    """But for negative fixint, which is one: a header is never the value of another token."""
+    key, number = shape(token(head)), shape(b"\xd0" + bytes((head,)))
+    if head == UNUSED or refused(mapping(key, NIL)):
+        return
+    for one, other in ((key, number), (number, key)):
+        data = mapping(one, NIL, other, NIL)
+        assert refused(data) is (len(decoded(data)) == 1) is (head >= 0xE0)
+
+
+@pytest.mark.parametrize("key", ["dc0400", "ddffffffff", "91dc0400"])
+def test_an_array_that_is_a_key_announces_no_more_than_is_there(key: str) -> None:
+    """Which is seen at its header, before any of its items are read."""
+    with pytest.raises(DecodeError, match="a container announces more"):
+        scan(mapping(bytes.fromhex(key) + NIL * 999, NIL))
 
 
 @pytest.mark.parametrize("nan", ["ca7fc00000", "cb7ff8000000000000", "cbfff0000000000001", "91ca7fc00000"])

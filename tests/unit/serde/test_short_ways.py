@@ -34,7 +34,7 @@ def parts(value: Any) -> list[Any]:
         seen.append(obj)
         return _default(obj)
 
-    ormsgpack.packb(value, note, OPTIONS)
+    ormsgpack.packb(value, note, OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
     return seen
 
 

@@ -318,8 +318,15 @@ def test_no_statement_outlives_the_lock(act: Callable[[SqliteSaver], object]) ->
         put_chain(saver, "0", "1")
         connection.given.clear()
         act(saver)
-        used = [cursor for cursor in connection.given if cursor.description or cursor.rowcount >= 0]
-        assert used
-        for cursor in used:
-            with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-                cursor.execute("SELECT 1")
+        left_open = [cursor for cursor in connection.given if not is_closed(cursor)]
+        assert len(left_open) < len(connection.given)
+        for cursor in left_open:  # of a transaction that begins or ends
+            assert (cursor.description, cursor.rowcount) == (None, -1)
+
+
+def is_closed(cursor: sqlite3.Cursor) -> bool:
+    try:
+        cursor.fetchone()
+    except sqlite3.ProgrammingError:
+        return True
+    return False

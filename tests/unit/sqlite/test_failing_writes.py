@@ -131,3 +131,18 @@ def test_a_transaction_that_the_caller_left_open_is_not_lost(saver: SqliteSaver)
     assert not saver.conn.in_transaction
     assert ids_in(saver) == ["2", "1"]
     assert [row[3] for row in dump(saver.conn)[2:]] == ["renamed", "task"]
+
+
+def test_tables_are_made_together_or_not_at_all(tmp_path: Path) -> None:
+    """On a disk with room for one of them; when there is more, the same saver makes both."""
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("PRAGMA max_page_count = 3")
+        saver = SqliteSaver(connection)
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            saver.setup()
+        assert not saver.is_setup
+        assert not connection.in_transaction
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+        connection.execute("PRAGMA max_page_count = 1000000")
+        put_chain(saver, "1")
+        assert ids_in(saver) == ["1"]

@@ -139,6 +139,73 @@ def test_a_filter_leaves_out_what_has_it_not(saver: SqliteSaver, wanted: dict[st
     assert ids_in(saver, at(), filter=wanted) == []
 
 
+STORED: dict[str, Any] = {
+    "object": {"y": 2, "x": {"b": [1, None], "a": "t"}},
+    "text": '{"x":1}',
+    "texts": ["[1]", "{}"],
+    "numbers": [1, 2.0, 2**70, -0.0],
+    "truths": [True, False, None],
+    "keys": {'qu"ote': 1, "do.t": 2, "back\\slash": 3, "nu\x00l": 4, "": 5, "line\n": 6, "😀": 7},
+}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"object": {"x": {"a": "t", "b": [1, None]}, "y": 2}},
+        {"object.x": {"a": "t", "b": (1, None)}},
+        {"object": {"x": {"a": "t", "b": [1.0, None]}, "y": 2.0}},
+        {"text": '{"x":1}'},
+        {"texts": ["[1]", "{}"]},
+        {"numbers": [1.0, 2, 2**70, 0]},
+        {"truths": [True, False, None]},
+        {"keys": dict(reversed(STORED["keys"].items()))},
+    ],
+    ids=str,
+)
+def test_an_object_is_compared_as_a_value(saver: SqliteSaver, wanted: dict[str, Any]) -> None:
+    """Not as text, in which the order of keys would count, and how a number is written."""
+    saver.put(at(), make("1"), STORED, {})  # type: ignore[arg-type]
+    assert ids_in(saver, at(), filter=wanted) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"object": '{"y":2,"x":{"b":[1,null],"a":"t"}}'},
+        {"object.x.b": "[1,null]"},
+        {"text": {"x": 1}},
+        {"texts": [[1], {}]},
+        {"truths": [1, 0, None]},
+        {"truths": [True, False]},
+        {"truths": {"0": True, "1": False, "2": None}},
+        {"numbers": [True, 2.0, 2**70, 0]},
+        {"numbers": [1, 2.0, 2**70 + 1, 0]},
+        {"object": {"y": 2, "x": {"b": [None, 1], "a": "t"}}},
+        {"object": {"y": 2}},
+        {"object": {"y": 2, "x": {"b": [1, None], "a": "t"}, "z": None}},
+    ],
+    ids=str,
+)
+def test_another_value_is_not_found(saver: SqliteSaver, wanted: dict[str, Any]) -> None:
+    saver.put(at(), make("1"), STORED, {})  # type: ignore[arg-type]
+    assert ids_in(saver, at(), filter=wanted) == []
+
+
+def test_an_object_with_a_key_twice_is_no_value_that_is_found(saver: SqliteSaver) -> None:
+    saver.put(at(), make("1"), STORED, {})  # type: ignore[arg-type]
+    with saver.cursor() as cursor:
+        cursor.execute("""UPDATE checkpoints SET metadata = '{"object": {"x": 1, "x": 2}}'""")
+    for value in ({"x": 1}, {"x": 2}):
+        assert ids_in(saver, at(), filter={"object": value}) == []
+
+
+@pytest.mark.parametrize("value", [{"a": "\ud800"}, {"\udfff": 1}, ["\ud83d"]])
+def test_a_filter_value_holds_no_lone_surrogate(filled: SqliteSaver, value: Any) -> None:
+    with pytest.raises(ConfigError, match="lone surrogate"):
+        ids_in(filled, at(), filter={"a": value})
+
+
 @pytest.mark.parametrize(
     "key",
     ["", "a b", "a'", 'a"', "a') OR 1=1 --", "a[0]", "$", "a.", ".a", "a..b", "ä", "a\n", "a\x00", 1, None],

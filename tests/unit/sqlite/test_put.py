@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sealpoint.base import WRITES_IDX_MAP, PendingWrite
-from sealpoint.errors import ConfigError, ConfigKeyError, MetadataError
+from sealpoint.errors import ConfigError, ConfigKeyError, MetadataError, RowError
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, dump, ids_in, make
+from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
 
 CYCLE: list[Any] = []
 CYCLE.append(CYCLE)
@@ -212,3 +212,24 @@ def test_versions_only_grow(saver: SqliteSaver) -> None:
     for _ in range(20):
         versions.append(saver.get_next_version(versions[-1], None))
     assert versions == sorted(set(versions))
+
+
+def test_a_checkpoint_without_an_id_is_refused(saver: SqliteSaver) -> None:
+    """A config that names it would mean the latest one, which is another."""
+    put_chain(saver, "1")
+    before = dump(saver.conn)
+    with pytest.raises(ConfigError):
+        saver.put(at(), make(""), {}, {})
+    with pytest.raises(ConfigError):
+        saver.put_writes(at("t", ""), [("n", 1)], "task")
+    assert dump(saver.conn) == before
+
+
+def test_a_row_without_an_id_is_refused(saver: SqliteSaver) -> None:
+    put_chain(saver, "1")
+    kind, data = saver.serde.dumps_typed(make(""))
+    saver.conn.execute("UPDATE checkpoints SET checkpoint_id = '', type = ?, checkpoint = ?", (kind, data))
+    with pytest.raises(RowError):
+        list(saver.list(None))
+    with pytest.raises(RowError):
+        saver.get_tuple(at())

@@ -1,0 +1,99 @@
+"""Private folders for files that are not complete yet, and what killed runs left of them.
+
+A copy with opened values is written in a folder of its own beside its future place, mode 0700, named
+
+    .<name>.partial-<random>
+
+No other account can put a journal beside it or read it there. SIGKILL and a power cut leave the folder;
+earlier versions left a hidden file ``.<name>.partial``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from sealpoint.errors import OutputNameError, StoppedError, excerpt
+from sealpoint.maintenance.hold import is_held
+
+_HINT: Final = "see that this account may write to the folder, and that there is room in it"
+_FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)
+_FILE: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
+_BESIDE: Final = ("", "-journal", "-wal", "-shm")
+MAGIC: Final = b"SQLite format 3\0"
+
+
+@contextmanager
+def private_folder(out: Path) -> Iterator[Path]:
+    """Make a folder beside ``out`` that this account alone may enter, and remove it at the end.
+
+    Raises:
+        OutputNameError: If its name would be too long.
+        StoppedError: If it cannot be made.
+    """
+    try:
+        folder = out.with_name(f".{out.name}.partial-{secrets.token_hex(3)}")
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise OutputNameError(f"{excerpt(str(out))} is too long") from None
+        message = f"no folder can be made in {out.parent}: {os.strerror(error.errno or 0)}"
+        raise StoppedError(message, hint=_HINT) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def find_leftovers(folder: Path) -> list[Path]:
+    """Return what killed runs left in a folder: each may hold opened values. No run at work is named."""
+    return sorted(path for path, name in _partials(folder) if not is_held(folder / name))
+
+
+def remove_leftovers(out: Path) -> None:
+    """Remove what killed runs to ``out`` left, as far as this account may. The caller holds ``out``."""
+    for path, name in list(_partials(out.parent)):
+        with suppress(OSError):  # the next command on a database here names it
+            if name != out.name or path.lstat().st_uid != os.geteuid():
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                for suffix in _BESIDE:
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each partial copy in a folder, and the name that the copy was to have."""
+    with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed tells nothing
+        for entry in entries:
+            for form, fits in ((_FOLDER, _is_private), (_FILE, _is_database)):
+                if (match := form.fullmatch(entry.name)) and fits(entry):
+                    yield folder / entry.name, match[1]
+
+
+def _is_private(entry: os.DirEntry[str]) -> bool:
+    mode = entry.stat(follow_symlinks=False).st_mode
+    return stat.S_ISDIR(mode) and not mode & 0o077
+
+
+def _is_database(entry: os.DirEntry[str]) -> bool:
+    """Whether this is a database that an earlier version left: other programs use such names too."""
+    if not entry.is_file(follow_symlinks=False):
+        return False
+    try:
+        descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:  # of the account that opened the values
+        return True
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC

@@ -1,0 +1,72 @@
+"""Classes by module and name: which one a record names, and whether an object's own class is that one.
+
+Nothing here is remembered: after a reload, and in a notebook whose cell runs again, another class stands
+under the same name, and that is the one that a record means from then on.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import isclass
+from typing import Any, Final
+
+from sealpoint.errors import UnbuildableValueError
+
+_MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 keeps its paths
+
+
+def home_of(module: str) -> str:
+    """Return the module that a record's class is looked for in."""
+    return _MOVED_MODULES.get(module, module)
+
+
+def find_class(module: str, name: str) -> Any:
+    """Import what a record names, as it is now. The caller has checked that it may be imported.
+
+    Raises:
+        UnbuildableValueError: If there is no such module, no such name in it, or it is no class.
+    """
+    home = home_of(module)
+    try:
+        found = getattr(sys.modules.get(home) or import_module(home), name)
+    except Exception as error:  # noqa: BLE001 -- a module may raise anything while it is imported
+        raise UnbuildableValueError(module, name, type(error).__name__) from None
+    if not isclass(found) and found is not re.compile:
+        raise UnbuildableValueError(module, name, "it is not a class")
+    return found
+
+
+def why_not_found(cls: type) -> str | None:
+    """Return why a reader would not find a class by its module and name; ``None`` if it would.
+
+    A class that was defined again counts as the same one. Nothing is imported: of a module that is
+    not loaded it is enough that it could be.
+    """
+    module, name = cls.__module__, cls.__name__
+    if not isinstance(module, str):
+        return "it has no module"
+    if home_of(module) not in sys.modules:
+        return None if _is_importable(home_of(module)) else "there is no such module"
+    if "<locals>" in cls.__qualname__:
+        reason = "it is defined in a function"
+    elif cls.__qualname__.endswith(f".{name}"):
+        reason = "it is defined in another class"
+    else:
+        reason = "its module has no such name"
+    try:
+        found = find_class(module, name)
+    except UnbuildableValueError as error:
+        return error.cause if error.cause == "it is not a class" else reason
+    if found is cls or (found.__module__, found.__qualname__) == (module, cls.__qualname__):
+        return None
+    return "its module has something else under that name"
+
+
+def _is_importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return False

@@ -1,0 +1,103 @@
+"""What encoding a value meets and cannot raise: msgpack replaces any exception by one of its own.
+
+Each thread notes it while a value is packed, and it is reported when the value is done: as an
+error where everything that is written must be readable, else as a warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from typing import Final
+
+from sealpoint.errors import UnreadableTypeError, UnsupportedTypeError
+from sealpoint.serde.warned import warn_once
+
+_MAX_REPLACED: Final = 200_000
+
+logger: Final = logging.getLogger("sealpoint.serde")
+
+noted: Final = set[int]()
+"""The threads that have something to report; usually empty, which is quick to ask."""
+
+
+class _Met(threading.local):
+    """What the value at hand has in it.
+
+    Attributes:
+        refusal: Why it cannot be encoded.
+        unreadable: Classes that a reader would not find, by module and name, each with the cause.
+        replaced: How often text was written with ``?`` in place of a lone surrogate.
+    """
+
+    def __init__(self) -> None:
+        self.refusal: UnsupportedTypeError | None = None
+        self.unreadable: dict[tuple[str, str], str] = {}
+        self.replaced = 0
+
+
+_met: Final = _Met()
+
+
+def refuse(what: str) -> UnsupportedTypeError:
+    """Note that ``what`` has no form, and return the error."""
+    _met.refusal = UnsupportedTypeError(f"no form for {what}")
+    return _met.refusal
+
+
+def take_refusal(error: Exception) -> UnsupportedTypeError:
+    """Return why a value was not packed, and forget all that was noted of it."""
+    refusal = _met.refusal or UnsupportedTypeError(str(error))
+    _clear()
+    return refusal
+
+
+def note_unreadable(module: str, name: str, cause: str) -> None:
+    """Note a class that a reader would not find."""
+    _met.unreadable[module, name] = cause
+    noted.add(threading.get_ident())
+
+
+def note_replaced() -> None:
+    """Note that text is packed with ``?`` in place of a lone surrogate.
+
+    Raises:
+        UnsupportedTypeError: If that happens too often: each object around another packs it again.
+    """
+    _met.replaced += 1
+    noted.add(threading.get_ident())
+    if _met.replaced > _MAX_REPLACED:
+        raise refuse("text with lone surrogates in so many objects")
+
+
+def report(*, is_error: bool) -> None:
+    """Report what this thread has noted of the value that was just packed.
+
+    Raises:
+        UnreadableTypeError: If a reader would not find a class in it, and ``is_error``.
+        UnsupportedTypeError: If text of it was changed, and ``is_error``.
+    """
+    if threading.get_ident() not in noted:
+        return
+    unreadable, replaced = _met.unreadable, _met.replaced
+    _clear()
+    for (module, name), cause in unreadable.items():
+        error = UnreadableTypeError(module, name, cause)
+        if is_error:
+            raise error
+        warn_once("unreadable", module, name, f"{error.cause}; a value is written that cannot be read back")
+    if replaced:
+        if is_error:
+            raise UnsupportedTypeError("no form for text with a lone surrogate")
+        _warn_of_replaced()
+
+
+def _clear() -> None:
+    noted.discard(threading.get_ident())
+    _met.__init__()  # type: ignore[misc]  # as it was at the start
+
+
+@functools.cache
+def _warn_of_replaced() -> None:
+    logger.warning("text with a lone surrogate was written with '?' in its place")

@@ -1,0 +1,165 @@
+"""JSON text from a database: bounded before it is parsed, and parsed strictly.
+
+`require_bounded` is linear in the text, whatever the text is: the steps are searches and copies of
+whole texts, and one pass over the brackets. A pattern that has to match a whole string is
+quadratic where a string has no end. `parse` refuses what Python's parser accepts and returns as
+something else than was stored: NaN, infinities, numbers beyond a float, ``-0`` (which would
+become ``0``), a key twice, lone surrogates.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any, Final, NoReturn
+
+from sealpoint.errors import DecodeError, LimitError, SerdeError
+
+MAX_NUMBER_CHARS: Final = 4300
+"""Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it."""
+
+_BRACKETS: Final = b"[]{}"
+_NO_BRACKETS: Final = bytes(set(range(256)).difference(_BRACKETS))
+_NO_STRUCTURE: Final = bytes(set(_NO_BRACKETS).difference(b'",'))
+_STEPS: Final = [{ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}.get(byte, 0) for byte in range(256)]
+_STRING: Final = re.compile(r'"[^"]*"?')  # matches at every quotation mark, so no text is read twice
+_MINUS_ZERO: Final = re.compile(rb"-0(?![0-9.eE])")
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+Hook = Callable[[dict[str, Any]], Any]
+
+
+def require_bounded(data: bytes, depth: int, elements: int) -> None:
+    """Refuse JSON that is nested too deeply or has too many elements, without parsing it.
+
+    Text that is not JSON may pass, and is left to the parser.
+
+    Args:
+        data: The text, in UTF-8.
+        depth: How many arrays and objects may be within each other.
+        elements: How many items of arrays and pairs of objects there may be.
+
+    Raises:
+        LimitError: If there are more.
+    """
+    opened = data.count(b"[") + data.count(b"{")
+    if opened <= depth and (len(data) <= elements or opened + data.count(b",") <= elements):
+        return  # even if none of them is in a string
+    bare = _structure(data, elements)
+    opened = bare.count(b"[") + bare.count(b"{")
+    if opened + bare.count(b",") > elements:
+        raise _too_many(elements)
+    if opened > depth:
+        steps = map(_STEPS.__getitem__, bare.translate(None, _NO_BRACKETS))
+        if max(accumulate(steps)) > depth:
+            raise LimitError(f"JSON is nested over {depth} deep")
+
+
+def _structure(data: bytes, elements: int) -> bytes:
+    """Return the brackets and commas of JSON that are not in a string."""
+    plain = data.replace(rb"\\", b"__").replace(rb"\"", b"__")  # now every quotation mark delimits a string
+    if plain.count(b'"') > 4 * elements + 2:  # those of a key and a value for each element
+        raise _too_many(elements)
+    structure = plain.translate(None, _NO_STRUCTURE).decode("ascii")  # bytes would be joined at 80 bytes each
+    return _STRING.sub("", structure).encode()
+
+
+def _too_many(elements: int) -> LimitError:
+    return LimitError(f"JSON has over {elements} elements")
+
+
+def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, strict: bool = True) -> Any:
+    """Return the value of JSON text.
+
+    Args:
+        data: The text, in UTF-8.
+        depth: How many arrays and objects may be within each other.
+        elements: How many items of arrays and pairs of objects there may be.
+        hook: Is called for every object, innermost first; what it returns takes the object's place.
+        strict: Whether to refuse what would be returned as something else than was stored, and NaN
+            and infinities; a key that is there twice is refused in any case.
+
+    Raises:
+        LimitError: If ``data`` is deeper or has more elements, or a number of over `MAX_NUMBER_CHARS`.
+        DecodeError: If it is not JSON in UTF-8, or refused as above.
+        SerdeError: What ``hook`` raises.
+    """
+    require_bounded(data, depth, elements)
+    if strict and b"\\" in data:
+        _require_no_lone_surrogate(data)
+    # Errors are raised outside: one of Python's that is their context would keep the text alive.
+    try:
+        if hook is None and strict and len(data) <= MAX_NUMBER_CHARS and not _MINUS_ZERO.search(data):
+            return _SHORT.decode(data.decode())  # nearly all metadata
+        return _decoder(hook, strict).decode(data.decode())
+    except SerdeError:
+        raise
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8"
+    except json.JSONDecodeError as error:
+        reason = f"line {error.lineno} column {error.colno}"
+    except RecursionError:  # where the bound is higher than Python's own
+        reason = "it is nested too deeply"
+    except ValueError:  # int(), if the process allows fewer digits than we do
+        reason = "it has a number of too many digits"
+    raise DecodeError(f"not JSON: {reason}")
+
+
+def _require_no_lone_surrogate(data: bytes) -> None:
+    plain = data.replace(rb"\\", b"__")  # now every backslash begins an escape
+    if _SURROGATE.search(plain) and _SURROGATE.search(_SURROGATE_PAIR.sub(b"__", plain)):
+        raise DecodeError("JSON has a lone surrogate, which is not a character")
+
+
+def _decoder(hook: Hook | None, strict: bool) -> json.JSONDecoder:
+    def build(pairs: list[tuple[str, Any]]) -> Any:
+        return _unique(pairs) if hook is None else hook(_unique(pairs))
+
+    if strict:
+        return json.JSONDecoder(object_pairs_hook=build, **_STRICT_NUMBERS, parse_int=_integer)
+    return json.JSONDecoder(object_pairs_hook=build, parse_float=_any_float, parse_int=_any_integer)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise DecodeError("JSON has an object with a key twice")
+    return table
+
+
+def _any_integer(text: str) -> int:
+    if len(text) > MAX_NUMBER_CHARS:
+        raise LimitError(f"JSON has a number of over {MAX_NUMBER_CHARS} characters")
+    return int(text)
+
+
+def _any_float(text: str) -> float:
+    if len(text) > MAX_NUMBER_CHARS:
+        raise LimitError(f"JSON has a number of over {MAX_NUMBER_CHARS} characters")
+    return float(text)
+
+
+def _integer(text: str) -> int:
+    if text == "-0":
+        raise DecodeError("JSON has -0, which no integer is")
+    return _any_integer(text)
+
+
+def _float(text: str) -> float:
+    number = _any_float(text)
+    if math.isinf(number) or (number == 0 and text.lower().partition("e")[0].strip("-0.")):
+        raise DecodeError("JSON has a number that is too large or too small for a float")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise DecodeError(f"JSON does not have {name}")
+
+
+_STRICT_NUMBERS: Final[dict[str, Any]] = {"parse_float": _float, "parse_constant": _refuse_constant}
+# For text in which no integer has to be looked at. Made once: to make it takes as long as to use it.
+_SHORT: Final = json.JSONDecoder(object_pairs_hook=_unique, **_STRICT_NUMBERS)

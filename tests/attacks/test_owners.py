@@ -1,0 +1,242 @@
+"""The owner of the tables changes them while a superuser works.
+
+Nothing of the owner's runs, and no answer is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import psycopg
+import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
+from psycopg.conninfo import make_conninfo
+
+from sealpoint.cli.app import run
+from sealpoint.cli.exits import Exit
+from tests.attacks.owners import (
+    ATTACKS,
+    OPERATOR,
+    OWNER,
+    Owner,
+    attacking,
+    between_statements,
+    calls,
+    owned_database,
+    places,
+)
+from tests.postgres.databases import K1, K2, opened, put_blobs, put_writes, set_up
+from tests.postgres.test_commands import at
+from tests.server import server
+from tests.unit.crypto.rings import states_text, write
+
+pytestmark = pytest.mark.timeout(3600)
+
+# `make attacks` runs each command 200 times.
+RUNS: Final = int(os.environ.get("SEALPOINT_ATTACKS_RUNS", "10"))
+THREADS: Final = 3
+BLOBS: Final = 27
+VALUES: Final = 36
+ONE: Final = b"\x01"
+"""The number 1 as msgpack."""
+ANSWERS: Final = {Exit.DONE, Exit.USAGE, Exit.FOUND, Exit.UNOPENED, Exit.STOPPED}
+
+
+@pytest.fixture(scope="module")
+def url(pytestconfig: pytest.Config) -> Iterator[str]:
+    with owned_database(server(pytestconfig)) as url:
+        set_up(PostgresSaver, make_conninfo(url, user=OWNER))
+        put_blobs(
+            url,
+            [
+                (f"thread {place % THREADS}", "", "n", f"{place:08}", *K1.seal("msgpack", ONE))
+                for place in range(BLOBS)
+            ],
+        )
+        put_writes(
+            url, [(f"task {place}", place, "n", *K1.seal("msgpack", ONE)) for place in range(VALUES - BLOBS)]
+        )
+        yield url
+
+
+@pytest.fixture
+def owner(url: str) -> Iterator[Owner]:
+    with closing(Owner(url)) as owner:
+        yield owner
+    assert not owner.failures
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Runs commands as a superuser, and knows what the tables hold."""
+
+    url: str
+    folder: Path
+    capture: pytest.CaptureFixture[str]
+
+    def ring(self, **states: str) -> str:
+        return str(write(self.folder / "keys.toml", states_text(**states)))
+
+    def run(self, *words: str) -> tuple[Exit, dict[str, Any]]:
+        """Run a command, and return its code and what it printed as JSON."""
+        self.capture.readouterr()
+        code = Exit(run([*words, "--json"]))
+        told = self.capture.readouterr()
+        assert code in ANSWERS, told.err
+        return code, json.loads(told.out) if told.out.strip() else {}
+
+    def values(self) -> dict[Any, Any]:
+        return opened(self.url, K2)
+
+    def tags(self) -> Counter[str]:
+        with psycopg.connect(self.url) as connection:
+            tags = connection.execute(
+                "SELECT type FROM checkpoint_blobs UNION ALL SELECT type FROM checkpoint_writes"
+            ).fetchall()
+        return Counter(tag.rpartition("@")[2] for (tag,) in tags)
+
+
+@pytest.fixture
+def operator(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
+    return Operator(url, tmp_path, capsys)
+
+
+# Each runs its command, and returns its code and whether what it said is true of what the tables held before.
+def status(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    code, told = operator.run("status", at(operator.url), "--keys", ring)
+    found = Counter[str]()
+    for share in told["databases"][0]["shares"] if told else ():
+        found[share["key_id"]] += share["rows"]
+    return code, found == tags
+
+
+def status_only(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    code, _ = operator.run("status", at(operator.url), "--only", "k2", "--keys", ring)
+    return code, set(tags) == {"k2"}
+
+
+def verify(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    code, told = operator.run("verify", at(operator.url), "--keys", ring)
+    return code, told.get("rows") == VALUES
+
+
+def audit(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    code, told = operator.run("audit", at(operator.url), "--keys", ring)
+    return code, told.get("rows") == VALUES
+
+
+def types(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    code, told = operator.run("types", at(operator.url), "--keys", ring)
+    return code, told.get("values") == VALUES
+
+
+def inspect(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    words = ("inspect", at(operator.url), "--thread", "thread 0", "--keys", ring)
+    code, told = operator.run(*words)
+    return code, len(told.get("values", ())) == BLOBS // THREADS
+
+
+def list_threads(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    code, told = operator.run("inspect", at(operator.url))
+    return code, {*told.get("threads", ())} == {"t", *(f"thread {number}" for number in range(THREADS))}
+
+
+def rotate(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    """To the key that fewer values are under; nothing is lost, whatever the code."""
+    new, old = ("k1", "k2") if tags["k2"] > tags["k1"] else ("k2", "k1")
+    path = operator.ring(**{new: "active", old: "decrypt-only"})
+    code, _ = operator.run("rotate", at(operator.url), "--apply", "--batch", "10", "--keys", path)
+    return code, True
+
+
+def destroy(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    used = max(tags, key=lambda key: tags[key])
+    path = operator.ring(**{used: "disabled", "k1" if used == "k2" else "k2": "active"})
+    code, _ = operator.run("keys", "destroy", used, "--db", at(operator.url), "--yes", "--keys", path)
+    return code, False  # values are under it
+
+
+COMMANDS: Final[dict[str, Callable[[Operator, str, Counter[str]], tuple[Exit, bool]]]] = {
+    act.__name__: act
+    for act in (status, status_only, verify, audit, types, inspect, list_threads, rotate, destroy)
+}
+
+
+def attack(owner: Owner, operator: Operator, command: str, name: str, begin: int, end: int) -> Exit:
+    """Run a command that calls nothing, loses nothing and says nothing wrong; return its code."""
+    values, before, tags = operator.values(), calls(operator.url), operator.tags()
+    ring = operator.ring(k2="active", k1="decrypt-only")
+    with between_statements(attacking(owner, ATTACKS[name], begin, end)):
+        code, true = COMMANDS[command](operator, ring, tags)
+    owner.settle()
+    told = f"{command}: {name}, from statement {begin} to {end}: ended with {code}"
+    assert calls(operator.url) == before, told
+    assert code is not Exit.DONE or true, told
+    assert operator.values() == values, told
+    if command == "rotate" and code is Exit.DONE:
+        assert len(operator.tags()) == 1, told
+    return code
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_of_the_owner_runs_and_no_answer_is_wrong(
+    url: str, owner: Owner, operator: Operator, command: str
+) -> None:
+    """One attack begins, and perhaps ends, somewhere between the statements of each run."""
+    random, codes = Random(command), Counter[Exit]()
+    attacks = random.sample(list(ATTACKS), len(ATTACKS))
+    for number in range(RUNS):
+        name = attacks[number % len(attacks)]
+        begin, end = places(random)
+        codes[attack(owner, operator, command, name, begin, end)] += 1
+    assert owner.done > RUNS / 4
+    assert codes[Exit.DONE] or command in ("status_only", "destroy"), codes
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_each_attack_between_the_first_statements(
+    url: str, owner: Owner, operator: Operator, name: str
+) -> None:
+    for begin, command in product(range(4), ("status", "rotate")):
+        attack(owner, operator, command, name, begin, 60)
+
+
+# --- the recorder records ---------------------------------------------------------------------------
+
+NAIVE: Final = (
+    "SELECT thread_id, type, blob FROM agents.checkpoint_blobs",
+    "SELECT count(*) FROM agents.checkpoints",
+    "UPDATE agents.checkpoint_blobs SET type = type || '', blob = blob || ''",
+    "UPDATE agents.checkpoint_writes SET type = type || ''",
+)
+
+
+@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.runs])
+def test_a_superuser_that_trusts_the_names_calls_what_the_owner_made(
+    url: str, owner: Owner, name: str
+) -> None:
+    before = calls(url)
+    owner.begin_now(ATTACKS[name])
+    with psycopg.connect(make_conninfo(url, application_name=OPERATOR), autocommit=True) as connection:
+        for statement in NAIVE:
+            with suppress(psycopg.Error), connection.transaction():
+                connection.execute(statement.encode())
+    assert calls(url) > before
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_every_attack_is_made_and_undone(url: str, owner: Owner, operator: Operator, name: str) -> None:
+    values = operator.values()
+    owner.begin_now(ATTACKS[name])
+    owner.settle()
+    assert operator.values() == values
+    assert not owner.failures

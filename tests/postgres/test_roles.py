@@ -1,0 +1,111 @@
+"""The role for maintenance of docs/rotation.md: its rights are enough, and each of them is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from sealpoint.cli.app import run
+from sealpoint.cli.exits import Exit
+from sealpoint.errors import SchemaError
+from sealpoint.maintenance.postgres_rows import PostgresRows
+from sealpoint.maintenance.postgres_schema import BLOBS
+from tests.postgres.databases import K1, put_blobs, put_writes, reseal
+from tests.postgres.test_commands import at
+from tests.postgres.test_schema import alter, schema_of
+from tests.unit.crypto.rings import states_text, write
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "rotation.md"
+VALUE: Final = K1.seal("msgpack", b"\x01")
+READERS: Final = (
+    ("status",),
+    ("verify", "--keys"),
+    ("audit",),
+    ("types", "--keys"),
+    ("inspect",),
+    ("inspect", "--thread", "t", "--keys"),
+    ("rotate", "--keys"),
+)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> str:
+    return str(write(tmp_path / "keys.toml", states_text(k2="active", k1="decrypt-only")))
+
+
+@pytest.fixture
+def role(url: str) -> Iterator[str]:
+    """URL of the role that the page makes."""
+    put_blobs(url, [("t", "", "n", f"{place}", *VALUE) for place in range(3)])
+    put_writes(url, [("task", 0, "n", *VALUE)])
+    schema = schema_of(url)
+    name = f"{schema}_role"
+    (made,) = re.findall(r"```sql\n(CREATE ROLE.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    alter(url, re.sub(r"\bsealpoint\b", name, made).replace("SCHEMA public", f"SCHEMA {schema}"))
+    try:
+        yield make_conninfo(url, user=name)
+    finally:
+        alter(url, f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+def commands(url: str, keys: str) -> Iterator[list[str]]:
+    for name, *words in READERS:
+        yield [name, at(url), *words, *([keys] if words[-1:] == ["--keys"] else [])]
+
+
+def test_the_role_runs_every_command(role: str, keys: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in commands(role, keys):
+        assert run(command) == Exit.DONE, command
+    assert run(["rotate", at(role), "--apply", "--workers", "2", "--keys", keys]) == Exit.DONE
+    assert run(["status", at(role), "--only", "k2", "--keys", keys]) == Exit.DONE
+    assert "superuser" not in capsys.readouterr().err
+
+
+def test_select_alone_is_enough_to_read(
+    url: str, role: str, keys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(role)["user"]
+    alter(url, f"REVOKE UPDATE ON checkpoint_blobs, checkpoint_writes FROM {name}")
+    for command in commands(role, keys):
+        assert run(command) == Exit.DONE, command
+    assert run(["rotate", at(role), "--apply", "--keys", keys]) == Exit.USAGE
+    assert "InsufficientPrivilege" in capsys.readouterr().err
+
+
+def test_a_superuser_is_warned_in_one_line(
+    url: str, role: str, keys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in commands(url, keys):
+        assert run(command) == Exit.DONE
+        told = capsys.readouterr()
+        (line,) = [line for line in told.err.splitlines() if "superuser" in line]
+        assert line.startswith("warning: connected as a superuser: a role that may only SELECT")
+        assert line.endswith("(docs/rotation.md, A role for maintenance)")
+        assert "superuser" not in told.out
+
+
+def test_a_superuser_that_takes_another_role_is_one(url: str, role: str) -> None:
+    """It can take its rights back, and so can what runs in its session."""
+    name = psycopg.conninfo.conninfo_to_dict(role)["user"]
+    path = make_conninfo(url, options=f"-c search_path={schema_of(url)} -c role={name}")
+    with closing(PostgresRows(path, writable=True)) as store:
+        assert store.is_superuser
+        assert store.rewrite(BLOBS, None, reseal).moved == 3
+
+
+def test_a_schema_that_has_another_name_for_a_while_ends_a_reading(url: str, role: str) -> None:
+    """Its tables are locked, and its name is not: what was read under it may have been another table's."""
+    schema = schema_of(url)
+    with (
+        closing(PostgresRows(role)) as store,
+        pytest.raises(SchemaError, match="schema was changed"),
+        store._checked.transaction("checkpoint_blobs", "ACCESS SHARE"),
+    ):
+        alter(url, f"ALTER SCHEMA {schema} RENAME TO away; ALTER SCHEMA away RENAME TO {schema}")

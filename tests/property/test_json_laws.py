@@ -1,0 +1,97 @@
+"""Laws of hostile JSON: it is returned as it was stored or refused, at a cost that is linear in the text."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tracemalloc
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sealpoint.base.metadata import decode_metadata
+from sealpoint.errors import SealpointError
+from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde.inert import decode_inert, inventory
+
+BYTES_PER_BYTE = 60
+"""Memory for each byte of the text, at most: an empty object takes 64, a pointer 8 and its text 3."""
+
+STEPS_PER_BYTE = 16
+"""Lines of Python for each byte of the text, at most: those are what the hooks of the parser run."""
+
+strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+
+pieces = st.sampled_from(
+    [*'[]{},:"\\-0', '"', '\\"', "\\\\", "[]", '""', "1", "-0", "1e999", "NaN", "true", "\\ud800", "é", " "]
+)
+hostile = st.lists(pieces, max_size=30).map("".join)
+repeated = st.builds(
+    lambda head, unit, times, tail: head + unit * times + tail, hostile, hostile, st.integers(1, 400), hostile
+)
+"""A few pieces again and again, which is what makes anything superlinear show."""
+
+READERS: list[Callable[[bytes], Any]] = [
+    lambda data: strict.loads_typed(("json", data)),
+    lambda data: decode_inert("json", data),
+    lambda data: inventory(data, "json"),
+    decode_metadata,
+]
+
+
+def attempt(read: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return read(data)
+    except SealpointError:
+        return None
+
+
+@given(repeated)
+def test_memory_is_linear(text: str) -> None:
+    data = text.encode()
+    for read in READERS:
+        tracemalloc.start()
+        try:
+            attempt(read, data)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < BYTES_PER_BYTE * len(data) + 20_000
+
+
+def lines_of(read: Callable[[bytes], Any], data: bytes) -> int:
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += 1
+        return count
+
+    tracer = sys.gettrace()
+    sys.settrace(count)
+    try:
+        attempt(read, data)
+    finally:
+        sys.settrace(tracer)
+    return lines
+
+
+@settings(deadline=None)
+@given(repeated)
+def test_steps_are_linear(text: str) -> None:
+    data = text.encode()
+    for read in READERS:
+        assert lines_of(read, data) < STEPS_PER_BYTE * len(data) + 300
+
+
+@given(hostile | repeated)
+def test_what_is_returned_is_what_python_reads_and_writes_again(text: str) -> None:
+    """Nothing was lost, rounded to nothing, or put in place of another."""
+    found = attempt(READERS[0], b"[" + text.encode() + b"]")
+    if found is not None:
+        written = json.dumps(found, allow_nan=False, ensure_ascii=False)
+        assert written.encode().decode() == written
+        assert json.loads(written) == json.loads(f"[{text}]")

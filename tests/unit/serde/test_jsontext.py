@@ -1,0 +1,281 @@
+"""JSON text from a database: bounded in linear time before it is parsed, and parsed strictly."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealpoint.base.metadata import decode_metadata
+from sealpoint.errors import DecodeError, LimitError, MetadataError, SealpointError
+from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde.inert import decode_inert, inventory
+from sealpoint.serde.jsontext import MAX_NUMBER_CHARS, parse, require_bounded
+
+DEPTH, ELEMENTS = 64, 2_000_000
+
+strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+permissive = JsonPlusSerializer(allowed_msgpack_modules=True)
+
+ENTRANCES: dict[str, Callable[[bytes], Any]] = {
+    "metadata": decode_metadata,
+    "metadata as text": lambda data: decode_metadata(data.decode()),
+    "a strict serializer": lambda data: strict.loads_typed(("json", data)),
+    "a permissive serializer": lambda data: permissive.loads_typed(("json", data)),
+    "inert": lambda data: decode_inert("json", data),
+    "the inventory": lambda data: inventory(data, "json"),
+}
+"""Wherever JSON of a database is read."""
+
+FLAT = b"[" + b"[]," * 70  # more brackets than levels, so that they are looked at one by one
+
+SHAPES: dict[str, Callable[[int], bytes]] = {
+    "a string of escaped quotes without an end": lambda n: FLAT + b'"' + rb"\"" * n,
+    "escaped quotes that begin no string": lambda n: FLAT + rb"\"" * n,
+    "backslashes": lambda n: FLAT + b'"' + b"\\" * n,
+    "quotation marks": lambda n: FLAT + b'"' * n,
+    "opening brackets": lambda n: b"[{" * n,
+    "closing brackets": lambda n: FLAT + b"]" * n,
+    "brackets in a string": lambda n: b'["' + b"[" * n + b'"]',
+    "strings with brackets between them": lambda n: b'["a' * n,
+    "many strings": lambda n: b"[" + b'"",' * n + b"[]]",
+    "many objects": lambda n: b"[" + b"{}," * n + b"{}]",
+    "commas": lambda n: FLAT + b"," * n,
+    "a number": lambda n: b"[" + b"1" * n + b"]",
+    "a fraction": lambda n: b"[0." + b"1" * n + b"]",
+    "an exponent": lambda n: b"[1e" + b"1" * n + b"]",
+    "surrogates": lambda n: b'["' + rb"\ud800" * n + b'"]',
+    "pairs of surrogates": lambda n: b'["' + rb"\ud83d\ude00" * n + b'"]',
+    "escapes": lambda n: b'["' + rb"\n" * n + b'"]',
+    "white space": lambda n: FLAT + b" " * n,
+}
+
+
+def try_to_read(read: Callable[[bytes], Any], data: bytes) -> None:
+    with suppress(SealpointError):
+        read(data)
+
+
+def seconds(read: Callable[[bytes], Any], data: bytes) -> float:
+    begun = time.process_time()
+    try_to_read(read, data)
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_time_is_linear(shape: str, entrance: str) -> None:
+    """Three doublings take eight times the time, and not 64 times. Short times are not compared."""
+    size = 10_000
+    short, long = SHAPES[shape](size), SHAPES[shape](8 * size)
+    before = min(seconds(ENTRANCES[entrance], short) for _ in range(3))
+    after = min(seconds(ENTRANCES[entrance], long) for _ in range(2))
+    assert after < 24 * max(before, 0.01)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_memory_grows_with_the_text_and_no_faster(shape: str) -> None:
+    """At most 30 bytes for each byte, with what is returned: an empty object takes 64 and a pointer."""
+    data = SHAPES[shape](100_000)
+    read = ENTRANCES["inert"]
+    try_to_read(read, SHAPES[shape](10))
+    tracemalloc.start()
+    try:
+        try_to_read(read, data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 * len(data) + 100_000
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize(
+    "text", ["[" * 65 + "]" * 65, '{"a":' * 65 + "1" + "}" * 65, '["[[",' * 65 + "1" + "]" * 65]
+)
+def test_nothing_is_read_that_is_nested_deeper_than_the_limit(text: str, entrance: str) -> None:
+    with pytest.raises((LimitError, MetadataError), match="nested over 64 deep"):
+        ENTRANCES[entrance](text.encode())
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_nothing_is_read_that_has_more_elements_than_the_limit(entrance: str) -> None:
+    with pytest.raises((LimitError, MetadataError), match="over 2000000 elements"):
+        ENTRANCES[entrance](b'{"a": [' + b"0," * 2_000_000 + b"0]}")
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_a_string_may_hold_more_brackets_and_commas_than_there_are_elements(entrance: str) -> None:
+    text = json.dumps({"text": '[{,"\\' * 3_000, "\\": "\\\\", "a": ["]"] * 70})
+    ENTRANCES[entrance](text.encode())
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_a_number_has_a_bound_whatever_the_process_allows(entrance: str) -> None:
+    allowed = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        for number in (b"1" * 4301, b"-" + b"1" * 4300, b"0." + b"1" * 4300, b"1e" + b"0" * 4300):
+            with pytest.raises((LimitError, MetadataError), match="4300"):
+                ENTRANCES[entrance](b'{"a": ' + number + b"}")
+        ENTRANCES[entrance](b'{"a": ' + b"1" * 4300 + b', "b": "' + b"1" * 9000 + b'"}')
+    finally:
+        sys.set_int_max_str_digits(allowed)
+
+
+def test_fewer_digits_may_be_allowed_by_the_process() -> None:
+    allowed = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        with pytest.raises(DecodeError, match="too many digits"):
+            parse(b"1" * 641, DEPTH, ELEMENTS)
+    finally:
+        sys.set_int_max_str_digits(allowed)
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_a_small_stack_is_enough(entrance: str) -> None:
+    ended: list[bool] = []
+
+    def read() -> None:
+        for text in (b"[" * 100_000, b'{"a":' * 100_000, b'{"a":' * 63 + b"1" + b"}" * 63):
+            try_to_read(ENTRANCES[entrance], text)
+        ended.append(True)
+
+    before = threading.stack_size(128 * 1024)
+    try:
+        thread = threading.Thread(target=read)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert ended
+
+
+# --- what would be returned as something else than was stored -------------------------------------
+
+CHANGED = {
+    "NaN": b"NaN",
+    "infinity": b"Infinity",
+    "minus infinity": b"-Infinity",
+    "larger than a float": b"1e999",
+    "larger than a float, below zero": b"-1E+400",
+    "smaller than a float": b"1e-999",
+    "minus zero": b"-0",
+    "a lone high surrogate": rb'"\ud800"',
+    "a lone low surrogate": rb'"\uDFff"',
+    "surrogates in the wrong order": rb'"\udc00\ud800"',
+    "a surrogate after a pair": rb'"\ud83d\ude00\ud83d"',
+    "surrogates around a backslash": rb'"\ud83d\\\ude00"',
+    "a surrogate after a backslash": rb'"\\\ud800"',
+    "a surrogate in a key": rb'{"\ud800": 1}',
+    "a key twice": b'{"b": 1, "b": 2}',
+    "a key twice, in two spellings": rb'{"b": 1, "\u0062": 2}',
+}
+STRICT = [name for name in ENTRANCES if name not in ("a permissive serializer", "the inventory")]
+
+
+@pytest.mark.parametrize("entrance", STRICT)
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_would_come_back_changed_is_refused(name: str, entrance: str) -> None:
+    for data in (b'{"a": ' + CHANGED[name] + b"}", b'{"a": [1, ' + CHANGED[name] + b" ], " + b'"c": 1}'):
+        with pytest.raises((DecodeError, MetadataError)) as caught:
+            ENTRANCES[entrance](data)
+        assert "999" not in str(caught.value)
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (rb'"\ud83d\ude00"', "\U0001f600"),
+        (rb'"\\ud800"', "\\ud800"),
+        (rb'"\\\\ud800 \\\u00e9"', "\\\\ud800 \\é"),
+        (b"0", 0),
+        (b"-0.0", -0.0),
+        (b"0e5", 0.0),
+        (b"-0E-5", -0.0),
+        (b"5e-324", 5e-324),
+        (b'"2026-01-01 -0"', "2026-01-01 -0"),
+        (b"1.7976931348623157e308", 1.7976931348623157e308),
+        (b"18446744073709551616", 2**64),
+    ],
+)
+def test_what_comes_back_as_it_was_is_read(text: bytes, value: Any, entrance: str) -> None:
+    found = ENTRANCES[entrance](b'{"a": ' + text + b"}")
+    if entrance != "the inventory":
+        assert repr(found) == repr({"a": value})
+
+
+def test_a_permissive_serializer_reads_what_langgraph_wrote() -> None:
+    """Its json rows held NaN and infinities; so may a row that a key has sealed."""
+    for read in (permissive.loads_typed, lambda row: strict.loads_sealed(*row)):
+        assert repr(read(("json", b"[NaN, Infinity, -Infinity]"))) == "[nan, inf, -inf]"
+    assert inventory(b"[NaN]", "json") == {}
+
+
+def test_an_error_keeps_nothing_of_the_text() -> None:
+    for read in (ENTRANCES["metadata"], ENTRANCES["inert"]):
+        for data in (b'{"a": "hunter2", ', b'{"a": "hunter2\xff"}', rb'{"a": "hunter2", "b": "\ud800"}'):
+            with pytest.raises((DecodeError, MetadataError)) as caught:
+                read(data)
+            error: BaseException | None = caught.value
+            while error is not None:
+                assert "hunter" not in repr(vars(error)) + repr(error)
+                error = error.__context__
+
+
+# --- the bounds are exact -------------------------------------------------------------------------
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('[]{},:"\\a😀\n')),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.sampled_from('[{,"\\a')), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def depth_of(value: Any) -> int:
+    if not isinstance(value, list | dict):
+        return 0
+    return 1 + max(map(depth_of, value.values() if isinstance(value, dict) else value), default=0)
+
+
+@given(value=json_values, is_ascii=st.booleans(), indent=st.sampled_from([None, 1]))
+def test_the_depth_is_that_of_the_value(value: Any, is_ascii: bool, indent: int | None) -> None:
+    data = json.dumps(value, ensure_ascii=is_ascii, indent=indent).encode()
+    depth = depth_of(value)
+    require_bounded(data, depth, ELEMENTS)
+    assert parse(data, depth, ELEMENTS) == value
+    if depth:
+        with pytest.raises(LimitError):
+            require_bounded(data, depth - 1, ELEMENTS)
+
+
+@given(value=json_values)
+def test_elements_are_counted(value: Any) -> None:
+    """A container counts as one, and every item or pair but its first."""
+    count, ahead = 0, [value]
+    while ahead:
+        part = ahead.pop()
+        if isinstance(part, list | dict):
+            count += max(len(part), 1)
+            ahead += part.values() if isinstance(part, dict) else part
+    data = json.dumps(value).encode()
+    require_bounded(data, DEPTH, count)
+    if count:
+        with pytest.raises(LimitError):
+            require_bounded(data, DEPTH, count - 1)
+
+
+def test_the_limit_of_numbers_is_that_of_python() -> None:
+    assert sys.int_info.default_max_str_digits == MAX_NUMBER_CHARS

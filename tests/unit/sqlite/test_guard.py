@@ -1,0 +1,298 @@
+"""What holds while a statement of ours runs, and what the application keeps on its own connection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.errors import DamagedFileError, EndlessTreeError, HaltedError, SchemaError, TextError
+from sealpoint.maintenance.audit import audit
+from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
+from sealpoint.sqlite import SqliteSaver, guard
+from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, share_pages, write_file
+from tests.unit.sqlite.rows import at, ids_in, make, put_chain
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n{}) SELECT count(*) FROM n"
+PK = "sqlite_autoindex_checkpoints_1"
+
+# --- trees ------------------------------------------------------------------------------------
+
+LISTINGS: dict[str, Callable[[SqliteSaver], object]] = {
+    "all": lambda saver: list(saver.list(None)),
+    "thread": lambda saver: list(saver.list(at("t0"))),
+    "no namespace": lambda saver: list(saver.list({"configurable": {"thread_id": "t0"}})),
+    "filter": lambda saver: list(saver.list(None, filter={"step": 77})),
+    "limit": lambda saver: list(saver.list(None, limit=1)),
+    "before": lambda saver: list(saver.list(None, before=at("t0", "2"))),
+    "runs": lambda saver: saver.delete_for_runs(["none"]),
+    "delete": lambda saver: saver.delete_thread("t0"),
+    "copy": lambda saver: saver.copy_thread("t0", "t1"),
+    "prune": lambda saver: saver.prune(["t0"]),
+}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_tree_whose_pages_are_shared_ends_a_saver(tmp_path: Path, name: str) -> None:
+    """40 to the power of 8 leaves in a few kilobytes."""
+    path = write_file(tmp_path / "x.db")
+    share_pages(path, "checkpoints" if name in ("filter", "runs") else PK)
+    # What is deleted through a shared page SQLite itself finds to be damaged.
+    expected = DamagedFileError if name == "delete" else EndlessTreeError
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(expected):
+        LISTINGS[name](SqliteSaver(connection))
+
+
+STORES: dict[str, Callable[[SqliteRows], object]] = {
+    "count": lambda store: store.count(),
+    "read": lambda store: store.read(CHECKPOINTS, None),
+    "audit": audit,
+    "names": lambda store: list(store.names()),
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_tree_whose_pages_are_shared_ends_maintenance(tmp_path: Path, name: str) -> None:
+    path = write_file(tmp_path / "x.db")
+    share_pages(path, "checkpoints")
+    with (
+        closing(SqliteRows(path)) as store,
+        pytest.raises(OSError, match=r"(lead to more rows|not in order|than the file)"),
+    ):
+        STORES[name](store)
+
+
+def test_the_smallest_rows_stay_far_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of it is enough for each query on rows as small as they come."""
+    path, rows = tmp_path / "x.db", 20_000
+    with closing(sqlite3.connect(path)) as connection:
+        saver = SqliteSaver(connection)
+        saver.setup()
+        numbers = [(str(number),) for number in range(rows)]
+        connection.executemany("INSERT INTO checkpoints VALUES ('', '', ?, NULL, '', '', '{}')", numbers)
+        connection.executemany("INSERT INTO writes VALUES ('', '', ?, '', '', 0, '', NULL, '')", numbers)
+        connection.commit()
+        monkeypatch.setattr(guard, "OPCODES_PER_BYTE", guard.OPCODES_PER_BYTE // 4)
+        monkeypatch.setattr(guard, "LEAST_OPCODES", 0)
+        assert list(saver.list(None, limit=0)) == []
+        assert list(saver.list(None, filter={"a": 1, "b": None, "c": [1]})) == []
+        saver.delete_for_runs(["none"])
+        saver.copy_thread("", "copy")
+        saver.delete_thread("copy")
+    with closing(SqliteRows(path)) as store:
+        assert sum(count.rows for count in store.count()) == 2 * rows
+        assert len(list(store.metadata())) == rows
+        assert len(list(store.names())) >= 1
+
+
+def test_a_file_that_grows_gets_a_larger_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(path)) as other:
+        saver = SqliteSaver(connection)
+        put_chain(saver, "1")
+        monkeypatch.setattr(guard, "LEAST_OPCODES", guard.STEP_OPCODES)
+        rows = [(str(number),) for number in range(30_000)]
+        other.executemany("INSERT INTO checkpoints VALUES ('x', '', ?, NULL, '', '', '{}')", rows)
+        other.commit()
+        assert list(saver.list(None, filter={"a": 1})) == []
+
+
+# --- indexes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["more", PK])
+def test_a_forged_index_hides_no_row_from_maintenance(tmp_path: Path, name: str) -> None:
+    """An index is emptied: a count that is answered from it says 0."""
+    path = write_file(tmp_path / "x.db")
+    if name == "more":
+        edit(path, "CREATE INDEX more ON checkpoints (type, checkpoint, thread_id, metadata)")
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+    data = bytearray(path.read_bytes())
+    data[(root - 1) * 512 : root * 512] = bytes([0x0A, 0, 0, 0, 0, 2, 0, 0]).ljust(512, b"\0")
+    path.write_bytes(data)
+    with closing(SqliteRows(path, writable=True)) as store:
+        assert sum(count.rows for count in store.count() if count.table == "checkpoints") == 3
+        assert {text for column, text in store.names() if column == "thread_id"} == {"t0"}
+        assert len(list(store.metadata())) == 3
+        if name == "more":  # whose entries would have to change with the rows: SQLite misses them
+            with pytest.raises(DamagedFileError):
+                store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.blob))
+        else:
+            done = store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.blob))
+            assert (done.seen, done.moved) == (3, 3)
+
+
+def test_a_plain_index_of_an_operator_changes_nothing(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "x.db")
+    edit(path, "CREATE INDEX quick ON checkpoints (thread_id, checkpoint_id DESC)", "ANALYZE")
+    with closing(sqlite3.connect(path)) as connection:
+        assert ids_in(SqliteSaver(connection), at("t0")) == ["3", "2", "1"]
+
+
+# --- the application's connection --------------------------------------------------------------
+
+
+def test_triggers_of_the_application_run_in_its_own_statements(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        saver = SqliteSaver(connection)
+        put_chain(saver, "1")
+        connection.execute(LOG)
+        connection.execute("CREATE TEMP TABLE mine (a)")
+        connection.execute("CREATE TRIGGER temp.t AFTER INSERT ON mine BEGIN INSERT INTO log VALUES (1); END")
+        connection.execute("INSERT INTO mine VALUES (1)")
+        with saver.cursor() as cursor:
+            cursor.execute("INSERT INTO mine VALUES (2)")
+        assert connection.execute("SELECT count(*) FROM log").fetchone() == (2,)
+
+
+def test_a_temporary_trigger_on_a_table_of_ours_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        saver = SqliteSaver(connection)
+        put_chain(saver, "1")
+        connection.execute(LOG)
+        connection.execute(TRIGGER.format("INSERT", "main.checkpoints").replace("TRIGGER", "TEMP TRIGGER"))
+        with pytest.raises(SchemaError):
+            saver.put(at(), make("2"), {}, {})
+        assert connection.execute("SELECT count(*) FROM log").fetchone() == (0,)
+
+
+def test_a_long_statement_of_the_application_is_not_ended(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        put_chain(SqliteSaver(connection), "1")
+        rows = 300_000
+        assert connection.execute(ENDLESS.format(f" WHERE i < {rows}")).fetchone() == (rows,)
+
+
+def test_an_authorizer_that_is_set_after_setup_stays(tmp_path: Path) -> None:
+    asked: list[Any] = []
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        saver = SqliteSaver(connection)
+        saver.setup()
+        connection.set_authorizer(lambda *arguments: asked.append(arguments) or sqlite3.SQLITE_OK)  # type: ignore[func-returns-value]
+        put_chain(saver, "1")
+        assert asked
+        edit(tmp_path / "x.db", LOG, TRIGGER.format("INSERT", "checkpoints"))
+        with pytest.raises(SchemaError):  # the version of the schema tells
+            saver.put(at(), make("2"), {}, {})
+
+
+@pytest.mark.parametrize("row_factory", [sqlite3.Row, lambda _cursor, _row: 7, lambda *_: 1 / 0])
+@pytest.mark.parametrize("text_factory", [bytes, bytearray, lambda text: text.decode()[::-1]])
+def test_factories_of_the_application_and_ours_are_apart(
+    tmp_path: Path, row_factory: Any, text_factory: Any
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE mine AS SELECT 'abc' AS a")
+        connection.row_factory, connection.text_factory = row_factory, text_factory
+        saver = SqliteSaver(connection)
+        put_chain(saver, "1", "2")
+        saver.prune(["t"])
+        assert ids_in(saver, filter={"step": 1}) == ["2"]
+        assert connection.row_factory is row_factory
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        assert cursor.execute("SELECT a FROM mine").fetchone() == (text_factory(b"abc"),)
+
+
+def test_text_that_is_not_utf8_is_refused_under_another_factory_too(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.text_factory = bytes
+        saver = SqliteSaver(connection)
+        put_chain(saver, "1")
+        connection.execute("UPDATE checkpoints SET type = CAST(x'ff' AS TEXT)")
+        with pytest.raises(TextError):
+            saver.get_tuple(at())
+
+
+# --- an end from outside -----------------------------------------------------------------------
+
+
+def endless(connection: sqlite3.Connection) -> None:
+    with guard.guarding(connection):
+        guard.allow(2**40, 0, {"n"})
+        connection.execute(ENDLESS.format("")).fetchall()
+
+
+def test_ctrl_c_ends_a_statement_of_ours(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            endless(connection)
+        timer.join()
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_ctrl_c_in_a_statement_of_the_application_comes_after_it(tmp_path: Path) -> None:
+    """As without a saver: it is not turned into an error of SQLite's."""
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        put_chain(SqliteSaver(connection), "1")
+        with pytest.raises(KeyboardInterrupt):
+            run_through_ctrl_c(connection)
+
+
+def run_through_ctrl_c(connection: sqlite3.Connection) -> None:
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        connection.execute(ENDLESS.format(" WHERE i < 3000000")).fetchall()
+    finally:
+        timer.join()
+
+
+def test_a_run_that_is_over_ends_inside_of_a_statement(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "x.db")
+    with closing(sqlite3.connect(path)) as connection:
+        rows = [(str(number),) for number in range(10_000)]
+        connection.executemany("INSERT INTO checkpoints VALUES ('x', '', ?, NULL, '', '', '{}')", rows)
+        connection.commit()
+    with closing(SqliteRows(path)) as store:
+        store.is_over = lambda: True
+        with pytest.raises(HaltedError):
+            store.count()
+        store.is_over = None
+        assert store.count()
+
+
+# --- aiosqlite ---------------------------------------------------------------------------------
+
+
+def test_a_connection_of_aiosqlite_is_guarded_too(tmp_path: Path) -> None:
+    aiosqlite = pytest.importorskip("aiosqlite")
+    from sealpoint.sqlite.aio import AsyncSqliteSaver
+
+    path = write_file(tmp_path / "x.db")
+
+    async def work() -> None:
+        async with aiosqlite.connect(path) as connection:
+            saver = AsyncSqliteSaver(connection)
+            assert await saver.aget_tuple(at("t0")) is not None
+            edit(path, LOG, TRIGGER.format("INSERT", "checkpoints"))
+            with pytest.raises(SchemaError):
+                await saver.aput(at(), make("2"), {}, {})
+            await connection.execute("CREATE TABLE mine (a)")
+            await connection.execute(TRIGGER.format("INSERT", "mine").replace("spy", "own"))
+            await connection.execute("INSERT INTO mine VALUES (1)")
+            await connection.commit()
+
+    asyncio.run(work())
+    share_pages(path, PK)
+
+    async def walk() -> None:
+        async with aiosqlite.connect(path) as connection:
+            await connection.execute("DROP TRIGGER spy")
+            with pytest.raises(EndlessTreeError):
+                [found async for found in AsyncSqliteSaver(connection).alist(None)]
+
+    asyncio.run(walk())

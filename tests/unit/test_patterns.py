@@ -1,0 +1,145 @@
+"""Every regular expression of the package takes time in proportion to its input.
+
+The expressions are found in the source. The inputs are made from each expression: short
+repeated units of the characters that it tells apart, with a beginning and an end that
+make it start over.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+import sealpoint
+
+SOURCE: Final = Path(sealpoint.__file__).parent
+METHODS: Final = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
+LENGTH: Final = 6000
+MOST_SECONDS: Final = 0.1
+"""A hundred times what any of them takes for such an input; one that tries every pair takes longer."""
+
+BOUNDED: Final = {"maintenance/audit.py:_LABEL": 48}
+"""The characters of an input that a length check before the expression lets through."""
+
+
+class Use(NamedTuple):
+    """An expression, and the method that it is used with."""
+
+    name: str
+    pattern: str
+    flags: int
+    method: str
+
+
+def uses() -> Iterator[Use]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield from _uses_in(path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text()))
+
+
+def _uses_in(place: str, tree: ast.Module) -> Iterator[Use]:
+    named: dict[str, tuple[str, int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_call(node.value, "re", ("compile",)):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            assert isinstance(target, ast.Name)
+            assert isinstance(node.value, ast.Call)
+            named[target.id] = _arguments(node.value)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        method, owner = node.func.attr, node.func.value
+        if _is_call(node, "re", METHODS):
+            yield Use(f"{place}:{node.lineno}", *_arguments(node), method)
+        elif method in METHODS and isinstance(owner, ast.Name) and owner.id in named:
+            yield Use(f"{place}:{owner.id}", *named[owner.id], method)
+
+
+def _is_call(node: ast.AST | None, owner: str, methods: tuple[str, ...]) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == owner
+        and node.func.attr in methods
+    )
+
+
+def _arguments(call: ast.Call) -> tuple[str, int]:
+    """Return the pattern and the flags, which are written as constants of ``re``."""
+    flags = [eval(ast.unparse(node), {"re": re}) for node in call.args[1:] if "re." in ast.unparse(node)]  # noqa: S307
+    pattern = ast.literal_eval(call.args[0])
+    return pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern, int(flags[0]) if flags else 0
+
+
+def _characters(pattern: str) -> list[str]:
+    """Return one character of each kind that an expression tells apart, and one that it does not."""
+    plain = re.sub(r"\\[AZbBdDsSwW]|\(\?[a-zA-Z:!=<]+|\{[\d,]+\}", "", pattern)
+    literal = set(re.sub(r"\\(.)", r"\1", plain)) & set("\"'\\[]{}()+-.,:/@%=?&<>|e_\0\n")
+    if r"\0" in pattern:
+        literal.add("\0")
+    return [*sorted(literal), "a", "0", " "]
+
+
+def hostile(pattern: str, length: int) -> Iterator[str]:
+    """Make inputs: a start, a unit of one or two characters again and again, and an end."""
+    characters = _characters(pattern)
+    words = [word for word in re.findall(r"[A-Z]{3,}", pattern) if not pattern.startswith("[")]
+    units = [*characters, *map("".join, itertools.permutations(characters, 2)), *words]
+    starts = ["", *characters, *(word + " " for word in words)]
+    for unit, start in itertools.product(units, starts):
+        yield start + unit * (length // len(unit)) + "\x01"
+
+
+def run(use: Use, pattern: re.Pattern[str], text: str) -> float:
+    """Return the seconds of the processor that one use takes."""
+    once = {"match": pattern.match, "fullmatch": pattern.fullmatch, "search": pattern.search}.get(use.method)
+    start = time.process_time()
+    if once is None:
+        deque(pattern.finditer(text), maxlen=0)
+    else:
+        once(text)
+    return time.process_time() - start
+
+
+def grows_too_fast(use: Use) -> str | None:
+    """Return the input for which twice the length takes over three times as long."""
+    pattern, length = re.compile(use.pattern, use.flags), BOUNDED.get(use.name, LENGTH)
+    pairs = zip(hostile(use.pattern, length), hostile(use.pattern, 2 * length), strict=True)
+    for text, twice in pairs:
+        if run(use, pattern, text) > MOST_SECONDS:
+            once = min(run(use, pattern, text) for _ in range(3))
+            if once > MOST_SECONDS and min(run(use, pattern, twice) for _ in range(3)) > 3 * once:
+                return text[:20]
+    return None
+
+
+REPLACED: Final = pytest.mark.xfail(reason="quadratic; the linear check of JSON replaces it", strict=True)
+USES: Final = [pytest.param(use, marks=REPLACED if "_BRACKETS" in use.name else ()) for use in uses()]
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: f"{use.name} {use.method}")
+def test_an_expression_takes_time_in_proportion_to_its_input(use: Use) -> None:
+    assert grows_too_fast(use) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "method"), [(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', "finditer"), (r"\s+x", "search")]
+)
+def test_one_that_does_not_is_found(pattern: str, method: str) -> None:
+    """The first stood in this package, and took 20 s for 80 KB of quotes and backslashes."""
+    assert grows_too_fast(Use("", pattern, 0, method)) is not None
+
+
+def test_all_expressions_are_found() -> None:
+    """Each compiled one is used by name where it is made, and the one made at run time is of fixed text."""
+    calls = sum(len(re.findall(r"\bre\.compile\(", path.read_text())) for path in SOURCE.rglob("*.py"))
+    made_at_run_time = 2  # those of the safe type and of the scrub, whose input is a database of this machine
+    assert len({use.name for use in uses() if not use.name[-1].isdigit()}) == calls - made_at_run_time
