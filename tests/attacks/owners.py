@@ -23,7 +23,7 @@ from psycopg.sql import Composed
 OWNER: Final = "sealpoint_owner"
 OPERATOR: Final = "sealpoint"
 """What the sessions of a store call themselves; see `postgres_connection.connect`."""
-_STEP_SECONDS: Final = 0.02  # a step that waits for a lock longer than this goes on beside the operator
+_LOOK_SECONDS: Final = 0.001
 
 TOOLS: Final = f"""
     CREATE SEQUENCE tools.calls;
@@ -250,7 +250,7 @@ ATTACKS: Final = {
 
 @dataclass
 class Owner:
-    """The owner's session, in a thread: it takes a step when it is told to, and waits for locks by itself."""
+    """The owner's session, in a thread: a step ends, or waits for a lock, before the operator goes on."""
 
     url: str
     failures: list[str] = field(default_factory=list)
@@ -262,6 +262,7 @@ class Owner:
         options = "-c search_path=agents,tools -c lock_timeout=2s"
         url = make_conninfo(self.url, user=OWNER, options=options, application_name=OWNER)
         self._connection = psycopg.connect(url, autocommit=True)
+        self._observer = psycopg.connect(self.url, autocommit=True)
         self._orders = SimpleQueue[Attack | None]()
         self._idle = threading.Event()
         self._idle.set()
@@ -269,14 +270,18 @@ class Owner:
         self._thread.start()
 
     def begin(self, attack: Attack) -> None:
-        """Begin an attack, if none is under way, and wait a moment for its end."""
+        """Begin an attack, if none is under way."""
+        self._meet()
         if self._idle.is_set() and not self._running:
             self._tell(attack)
+            self._meet()
 
     def end(self) -> None:
-        """Undo the attack, and wait a moment for that."""
+        """Undo the attack, if one was made."""
+        self._meet()
         if self._idle.is_set() and self._running:
             self._tell(None)
+            self._meet()
 
     def begin_now(self, attack: Attack) -> None:
         """Begin an attack while no other session works, and wait for its end."""
@@ -295,11 +300,20 @@ class Owner:
         """Undo what was done, and end the session."""
         self.settle()
         self._connection.close()
+        self._observer.close()
 
     def _tell(self, order: Attack | None) -> None:
         self._idle.clear()
         self._orders.put(order)
-        self._idle.wait(_STEP_SECONDS)
+
+    def _meet(self) -> None:
+        """Wait until no step is under way, or the one that is waits for a lock of another session."""
+        while not self._idle.wait(_LOOK_SECONDS):
+            blocked = self._observer.execute(
+                "SELECT pg_blocking_pids(%s) <> '{}'", (self._connection.info.backend_pid,)
+            ).fetchone()
+            if blocked == (True,):
+                return
 
     def _work(self) -> None:
         while not self._connection.closed:
