@@ -1,14 +1,14 @@
 """The role that owns a saver's tables in Postgres, and all that it can do to them while an operator works.
 
-Its steps fall between the operator's statements. Whatever of it runs in the operator's session raises
-a sequence, which stays raised when the operator's transaction is rolled back.
+Its steps fall between the operator's statements. Whatever of it runs in the operator's session sends
+that session a warning: also in a transaction that is read-only, or that is rolled back.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from queue import SimpleQueue
@@ -18,17 +18,17 @@ from typing import Any, Final
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from psycopg.sql import Composed
+from psycopg.sql import Composable
 
 OWNER: Final = "sealpoint_owner"
 OPERATOR: Final = "sealpoint"
 """What the sessions of a store call themselves; see `postgres_connection.connect`."""
+CALLED: Final = "a function of the owner was called"
 _LOOK_SECONDS: Final = 0.001
 
 TOOLS: Final = f"""
-    CREATE SEQUENCE tools.calls;
     CREATE FUNCTION tools.record() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
-        IF current_setting('application_name') = '{OPERATOR}' THEN PERFORM nextval('tools.calls'); END IF;
+        IF current_setting('application_name') = '{OPERATOR}' THEN RAISE WARNING '{CALLED}'; END IF;
     END $$;
     CREATE FUNCTION tools.act(value text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS
         $$ BEGIN PERFORM tools.record(); RETURN value; END $$;
@@ -45,8 +45,7 @@ TOOLS: Final = f"""
         $$ BEGIN PERFORM tools.record(); RETURN $1.a; END $$;
     CREATE DOMAIN tools.checked AS bytea CHECK (tools.act(VALUE) IS NOT NULL);
     CREATE DOMAIN tools.word AS text CHECK (tools.act(VALUE) IS NOT NULL);
-    GRANT USAGE ON SCHEMA tools TO PUBLIC;
-    GRANT ALL ON SEQUENCE tools.calls TO PUBLIC"""
+    GRANT USAGE ON SCHEMA tools TO PUBLIC"""
 
 _VIEW: Final = (
     "CREATE VIEW agents.checkpoint_blobs AS SELECT tools.act(thread_id) AS thread_id, checkpoint_ns,"
@@ -335,14 +334,29 @@ class Owner:
                 self._idle.set()
 
 
+def text_of(query: Any, connection: Any) -> str:
+    """The text of a statement, in whichever form psycopg was given it."""
+    if isinstance(query, Composable):
+        return query.as_string(connection)
+    return query.decode() if isinstance(query, bytes) else str(query)
+
+
 @contextmanager
-def between_statements(step: Callable[[], None]) -> Iterator[None]:
-    """Call ``step`` before each statement of a store, from the first one that names a table."""
-    execute, named = psycopg.Cursor.execute, threading.Event()
+def between_statements(step: Callable[[], None]) -> Iterator[list[str]]:
+    """Call ``step`` before each statement of a store, from the first one that names a table.
+
+    Yields:
+        What of the owner's is called in the sessions of the store.
+    """
+    execute, named, sessions = psycopg.Cursor.execute, threading.Event(), list[Any]()
+    calls = list[str]()
 
     def stepping(self: Any, query: Any, *arguments: Any, **options: Any) -> Any:
         if self.connection.info.parameter_status("application_name") == OPERATOR:
-            if isinstance(query, Composed) and "checkpoint" in query.as_string(self.connection):
+            if self.connection not in sessions:
+                sessions.append(self.connection)
+                record_calls(self.connection, calls)
+            if "checkpoint_" in text_of(query, self.connection):
                 named.set()
             if named.is_set():
                 step()
@@ -350,7 +364,7 @@ def between_statements(step: Callable[[], None]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(psycopg.Cursor, "execute", stepping)
-        yield
+        yield calls
 
 
 @contextmanager
@@ -373,12 +387,14 @@ def owned_database(dsn: str) -> Iterator[str]:
             connection.execute(f"DROP ROLE {OWNER}".encode())
 
 
-def calls(url: str) -> int:
-    """How often something of the owner's ran in a session of the operator's."""
-    with closing(psycopg.connect(url)) as connection:
-        row = connection.execute("SELECT last_value, is_called FROM tools.calls").fetchone()
-    assert row is not None
-    return int(row[0]) if row[1] else 0
+def record_calls(connection: psycopg.Connection[Any], calls: list[str]) -> None:
+    """Add to ``calls`` what of the owner's is called in a session."""
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.message_primary == CALLED:
+            calls.append(notice.context or "")
+
+    connection.add_notice_handler(note)
 
 
 def attacking(owner: Owner, attack: Attack, begin: int, end: int) -> Callable[[], None]:
