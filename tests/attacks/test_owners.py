@@ -23,6 +23,9 @@ from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
+from sealpoint.errors import SchemaError
+from sealpoint.maintenance.postgres_rows import PostgresRows
+from sealpoint.maintenance.postgres_schema import BLOBS as BLOBS_TABLE
 from tests.attacks.owners import (
     ATTACKS,
     OPERATOR,
@@ -45,6 +48,7 @@ pytestmark = pytest.mark.timeout(3600)
 RUNS: Final = int(os.environ.get("SEALPOINT_ATTACKS_RUNS", "10"))
 FIRST: Final = 6
 VIEW: Final = "a view in place of the table"
+STATISTICS: Final = "statistics over an expression"
 THREADS: Final = 3
 BLOBS: Final = 27
 VALUES: Final = 36
@@ -212,6 +216,24 @@ def test_each_attack_between_the_first_statements(
 ) -> None:
     for begin, command in product(range(4), ("status", "rotate")):
         attack(owner, operator, command, name, begin, 60)
+
+
+STEPS: Final[dict[str, Callable[[PostgresRows], object]]] = {
+    "read": lambda store: store.read(BLOBS_TABLE, None),
+    "rewrite": lambda store: store.rewrite(BLOBS_TABLE, None, lambda value: (str(value.tag), value.blob)),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("begin", range(16))
+def test_statistics_before_each_statement_of_a_batch(url: str, owner: Owner, step: str, begin: int) -> None:
+    """No lock of a reader or a writer excludes them: between the statements only the guard does."""
+    stepping = attacking(owner, ATTACKS[STATISTICS], begin, begin + 60)
+    with closing(PostgresRows(url, writable=True)) as store, between_statements(stepping) as calls:
+        with suppress(SchemaError):
+            STEPS[step](store)
+    owner.settle()
+    assert not calls
 
 
 # --- the recorder records ---------------------------------------------------------------------------

@@ -12,8 +12,8 @@ of the modes keeps agents from reading or writing:
                              all that is left.
 
 The last mode conflicts with itself, and with VACUUM. It is taken for a superuser, with whose rights
-an expression would run: by a second session until the first one's SELECT is planned (`Guard`), and for
-an UPDATE. Any other role is advised to have no rights beyond the tables, so an expression gains nothing.
+an expression would run: by a second session until the first one's last SELECT is planned (`Guard`), and
+for an UPDATE. Any other role is advised to have no rights beyond the tables, so an expression gains nothing.
 """
 
 from __future__ import annotations
