@@ -229,9 +229,12 @@ STEPS: Final[dict[str, Callable[[PostgresRows], object]]] = {
 def test_statistics_before_each_statement_of_a_batch(url: str, owner: Owner, step: str, begin: int) -> None:
     """No lock of a reader or a writer excludes them: between the statements only the guard does."""
     stepping = attacking(owner, ATTACKS[STATISTICS], begin, begin + 60)
-    with closing(PostgresRows(url, writable=True)) as store, between_statements(stepping) as calls:
-        with suppress(SchemaError):
-            STEPS[step](store)
+    with (
+        closing(PostgresRows(url, writable=True)) as store,
+        between_statements(stepping) as calls,
+        suppress(SchemaError),
+    ):
+        STEPS[step](store)
     owner.settle()
     assert not calls
 
