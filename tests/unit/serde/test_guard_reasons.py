@@ -16,9 +16,9 @@ from sealpoint.serde.guards import (
     MAX_PARTS,
     MAX_PATTERN_CHARS,
     MAX_SAME_HASH,
-    RULES,
     RefusedError,
 )
+from sealpoint.serde.rules import RULES
 from tests.compat.samples import alike
 from tests.unit.serde.forge import envelope, record
 from tests.unit.serde.test_guards import (
@@ -80,7 +80,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "ValueError": ("date of no month", "time of no hour"),
     "OverflowError": ("timedelta too long", "pattern repeated"),
     "TypeError": ("time of another zone", "set of maps", "command of unknown fields"),
-    "InvalidOperation": ("decimal of words",),
+    "its exponent is not an integer": ("decimal of words",),
     "ZoneInfoNotFoundError": ("zone that is none",),
 }  # fmt: skip
 REASON_OF = {name: reason for reason, names in REASONS.items() for name in names}

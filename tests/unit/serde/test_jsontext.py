@@ -49,6 +49,7 @@ SHAPES: dict[str, Callable[[int], bytes]] = {
     "strings with brackets between them": lambda n: b'["a' * n,
     "many strings": lambda n: b"[" + b'"",' * n + b"[]]",
     "many objects": lambda n: b"[" + b"{}," * n + b"{}]",
+    "lists in lists": lambda n: b"[" + (b"[" * 62 + b"]" * 62 + b",") * (n // 124) + b"[]]",
     "commas": lambda n: FLAT + b"," * n,
     "a number": lambda n: b"[" + b"1" * n + b"]",
     "a fraction": lambda n: b"[0." + b"1" * n + b"]",
@@ -84,7 +85,7 @@ def test_the_time_is_linear(shape: str, entrance: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_memory_grows_with_the_text_and_no_faster(shape: str) -> None:
-    """At most 30 bytes for each byte, with what is returned: an empty object takes 64 and a pointer."""
+    """At most 60 bytes for each byte, with what is returned: a list of one, two bytes, takes 88."""
     data = SHAPES[shape](100_000)
     read = ENTRANCES["inert"]
     try_to_read(read, SHAPES[shape](10))
@@ -94,7 +95,7 @@ def test_memory_grows_with_the_text_and_no_faster(shape: str) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 30 * len(data) + 100_000
+    assert peak < 60 * len(data) + 100_000
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
