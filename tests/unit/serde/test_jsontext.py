@@ -280,3 +280,13 @@ def test_elements_are_counted(value: Any) -> None:
 
 def test_the_limit_of_numbers_is_that_of_python() -> None:
     assert sys.int_info.default_max_str_digits == MAX_NUMBER_CHARS
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"a": 1, "a": 2}', b'[{"a": {"b": 1, "b": 1}}]', b'{"lc": 2, "lc": 3, "type": "x", "id": 1}']
+)
+def test_a_key_twice_is_refused_in_text_that_is_trusted_too(text: bytes) -> None:
+    """LangGraph wrote NaN, but no object has two values under one key."""
+    for read in (permissive.loads_sealed, strict.loads_sealed, permissive.loads_unsealed):
+        with pytest.raises(DecodeError, match="a key twice"):
+            read("json", text)
