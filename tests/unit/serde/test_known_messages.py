@@ -64,7 +64,7 @@ def settled(serde: JsonPlusSerializer) -> list[Any]:
     """Return what a serializer has settled for the records that it knows."""
     builders = [known.build_from_bytes for known in serde._decoder._learned.values()]
     remembering = [build.__self__ for build in builders if isinstance(build, MethodType)]
-    return [how for builder in remembering for how in builder._known.values()]
+    return [how for builder in remembering for how in builder._known.values()]  # type: ignore[attr-defined]
 
 
 def warm() -> JsonPlusSerializer:
