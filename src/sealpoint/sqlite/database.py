@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -22,6 +22,8 @@ Result = TypeVar("Result")
 BUSY_TIMEOUT_MS: Final = 60_000
 """How long a write waits for other processes before it gives up."""
 
+_READ: Final = "BEGIN"
+_WRITE: Final = "BEGIN IMMEDIATE"  # what reads first and then writes fails if another process has written
 _VERSION: Final = "PRAGMA main.schema_version"
 _BYTES_PER_ROW: Final = 100  # of opcodes for a row that is written
 
@@ -111,7 +113,7 @@ class Database:
         connection.set_authorizer(guard.authorize)
         with closing(_own_cursor(connection)) as cursor, own_words(), guard.guarding(connection):
             self._configure(connection, cursor)
-            self._require_checked(cursor)
+            self._check(cursor)
             self._create(connection, cursor)
         self.is_setup = True
 
@@ -136,7 +138,7 @@ class Database:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
                 raise
 
-    def _require_checked(self, cursor: sqlite3.Cursor) -> None:
+    def _check(self, cursor: sqlite3.Cursor) -> None:
         """Check the tables if the schema has changed: inside of the transaction that relies on it."""
         (version,) = cursor.execute(_VERSION).fetchone()
         if version != self._version:
@@ -176,26 +178,12 @@ class Database:
     def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Return what ``work`` does with a session in a transaction that writes, alone on the connection."""
         with self.lock:
-            if not self.is_setup:
+            if not self.is_setup:  # asked here, which saves a call and a second lock
                 self.setup()
-            if self._on_thread is None:  # asked here, as in `together`: a call less
-                return self._change(self.connection, work, *arguments)
-            changed: Result = self._on_thread(self._change, work, *arguments)
+            if self._on_thread is None:
+                return self._work(self.connection, _WRITE, work, arguments)
+            changed: Result = self._on_thread(self._work, _WRITE, work, arguments)
             return changed
-
-    def _change(self, connection: sqlite3.Connection, work: Callable[..., Result], *arguments: Any) -> Result:
-        cursor = _own_cursor(connection)
-        guard.begin(connection, self._handler)
-        try:
-            with Transaction(connection, cursor):
-                self._require_checked(cursor)
-                return work(Session(self, cursor), *arguments)
-        except FOREIGN as error:
-            guard.raise_cause(error)
-            raise in_own_words(error) from None
-        finally:
-            guard.end(connection)
-            cursor.close()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
@@ -234,30 +222,34 @@ class Database:
     def together(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Return what ``work`` reads with a session, all of it from one state of the database."""
         with self.lock:
-            if not self.is_setup:  # asked here, which saves a call and a second lock
+            if not self.is_setup:
                 self.setup()
             if self._on_thread is None:
-                return self._together(self.connection, work, *arguments)
-            found: Result = self._on_thread(self._together, work, *arguments)
+                return self._work(self.connection, _READ, work, arguments)
+            found: Result = self._on_thread(self._work, _READ, work, arguments)
             return found
 
-    def _together(
-        self, connection: sqlite3.Connection, work: Callable[..., Result], *arguments: Any
+    def _work(
+        self,
+        connection: sqlite3.Connection,
+        begin: str,
+        work: Callable[..., Result],
+        arguments: Sequence[Any],
     ) -> Result:
-        # One function, because it is the whole cost of a small read beside SQLite's.
+        # One function, because it is the whole cost of a small statement beside SQLite's.
+        if connection.in_transaction:  # the application has one open
+            return self._work_nested(connection, begin, work, arguments)
         cursor = _own_cursor(connection)
-        is_ours = not connection.in_transaction  # else the application has one open
         guard.begin(connection, self._handler)
         try:
-            if is_ours:
-                cursor.execute("BEGIN")
-            self._require_checked(cursor)
+            cursor.execute(begin)
+            if cursor.execute(_VERSION).fetchone()[0] != self._version:
+                self._check(cursor)
             found = work(Session(self, cursor), *arguments)
-            if is_ours:
-                cursor.execute("COMMIT")
+            cursor.execute("COMMIT")
             return found
         except BaseException as error:
-            if is_ours and connection.in_transaction:
+            if connection.in_transaction:  # on a full disk for instance SQLite itself has rolled back
                 cursor.execute("ROLLBACK")
             if not isinstance(error, FOREIGN):
                 raise
@@ -266,6 +258,22 @@ class Database:
         finally:
             guard.end(connection)
             cursor.close()  # see `open_cursor`
+
+    def _work_nested(
+        self,
+        connection: sqlite3.Connection,
+        begin: str,
+        work: Callable[..., Result],
+        arguments: Sequence[Any],
+    ) -> Result:
+        with (
+            closing(_own_cursor(connection)) as cursor,
+            own_words(),
+            guard.guarding(connection, handler=self._handler),
+            Transaction(connection, cursor) if begin is _WRITE else nullcontext(),
+        ):
+            self._check(cursor)
+            return work(Session(self, cursor), *arguments)
 
 
 def _own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:

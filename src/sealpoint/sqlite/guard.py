@@ -92,9 +92,13 @@ def is_ours() -> bool:
 
 
 @contextmanager
-def guarding(connection: sqlite3.Connection, is_over: Callable[[], bool] | None = None) -> Iterator[None]:
+def guarding(
+    connection: sqlite3.Connection,
+    is_over: Callable[[], bool] | None = None,
+    handler: Handler | None = None,
+) -> Iterator[None]:
     """Guard what the block runs; it may set budgets, and raises why one of its statements was ended."""
-    begin(connection, make_handler(), is_over)
+    begin(connection, handler or make_handler(), is_over)
     try:
         yield
     except sqlite3.Error as error:
