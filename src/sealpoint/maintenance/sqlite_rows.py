@@ -32,8 +32,9 @@ from sealpoint.maintenance.rows import (
 )
 from sealpoint.maintenance.sqlite_connection import connect, sqlite_words
 from sealpoint.maintenance.sqlite_scan import as_bytes, condition, require_rising, text_or_bytes
-from sealpoint.sqlite import guard, schema
-from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, Budget
+from sealpoint.sqlite import guard, layout
+from sealpoint.sqlite.budget import Budget
+from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 
 CHECKPOINTS: Final = Table(
     name="checkpoints",
@@ -136,8 +137,8 @@ class SqliteRows:
         """Check the tables, which are good until the schema has another version; return those there are."""
         self._schema_version: int | None = None  # what was refused is refused again
         guard.allow(self._size_bytes(cursor))
-        existing = schema.require_tables(cursor)
-        self._has_task_path = schema.has_task_path(cursor)
+        existing = layout.require_tables(cursor)
+        self._has_task_path = layout.has_task_path(cursor)
         tables = tuple(table for table in _NAMES if table.name in existing)
         if not tables:
             raise SchemaError(f"{self.path} has neither of the tables 'checkpoints' and 'writes'")
