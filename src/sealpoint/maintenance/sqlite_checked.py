@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sealpoint.errors import SchemaError, TextError
-from sealpoint.maintenance.rows import Batch
 from sealpoint.maintenance.sqlite_connection import connect, sqlite_words
 from sealpoint.maintenance.sqlite_scan import text_or_bytes
 from sealpoint.sqlite import guard, schema
-from sealpoint.sqlite.database import Budget
+
+Result = TypeVar("Result")
 
 
 class CheckedFile:
@@ -115,30 +115,29 @@ class CheckedFile:
             raise SchemaError(f"{self._path} has neither of the tables 'checkpoints' and 'writes'")
         self._version = version
 
-    def rows(
-        self, statement: str, parameters: tuple[Any, ...], batch: Batch, subqueries: Collection[str] = ()
-    ) -> tuple[list[tuple[Any, ...]], bool]:
-        """Return as many rows of a query as fit, and whether there are more.
+    def query(
+        self, statement: str, parameters: tuple[Any, ...], take: Callable[[sqlite3.Cursor, int], Result]
+    ) -> Result:
+        """Return what ``take`` makes of the rows of a query, and of the number of bytes that the file has.
 
-        Text that is not UTF-8, which only a forger writes, comes as bytes.
+        Text that is not UTF-8, which only a forger writes, comes as bytes; then ``take`` begins anew.
         """
         try:
-            return self._rows(statement, parameters, batch, subqueries)
+            return self._query(statement, parameters, take)
         except TextError:
             self.connection.text_factory = text_or_bytes
         try:
-            return self._rows(statement, parameters, batch, subqueries)
+            return self._query(statement, parameters, take)
         finally:
             self.connection.text_factory = str
 
-    def _rows(
-        self, statement: str, parameters: tuple[Any, ...], batch: Batch, subqueries: Collection[str]
-    ) -> tuple[list[tuple[Any, ...]], bool]:
-        budget = Budget(batch.rows, batch.size_bytes)
+    def _query(
+        self, statement: str, parameters: tuple[Any, ...], take: Callable[[sqlite3.Cursor, int], Result]
+    ) -> Result:
         with self.reading() as cursor:
             most_bytes = size_bytes(cursor)
-            guard.allow(most_bytes, len(parameters), subqueries)
-            return budget.take(cursor.execute(statement, parameters), most_bytes), budget.spent
+            guard.allow(most_bytes, len(parameters))
+            return take(cursor.execute(statement, parameters), most_bytes)
 
 
 def size_bytes(cursor: sqlite3.Cursor) -> int:

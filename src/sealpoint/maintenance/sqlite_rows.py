@@ -17,7 +17,6 @@ from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rows import (
     BATCH,
     EVERYTHING,
-    MAX_TAGS,
     Batch,
     Change,
     InlineValue,
@@ -31,9 +30,9 @@ from sealpoint.maintenance.rows import (
 )
 from sealpoint.maintenance.sqlite_checked import CheckedFile, size_bytes
 from sealpoint.maintenance.sqlite_connection import sqlite_words
-from sealpoint.maintenance.sqlite_scan import as_bytes, condition, require_rising
+from sealpoint.maintenance.sqlite_scan import Tally, as_bytes, condition, require_rising, tally
 from sealpoint.sqlite import guard
-from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
+from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, Budget
 
 CHECKPOINTS: Final = Table(
     name="checkpoints",
@@ -91,6 +90,7 @@ class SqliteRows:
         self._commit: Future[None] | None = None
         self._lock_seconds = 0.0
         self._ahead: tuple[Table, Any, Selection, Page] | None = None
+        self._in_order = set[Table]()
 
     @property
     def name(self) -> str:
@@ -130,17 +130,29 @@ class SqliteRows:
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
         self.settle()
-        counts = []
-        for table in self.tables:
-            # Lengths first: a sort by tag would carry the values along.
-            statement = f"""
-                WITH sizes(tag, size) AS MATERIALIZED (
-                    SELECT {_TAG}, length({table.value}) FROM main.{table.name} NOT INDEXED)
-                SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            found, _ = self._rows(statement, (), _ALL)
-            require_few_tags(table, found)
-            counts += [TagCount(table.name, tag, rows, int(size)) for tag, rows, size in found]
-        return counts
+        return [
+            TagCount(table.name, tag, rows, size)
+            for table in self.tables
+            for tag, (rows, size) in self._tally(table).items()
+        ]
+
+    def _tally(self, table: Table) -> Tally:
+        """Count a table by tag, in a walk over all of it which shows that each row is found by its row id."""
+        # From the end: SQLite would take a step, and not search, for a row that comes after the last one.
+        statement = f"""
+            SELECT each.rowid, found.rowid, {_TAG}, length(each.{table.value})
+            FROM main.{table.name} AS each NOT INDEXED
+            LEFT JOIN main.{table.name} AS found NOT INDEXED ON found.rowid = each.rowid
+            ORDER BY each.rowid DESC"""
+        counted = self._file.query(statement, (), tally)
+        require_few_tags(table, counted)
+        self._in_order.add(table)
+        return counted
+
+    def _require_order(self, table: Table) -> None:
+        """Require that a search for the rows after one passes none by, where none was missed so far."""
+        if table not in self._in_order:
+            self._tally(table)
 
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after a row id. See `RowStore.read`."""
@@ -148,7 +160,10 @@ class SqliteRows:
         statement = f"""
             SELECT {", ".join(table.key)}, type, {table.value}, rowid FROM main.{table.name} NOT INDEXED
             WHERE rowid >= ? {where} ORDER BY rowid"""
-        first = _LOWEST if after is None else after + 1
+        first = _LOWEST
+        if after is not None:
+            self._require_order(table)
+            first = after + 1
         found, more = self._rows(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
         values = [StoredValue(table, row[:-3], *row[-3:]) for row in found]
@@ -159,7 +174,8 @@ class SqliteRows:
     ) -> tuple[list[tuple[Any, ...]], bool]:
         """Return as many rows of a query as fit, and whether there are more."""
         self.settle()
-        return self._file.rows(statement, parameters, batch, _SUBQUERIES)
+        budget = Budget(batch.rows, batch.size_bytes)
+        return self._file.query(statement, parameters, budget.take), budget.spent
 
     def rewrite(
         self,
@@ -276,6 +292,7 @@ class SqliteRows:
             require_rising(first, [row_id for _, row_id in found])
             yield from (metadata for metadata, _ in found)
             if more:
+                self._require_order(CHECKPOINTS)
                 first = found[-1][1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
@@ -284,9 +301,7 @@ class SqliteRows:
 
 
 _LOWEST: Final = -(2**63)
-_ALL: Final = Batch(2**62, 2**62)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names takes a walk over the whole table
 # Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
-_TAG: Final = """iif(length(type) <= 100 OR type IS NULL, type,
-    substr(type, 1, 49) || iif(instr(type, '+'), '+', ' ') || substr(type, -50))"""
-_SUBQUERIES: Final = frozenset({"sizes"})
+_TAG: Final = """iif(length(each.type) <= 100 OR each.type IS NULL, each.type,
+    substr(each.type, 1, 49) || iif(instr(each.type, '+'), '+', ' ') || substr(each.type, -50))"""

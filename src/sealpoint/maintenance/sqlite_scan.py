@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import DamagedFileError
-from sealpoint.maintenance.rows import Selection
+from sealpoint.errors import DamagedFileError, EndlessTreeError
+from sealpoint.maintenance.rows import MAX_TAGS, Selection
+
+Tally = dict[Any, tuple[int, int]]
+"""How many rows there are of a tag, and how many bytes their values have."""
 
 _LEGACY_END: Final = f"+{LEGACY}".encode()
+_NOT_IN_ORDER: Final = "the row ids of a table are not in order"
 
 
 def require_rising(first: int, row_ids: list[int]) -> None:
@@ -20,7 +25,38 @@ def require_rising(first: int, row_ids: list[int]) -> None:
         DamagedFileError: If one is not above the one before, or is below ``first``.
     """
     if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
-        raise DamagedFileError("the row ids of a table are not in order")
+        raise DamagedFileError(_NOT_IN_ORDER)
+
+
+def tally(cursor: sqlite3.Cursor, most_bytes: int) -> Tally:
+    """Count rows by tag: how many there are, and how many bytes their values have.
+
+    Args:
+        cursor: Gives row id, the row id that a search for it finds, tag and length; the last row first.
+        most_bytes: What the file can hold.
+
+    Returns:
+        Of more than `MAX_TAGS` tags, one more than that.
+
+    Raises:
+        DamagedFileError: If row ids are not in order, or a search does not find one.
+        EndlessTreeError: If the values have more bytes than the file.
+    """
+    counted: Tally = {}
+    last, left = 2**63, most_bytes
+    for row_id, found, tag, size in cursor:
+        if row_id >= last or found is None:
+            raise DamagedFileError(_NOT_IN_ORDER)
+        last = row_id
+        rows, size_bytes = counted.get(tag, (0, 0))
+        length = size or 0  # NULL has none
+        counted[tag] = rows + 1, size_bytes + length
+        left -= length
+        if left < 0:
+            raise EndlessTreeError("the values of a table have more bytes than the file")
+        if len(counted) > MAX_TAGS:
+            break
+    return counted
 
 
 def text_or_bytes(text: bytes) -> str | bytes:
