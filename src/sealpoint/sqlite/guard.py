@@ -2,14 +2,16 @@
 
 An authorizer refuses to compile what a trigger or a view is responsible for. A progress handler
 ends a statement whose budget of opcodes is spent: pages of a hostile file may lead to one another
-so that a few of them hold any number of rows. Both look at the thread that runs: statements of the
-application on the same connection pass.
+so that a few of them hold any number of rows. One chain of pages may also be the text of every row,
+and one opcode reads it: the handler bounds what the thread computes, too. Both look at the thread
+that runs: statements of the application on the same connection pass.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +26,10 @@ LEAST_OPCODES: Final = 200_000
 OPCODES_PER_BYTE: Final = 8
 """What a walk may take: the smallest rows take less than one opcode for each of their bytes."""
 
+LEAST_SECONDS: Final = 5.0
+SECONDS_PER_STEP: Final = 4 * 0.0003
+"""What a walk may compute: 1 s for each megabyte of the file, where honest rows take some hundredths."""
+
 
 class _Now(threading.local):
     """What this thread runs.
@@ -31,12 +37,14 @@ class _Now(threading.local):
     Attributes:
         subqueries: Names of the subqueries of the statement; ``None`` if it is not one of ours.
         steps: How many steps it has left.
+        until: Up to when it may compute, by the clock of the thread; ``None`` before the first step.
         is_over: Says whether to end the statement for another reason.
         cause: Why it was ended.
     """
 
     subqueries: Collection[str] | None = None
     steps: int = 0
+    until: float | None = None
     is_over: Callable[[], bool] | None = None
     cause: BaseException | None = None
 
@@ -50,7 +58,7 @@ def begin(connection: sqlite3.Connection, is_over: Callable[[], bool] | None = N
     The progress handler is set for this time alone: while one is set, a signal would end statements
     of the application too, and its exception be lost.
     """
-    _now.subqueries, _now.is_over, _now.cause = (), is_over, None
+    _now.subqueries, _now.is_over, _now.cause, _now.until = (), is_over, None, None
     _now.steps = LEAST_OPCODES // STEP_OPCODES
     # A generator's `next`: the exception of a signal is raised inside of the generator, and not lost.
     connection.set_progress_handler(partial(next, _ticks()), STEP_OPCODES)
@@ -82,7 +90,7 @@ def guarding(connection: sqlite3.Connection, is_over: Callable[[], bool] | None 
 
 def allow(size_bytes: int, parameters: int = 0, subqueries: Collection[str] = ()) -> None:
     """Give the next statement the budget of a file of ``size_bytes``; each parameter costs something too."""
-    _now.subqueries, _now.cause = subqueries, None
+    _now.subqueries, _now.cause, _now.until = subqueries, None, None
     _now.steps = (LEAST_OPCODES + (OPCODES_PER_BYTE + parameters) * size_bytes) // STEP_OPCODES
 
 
@@ -124,5 +132,9 @@ def _tick() -> None:
     _now.steps -= 1
     if _now.steps < 0:
         raise EndlessTreeError("the pages of the file lead to more rows than it can hold")
+    if _now.until is None:
+        _now.until = time.thread_time() + LEAST_SECONDS + _now.steps * SECONDS_PER_STEP
+    elif time.thread_time() > _now.until:
+        raise EndlessTreeError("the rows of the file lead to more bytes than it can hold")
     if _now.is_over is not None and _now.is_over():
         raise HaltedError("the run was to end while a statement was at work")
