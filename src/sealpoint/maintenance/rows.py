@@ -7,7 +7,7 @@ was read (compare-and-swap), so a live writer never loses an update.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence, Sized
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -104,7 +104,7 @@ MAX_TAGS: Final = 100_000
 """How many different tags a table may have; an agent's has a handful."""
 
 
-def require_few_tags(table: Table, found: Sized) -> None:
+def require_few_tags(table: Table, found: Sequence[object]) -> None:
     """Refuse a table whose tags would fill memory.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -116,27 +116,35 @@ class CheckedFile:
         self._version = version
 
     def query(
-        self, statement: str, parameters: tuple[Any, ...], take: Callable[[sqlite3.Cursor, int], Result]
+        self,
+        statement: str,
+        parameters: tuple[Any, ...],
+        take: Callable[[sqlite3.Cursor, int], Result],
+        subqueries: Collection[str] = (),
     ) -> Result:
         """Return what ``take`` makes of the rows of a query, and of the number of bytes that the file has.
 
         Text that is not UTF-8, which only a forger writes, comes as bytes; then ``take`` begins anew.
         """
         try:
-            return self._query(statement, parameters, take)
+            return self._query(statement, parameters, take, subqueries)
         except TextError:
             self.connection.text_factory = text_or_bytes
         try:
-            return self._query(statement, parameters, take)
+            return self._query(statement, parameters, take, subqueries)
         finally:
             self.connection.text_factory = str
 
     def _query(
-        self, statement: str, parameters: tuple[Any, ...], take: Callable[[sqlite3.Cursor, int], Result]
+        self,
+        statement: str,
+        parameters: tuple[Any, ...],
+        take: Callable[[sqlite3.Cursor, int], Result],
+        subqueries: Collection[str],
     ) -> Result:
         with self.reading() as cursor:
             most_bytes = size_bytes(cursor)
-            guard.allow(most_bytes, len(parameters))
+            guard.allow(most_bytes, len(parameters), subqueries)
             return take(cursor.execute(statement, parameters), most_bytes)
 
 

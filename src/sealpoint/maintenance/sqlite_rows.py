@@ -17,6 +17,7 @@ from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rows import (
     BATCH,
     EVERYTHING,
+    MAX_TAGS,
     Batch,
     Change,
     InlineValue,
@@ -30,7 +31,7 @@ from sealpoint.maintenance.rows import (
 )
 from sealpoint.maintenance.sqlite_checked import CheckedFile, size_bytes
 from sealpoint.maintenance.sqlite_connection import sqlite_words
-from sealpoint.maintenance.sqlite_scan import Tally, as_bytes, condition, require_rising, tally
+from sealpoint.maintenance.sqlite_scan import as_bytes, condition, require_found, require_rising, tally
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, Budget
 
@@ -130,29 +131,30 @@ class SqliteRows:
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
         self.settle()
-        return [
-            TagCount(table.name, tag, rows, size)
-            for table in self.tables
-            for tag, (rows, size) in self._tally(table).items()
-        ]
-
-    def _tally(self, table: Table) -> Tally:
-        """Count a table by tag, in a walk over all of it which shows that each row is found by its row id."""
-        # From the end: SQLite would take a step, and not search, for a row that comes after the last one.
-        statement = f"""
-            SELECT each.rowid, found.rowid, {_TAG}, length(each.{table.value})
-            FROM main.{table.name} AS each NOT INDEXED
-            LEFT JOIN main.{table.name} AS found NOT INDEXED ON found.rowid = each.rowid
-            ORDER BY each.rowid DESC"""
-        counted = self._file.query(statement, (), tally)
-        require_few_tags(table, counted)
-        self._in_order.add(table)
-        return counted
+        counts = []
+        for table in self.tables:
+            self._require_order(table)
+            # Lengths first: a sort by tag would carry the values along.
+            statement = f"""
+                WITH sizes(tag, size) AS MATERIALIZED (
+                    SELECT {_TAG}, length({table.value}) FROM main.{table.name} NOT INDEXED)
+                SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
+            found = self._file.query(statement, (), tally, _SUBQUERIES)
+            require_few_tags(table, found)
+            counts += [TagCount(table.name, tag, rows, int(size)) for tag, rows, size in found]
+        return counts
 
     def _require_order(self, table: Table) -> None:
-        """Require that a search for the rows after one passes none by, where none was missed so far."""
-        if table not in self._in_order:
-            self._tally(table)
+        """Require once that a walk meets no row twice, and that a search finds each row that it meets."""
+        if table in self._in_order:
+            return
+        # From the end: SQLite would take a step, and not search, for a row that comes after the last one.
+        statement = f"""
+            SELECT each.rowid, found.rowid FROM main.{table.name} AS each NOT INDEXED
+            LEFT JOIN main.{table.name} AS found NOT INDEXED ON found.rowid = each.rowid
+            ORDER BY each.rowid DESC"""
+        self._file.query(statement, (), require_found)
+        self._in_order.add(table)
 
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after a row id. See `RowStore.read`."""
@@ -303,5 +305,6 @@ class SqliteRows:
 _LOWEST: Final = -(2**63)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names takes a walk over the whole table
 # Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
-_TAG: Final = """iif(length(each.type) <= 100 OR each.type IS NULL, each.type,
-    substr(each.type, 1, 49) || iif(instr(each.type, '+'), '+', ' ') || substr(each.type, -50))"""
+_TAG: Final = """iif(length(type) <= 100 OR type IS NULL, type,
+    substr(type, 1, 49) || iif(instr(type, '+'), '+', ' ') || substr(type, -50))"""
+_SUBQUERIES: Final = frozenset({"sizes"})

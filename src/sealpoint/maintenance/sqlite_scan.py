@@ -9,10 +9,7 @@ from typing import Any, Final
 
 from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import DamagedFileError, EndlessTreeError
-from sealpoint.maintenance.rows import MAX_TAGS, Selection
-
-Tally = dict[Any, tuple[int, int]]
-"""How many rows there are of a tag, and how many bytes their values have."""
+from sealpoint.maintenance.rows import Selection
 
 _LEGACY_END: Final = f"+{LEGACY}".encode()
 _NOT_IN_ORDER: Final = "the row ids of a table are not in order"
@@ -28,35 +25,32 @@ def require_rising(first: int, row_ids: list[int]) -> None:
         raise DamagedFileError(_NOT_IN_ORDER)
 
 
-def tally(cursor: sqlite3.Cursor, most_bytes: int) -> Tally:
-    """Count rows by tag: how many there are, and how many bytes their values have.
+def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
+    """Refuse a tree in which a search passes rows by, or a walk meets them twice.
 
     Args:
-        cursor: Gives row id, the row id that a search for it finds, tag and length; the last row first.
-        most_bytes: What the file can hold.
-
-    Returns:
-        Of more than `MAX_TAGS` tags, one more than that.
+        cursor: Gives each row id, the last one first, and the one that a search for it finds.
 
     Raises:
-        DamagedFileError: If row ids are not in order, or a search does not find one.
-        EndlessTreeError: If the values have more bytes than the file.
+        DamagedFileError: If row ids are not in order, or one is not found.
     """
-    counted: Tally = {}
-    last, left = 2**63, most_bytes
-    for row_id, found, tag, size in cursor:
+    last = 2**63
+    for row_id, found in cursor:
         if row_id >= last or found is None:
             raise DamagedFileError(_NOT_IN_ORDER)
         last = row_id
-        rows, size_bytes = counted.get(tag, (0, 0))
-        length = size or 0  # NULL has none
-        counted[tag] = rows + 1, size_bytes + length
-        left -= length
-        if left < 0:
-            raise EndlessTreeError("the values of a table have more bytes than the file")
-        if len(counted) > MAX_TAGS:
-            break
-    return counted
+
+
+def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float]]:
+    """Return tags, how many rows they have, and how many bytes the values of those.
+
+    Raises:
+        EndlessTreeError: If the values have more bytes than the file.
+    """
+    found = cursor.fetchall()
+    if sum(size for _, _, size in found) > most_bytes:
+        raise EndlessTreeError("the values of a table have more bytes than the file")
+    return found
 
 
 def text_or_bytes(text: bytes) -> str | bytes:
