@@ -111,6 +111,11 @@ class SqliteRows:
         """Those of the tables that there are."""
         return tuple(table for table in _NAMES if table.name in self._file.tables)
 
+    @property
+    def has_task_path(self) -> bool:
+        """Whether ``writes`` has the column, which older databases lack."""
+        return self._file.has_task_path
+
     def _must_end(self) -> bool:
         return self.is_over is not None and self.is_over()
 
@@ -270,7 +275,7 @@ class SqliteRows:
         """Yield what is readable in key columns. See `RowStore.names`."""
         for table in self.tables:
             for column in _NAMES[table]:
-                has_it = column != "task_path" or self._file.has_task_path
+                has_it = column != "task_path" or self.has_task_path
                 if has_it and only in (None, column):
                     yield from ((column, text) for text in self._texts(table, column))
 

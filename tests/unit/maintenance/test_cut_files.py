@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -25,6 +26,7 @@ from sealpoint.sqlite import SqliteSaver
 Tamper = Callable[[SqliteFile, int], None]
 Multiset = Counter[oracle.Finding]
 Ids = Counter[tuple[str, str, int]]
+Item = TypeVar("Item")
 
 
 def stale(file: SqliteFile) -> None:
@@ -122,7 +124,7 @@ def write(path: Path, data: bytes, log: bytes) -> None:
         path.with_name(f"{path.name}-wal").write_bytes(log)
 
 
-def read_or_refuse(read: Callable[[Path], Counter[object]], path: Path) -> Counter[object] | None:
+def read_or_refuse(read: Callable[[Path], Counter[Item]], path: Path) -> Counter[Item] | None:
     """What is read, or nothing of it."""
     try:
         return read(path)
