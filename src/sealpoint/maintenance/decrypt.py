@@ -46,7 +46,7 @@ from sealpoint.maintenance.sqlite_connection import create_database, sqlite_word
 from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
 from sealpoint.maintenance.stored import open_stored, require_decodable
 from sealpoint.maintenance.verify import pages
-from sealpoint.sqlite import layout, schema
+from sealpoint.sqlite import schema
 
 _WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
 _BESIDE: Final = ("", "-journal", "-wal", "-shm")
@@ -144,7 +144,7 @@ class _Copy:
 
     def _copy_table(self, table: Table) -> Iterator[Event]:
         more = _MORE_COLUMNS[table]
-        if table is WRITES and not layout.has_task_path(self._store.connection.cursor()):
+        if table is WRITES and not self._store.has_task_path:
             more = ()
         columns = (*table.key, *more, "type", table.value)
         statement = (

@@ -2,14 +2,16 @@
 
 An authorizer refuses to compile what a trigger or a view is responsible for. A progress handler
 ends a statement whose budget of opcodes is spent: pages of a hostile file may lead to one another
-so that a few of them hold any number of rows. Both look at the thread that runs: statements of the
-application on the same connection pass.
+so that a few of them hold any number of rows. One chain of pages may also be the text of every row,
+and one opcode reads it: the handler bounds what the thread computes, too. Both look at the thread
+that runs: statements of the application on the same connection pass.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +26,10 @@ LEAST_OPCODES: Final = 200_000
 OPCODES_PER_BYTE: Final = 8
 """What a walk may take: the smallest rows take less than one opcode for each of their bytes."""
 
+LEAST_SECONDS: Final = 5.0
+SECONDS_PER_STEP: Final = 4 * 0.0003
+"""What a walk may compute: 1 s for each megabyte of the file, where honest rows take some hundredths."""
+
 
 class _Work:
     """What a thread runs.
@@ -31,15 +37,17 @@ class _Work:
     Attributes:
         subqueries: Names of the subqueries of the statement; ``None`` if it is not one of ours.
         steps: How many steps it has left.
+        until: Up to when it may compute, by the clock of the thread; ``None`` before the first step.
         is_over: Says whether to end the statement for another reason.
         cause: Why it was ended.
     """
 
-    __slots__ = ("cause", "is_over", "steps", "subqueries")
+    __slots__ = ("cause", "is_over", "steps", "subqueries", "until")
 
     def __init__(self) -> None:
         self.subqueries: Collection[str] | None = None
         self.steps = 0
+        self.until: float | None = None
         self.is_over: Callable[[], bool] | None = None
         self.cause: BaseException | None = None
 
@@ -74,7 +82,7 @@ def begin(
     of the application too, and its exception be lost.
     """
     work = _thread.work
-    work.subqueries, work.is_over, work.cause = (), is_over, None
+    work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
     work.steps = LEAST_OPCODES // STEP_OPCODES
     connection.set_progress_handler(handler, STEP_OPCODES)
 
@@ -111,7 +119,7 @@ def guarding(
 def allow(size_bytes: int, parameters: int = 0, subqueries: Collection[str] = ()) -> None:
     """Give the next statement the budget of a file of ``size_bytes``; each parameter costs something too."""
     work = _thread.work
-    work.subqueries, work.cause = subqueries, None
+    work.subqueries, work.cause, work.until = subqueries, None, None
     work.steps = (LEAST_OPCODES + (OPCODES_PER_BYTE + parameters) * size_bytes) // STEP_OPCODES
 
 
@@ -158,5 +166,9 @@ def _tick() -> None:
     work.steps -= 1
     if work.steps < 0:
         raise EndlessTreeError("the pages of the file lead to more rows than it can hold")
+    if work.until is None:
+        work.until = time.thread_time() + LEAST_SECONDS + work.steps * SECONDS_PER_STEP
+    elif time.thread_time() > work.until:
+        raise EndlessTreeError("the rows of the file lead to more bytes than it can hold")
     if work.is_over is not None and work.is_over():
         raise HaltedError("the run was to end while a statement was at work")
