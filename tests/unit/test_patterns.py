@@ -142,7 +142,9 @@ def grows_too_fast(use: Use) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("use", list(uses()), ids=lambda use: f"{use.name} {use.method}")
+@pytest.mark.parametrize(
+    "use", sorted(uses(), key=lambda use: (use.name, use.method)), ids=lambda use: f"{use.name} {use.method}"
+)
 def test_an_expression_takes_time_in_proportion_to_its_input(use: Use) -> None:
     assert grows_too_fast(use) is None
 

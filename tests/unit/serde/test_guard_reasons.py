@@ -183,8 +183,13 @@ BEYOND: list[tuple[tuple[str, str], Any]] = [
             None,
         )
     ],
-    *[(TIME, {**DAY, field: wrong}) for field in DAY.keys() - {"tzinfo"} for wrong in ("1", 1.0, True, None)],
-    *[(TIME, {key: DAY[key] for key in DAY.keys() - {field}}) for field in DAY],
+    *[
+        (TIME, {**DAY, field: wrong})
+        for field in DAY
+        if field != "tzinfo"
+        for wrong in ("1", 1.0, True, None)
+    ],
+    *[(TIME, {key: DAY[key] for key in DAY if key != field}) for field in DAY],
     (TIME, [*DAY]),
     *[
         (OFFSET, wrong)
