@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(900)  # two thousand processes, each of which may take its five seconds
 
 
-# The everyday run takes one attack of four, and few generated files; .ci/run takes all attacks, and
+# The everyday run takes one attack of eight, and few generated files; .ci/run takes all attacks, and
 # `make attacks` all files, too.
-EVERY, FILES = ("1", "150") if os.environ.get("SEALPOINT_ATTACKS") == "all" else ("4", "40")
+EVERY, FILES = ("1", "150") if os.environ.get("SEALPOINT_ATTACKS") == "all" else ("8", "20")
 
 
 def run(table: str, every: str = "1") -> list[dict[str, Any]]:
