@@ -1,4 +1,4 @@
-"""Connections to SQLite files for maintenance: they wait for locks, trust no schema, and raise our own errors."""
+"""Connections to SQLite files for maintenance: they wait for locks, trust no schema, raise our errors."""
 
 from __future__ import annotations
 
