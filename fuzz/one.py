@@ -5,8 +5,10 @@ Ends with an error at the first input that is not read or refused in 5 s and 1 G
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sys
+from pathlib import Path
 
 import atheris  # type: ignore[import-untyped]  # in the group `fuzz` alone
 
@@ -25,9 +27,17 @@ def main() -> None:
     for data in seeds(target):
         run(data)
 
+    given = (part.partition("=")[2] for part in sys.argv if part.startswith("-artifact_prefix="))
+    prefix = next(given, "")
+
     def try_one(data: bytes) -> None:
-        with watched():
-            run(data)
+        try:
+            with watched():
+                run(data)
+        except BaseException:
+            # Here, because the process may end before libFuzzer writes what it was about.
+            Path(f"{prefix}raised-{hashlib.sha256(data).hexdigest()[:16]}").write_bytes(data)
+            raise
 
     atheris.Setup(sys.argv, try_one)
     atheris.Fuzz()

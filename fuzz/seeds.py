@@ -19,7 +19,7 @@ from fuzz.targets import COLUMNS, FORGED, MATERIAL, SAFE, SECRET, SEPARATOR, TAR
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import RingCipher
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.encode import DELTA_SNAPSHOT, NUMPY_ARRAY
+from sealpoint.serde.extensions import DELTA_SNAPSHOT, NUMPY_ARRAY
 from sealpoint.sqlite import SqliteSaver
 from tests.compat.samples import SAMPLES
 
@@ -29,7 +29,7 @@ GOLDEN: Final = ROOT / "tests" / "compat" / "golden"
 
 OPTIONS: Final = ormsgpack.OPT_NON_STR_KEYS
 
-serde: Final = JsonPlusSerializer(allowed_msgpack_modules=None)
+serde: Final = JsonPlusSerializer(allowed_msgpack_modules=True)
 
 
 def seeds(target: str) -> Iterator[bytes]:

@@ -23,7 +23,12 @@ from fuzz.watch import load_allowed, watched
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, sources
 from sealpoint.errors import SealpointError, SourceError
 from sealpoint.serde import SAFE_TYPES, JsonPlusSerializer
-from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
+from sealpoint.serde.extensions import (
+    DELTA_SNAPSHOT,
+    METHOD,
+    NUMPY_ARRAY,
+    PYDANTIC_V2,
+)
 from sealpoint.serde.inert import Inert, decode_inert, inventory
 from sealpoint.sqlite import SqliteSaver
 

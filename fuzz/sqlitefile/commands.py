@@ -23,6 +23,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -37,6 +38,8 @@ from sealpoint.cli import app as cli
 from sealpoint.cli import screen
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import SealpointError
+from sealpoint.maintenance.rows import EVERYTHING, Batch, Page, Selection, Table
+from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.sqlite import SqliteSaver
 
 DONE: Final = 0
@@ -44,7 +47,11 @@ DOCUMENTED: Final = frozenset({0, 2, 3, 4, 5, 6, 7})
 WALK_STEPS: Final = 100_000
 """Of SQLite's machine: some thousand rows, where the honest files have some hundred."""
 
-_SEALED: Final = re.compile(r"[a-z]+\+[a-z0-9]+:(k\d)")
+FEW: Final = Batch(rows=5)
+"""What commands read at a time, so that each table takes several batches."""
+
+_READ: Final = SqliteRows.read
+_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|aes256gcm):(k\d)")
 
 
 class WrongAnswerError(AssertionError):
@@ -129,7 +136,7 @@ def _walk(path: Path) -> Counter[Finding] | None:
                 if connection.execute(f"PRAGMA main.table_info({table})").fetchall():
                     tags = connection.execute(f"SELECT type FROM main.{table} NOT INDEXED")
                     found.update((table, tag, "") for (tag,) in tags)
-        except (sqlite3.Error, MemoryError):
+        except (sqlite3.Error, MemoryError, UnicodeDecodeError):
             return None
         return found
 
@@ -172,6 +179,7 @@ class Place:
         with (
             patch.object(cli, "app", _program()),
             patch.object(screen, "version", lambda _: ""),  # which is looked up in files each time
+            patch.object(SqliteRows, "read", _read_few),
             redirect_stdout(out),
             redirect_stderr(err),
         ):
@@ -179,6 +187,12 @@ class Place:
         if code not in DOCUMENTED:
             raise UndocumentedError(f"exit code {code}\n{err.getvalue()[-2000:]}")
         return Ended(int(code), out.getvalue(), err.getvalue())
+
+
+def _read_few(
+    store: SqliteRows, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = FEW
+) -> Page:
+    return _READ(store, table, after, selection, replace(batch, rows=min(batch.rows, FEW.rows)))
 
 
 @cache

@@ -305,6 +305,28 @@ def turn_back(file: SqliteFile, choices: Choices) -> None:
     page[start : start + 4] = child
 
 
+def mislead(file: SqliteFile, choices: Choices) -> None:
+    """Let an inner page have other keys than its children, or children twice or in another order."""
+    root = root_of(file, choices.one(TABLES))
+    inner = [number for number in file.walk(root) if file.kind(number) == TABLE_INTERIOR]
+    number = choices.one(inner)
+    keys = [cell.row_id for cell in file.cells(number)]
+    children = [*(cell.child for cell in file.cells(number)), file.right_child(number)]
+    how, place = choices.number(3), choices.number(len(keys))
+    if how == 0:
+        keys = [max(key - 1 - choices.number(8), 0) for key in keys]
+    elif how == 1:
+        children.insert(place, children[place])
+        keys.insert(place, choices.one([0, keys[place], *keys]))
+    else:
+        other = choices.number(len(children))
+        children[place], children[other] = children[other], children[place]
+    cells = [
+        child.to_bytes(4, "big") + write_varint(key) for child, key in zip(children[:-1], keys, strict=True)
+    ]
+    file.write_node(number, TABLE_INTERIOR, cells, children[-1])
+
+
 def loop_chain(file: SqliteFile, choices: Choices) -> None:
     """Let an overflow chain go in a circle, into a tree, or into another chain."""
     chains = [
@@ -432,5 +454,6 @@ EDITS: Final[tuple[Edit, ...]] = (
     add_object,
     drop_row,
     forge_page_size,
+    mislead,
 )
 """All edits; a byte of the input says which."""

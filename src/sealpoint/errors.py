@@ -428,7 +428,7 @@ class ConfigKeyError(ConfigError, KeyError):
         return str(self.args[0])
 
 
-# --- upkeep -----------------------------------------------------------------------------------
+# --- maintenance -----------------------------------------------------------------------------------
 
 
 class MaintenanceError(SealpointError):

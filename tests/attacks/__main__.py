@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.attacks import report, sandbox
 from tests.attacks.case import Case, Outcome
+from tests.attacks.families import generated
 from tests.attacks.sides import LangGraph, Sealpoint, Side
 from tests.attacks.table import TABLES
 
@@ -22,7 +23,9 @@ def main() -> int:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its threads would take address space, each in every child
     sandbox.load()
     cases = [case for case in TABLES[options.table]() if options.family in (None, case.family)]
-    cases = cases[:: options.every]
+    generated_cases = [case for case in cases if case.family == generated.FAMILY]
+    cases = [case for case in cases if case.family != generated.FAMILY][:: options.every]
+    cases += generated_cases[: options.files]
     sides = [side for side in _SIDES.values() if options.side in (None, side.name)]
     results = {side.name: _run(cases, side, options.jobs) for side in sides}
     _print(cases, results, options)
@@ -62,6 +65,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--family", help="run the cases of one family only")
     parser.add_argument("--table", choices=TABLES, default="attacks", help="what to run")
     parser.add_argument("--every", type=int, default=1, help="run one case of so many")
+    parser.add_argument("--files", type=int, default=generated.FILES, help="run so many generated files")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     return parser.parse_args()
 

@@ -1,14 +1,14 @@
 """The role that owns a saver's tables in Postgres, and all that it can do to them while an operator works.
 
-Its steps fall between the operator's statements. Whatever of it runs in the operator's session raises
-a sequence, which stays raised when the operator's transaction is rolled back.
+Its steps fall between the operator's statements. Whatever of it runs in the operator's session sends
+that session a warning: also in a transaction that is read-only, or that is rolled back.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from queue import SimpleQueue
@@ -18,17 +18,17 @@ from typing import Any, Final
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from psycopg.sql import Composed
+from psycopg.sql import Composable
 
 OWNER: Final = "sealpoint_owner"
 OPERATOR: Final = "sealpoint"
 """What the sessions of a store call themselves; see `postgres_connection.connect`."""
-_STEP_SECONDS: Final = 0.02  # a step that waits for a lock longer than this goes on beside the operator
+CALLED: Final = "a function of the owner was called"
+_LOOK_SECONDS: Final = 0.001
 
 TOOLS: Final = f"""
-    CREATE SEQUENCE tools.calls;
     CREATE FUNCTION tools.record() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
-        IF current_setting('application_name') = '{OPERATOR}' THEN PERFORM nextval('tools.calls'); END IF;
+        IF current_setting('application_name') = '{OPERATOR}' THEN RAISE WARNING '{CALLED}'; END IF;
     END $$;
     CREATE FUNCTION tools.act(value text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS
         $$ BEGIN PERFORM tools.record(); RETURN value; END $$;
@@ -45,8 +45,7 @@ TOOLS: Final = f"""
         $$ BEGIN PERFORM tools.record(); RETURN $1.a; END $$;
     CREATE DOMAIN tools.checked AS bytea CHECK (tools.act(VALUE) IS NOT NULL);
     CREATE DOMAIN tools.word AS text CHECK (tools.act(VALUE) IS NOT NULL);
-    GRANT USAGE ON SCHEMA tools TO PUBLIC;
-    GRANT ALL ON SEQUENCE tools.calls TO PUBLIC"""
+    GRANT USAGE ON SCHEMA tools TO PUBLIC"""
 
 _VIEW: Final = (
     "CREATE VIEW agents.checkpoint_blobs AS SELECT tools.act(thread_id) AS thread_id, checkpoint_ns,"
@@ -250,7 +249,7 @@ ATTACKS: Final = {
 
 @dataclass
 class Owner:
-    """The owner's session, in a thread: it takes a step when it is told to, and waits for locks by itself."""
+    """The owner's session, in a thread: a step ends, or waits for a lock, before the operator goes on."""
 
     url: str
     failures: list[str] = field(default_factory=list)
@@ -262,6 +261,7 @@ class Owner:
         options = "-c search_path=agents,tools -c lock_timeout=2s"
         url = make_conninfo(self.url, user=OWNER, options=options, application_name=OWNER)
         self._connection = psycopg.connect(url, autocommit=True)
+        self._observer = psycopg.connect(self.url, autocommit=True)
         self._orders = SimpleQueue[Attack | None]()
         self._idle = threading.Event()
         self._idle.set()
@@ -269,14 +269,18 @@ class Owner:
         self._thread.start()
 
     def begin(self, attack: Attack) -> None:
-        """Begin an attack, if none is under way, and wait a moment for its end."""
+        """Begin an attack, if none is under way."""
+        self._meet()
         if self._idle.is_set() and not self._running:
             self._tell(attack)
+            self._meet()
 
     def end(self) -> None:
-        """Undo the attack, and wait a moment for that."""
+        """Undo the attack, if one was made."""
+        self._meet()
         if self._idle.is_set() and self._running:
             self._tell(None)
+            self._meet()
 
     def begin_now(self, attack: Attack) -> None:
         """Begin an attack while no other session works, and wait for its end."""
@@ -295,11 +299,20 @@ class Owner:
         """Undo what was done, and end the session."""
         self.settle()
         self._connection.close()
+        self._observer.close()
 
     def _tell(self, order: Attack | None) -> None:
         self._idle.clear()
         self._orders.put(order)
-        self._idle.wait(_STEP_SECONDS)
+
+    def _meet(self) -> None:
+        """Wait until no step is under way, or the one that is waits for a lock of another session."""
+        while not self._idle.wait(_LOOK_SECONDS):
+            blocked = self._observer.execute(
+                "SELECT pg_blocking_pids(%s) <> '{}'", (self._connection.info.backend_pid,)
+            ).fetchone()
+            if blocked == (True,):
+                return
 
     def _work(self) -> None:
         while not self._connection.closed:
@@ -321,14 +334,29 @@ class Owner:
                 self._idle.set()
 
 
+def text_of(query: Any, connection: Any) -> str:
+    """The text of a statement, in whichever form psycopg was given it."""
+    if isinstance(query, Composable):
+        return query.as_string(connection)
+    return query.decode() if isinstance(query, bytes) else str(query)
+
+
 @contextmanager
-def between_statements(step: Callable[[], None]) -> Iterator[None]:
-    """Call ``step`` before each statement of a store, from the first one that names a table."""
-    execute, named = psycopg.Cursor.execute, threading.Event()
+def between_statements(step: Callable[[], None]) -> Iterator[list[str]]:
+    """Call ``step`` before each statement of a store, from the first one that names a table.
+
+    Yields:
+        What of the owner's is called in the sessions of the store.
+    """
+    execute, named, sessions = psycopg.Cursor.execute, threading.Event(), list[Any]()
+    calls = list[str]()
 
     def stepping(self: Any, query: Any, *arguments: Any, **options: Any) -> Any:
         if self.connection.info.parameter_status("application_name") == OPERATOR:
-            if isinstance(query, Composed) and "checkpoint" in query.as_string(self.connection):
+            if self.connection not in sessions:
+                sessions.append(self.connection)
+                record_calls(self.connection, calls)
+            if "checkpoint_" in text_of(query, self.connection):
                 named.set()
             if named.is_set():
                 step()
@@ -336,7 +364,7 @@ def between_statements(step: Callable[[], None]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(psycopg.Cursor, "execute", stepping)
-        yield
+        yield calls
 
 
 @contextmanager
@@ -359,12 +387,14 @@ def owned_database(dsn: str) -> Iterator[str]:
             connection.execute(f"DROP ROLE {OWNER}".encode())
 
 
-def calls(url: str) -> int:
-    """How often something of the owner's ran in a session of the operator's."""
-    with closing(psycopg.connect(url)) as connection:
-        row = connection.execute("SELECT last_value, is_called FROM tools.calls").fetchone()
-    assert row is not None
-    return int(row[0]) if row[1] else 0
+def record_calls(connection: psycopg.Connection[Any], calls: list[str]) -> None:
+    """Add to ``calls`` what of the owner's is called in a session."""
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.message_primary == CALLED:
+            calls.append(notice.context or "")
+
+    connection.add_notice_handler(note)
 
 
 def attacking(owner: Owner, attack: Attack, begin: int, end: int) -> Callable[[], None]:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sealpoint.errors import SealpointError
+from sealpoint.errors import SealpointError, UnreadableTypeError
 from sealpoint.serde import SAFE_TYPES, EncryptedSerializer, JsonPlusSerializer
 from tests.compat.samples import SAMPLES
 from tests.property.strategies_values import anything, equal, exact
@@ -31,8 +31,11 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
 
 @given(anything())
 def test_encoding_is_deterministic(value: Any) -> None:
-    """The same value gives the same bytes, by any serializer of a process."""
-    assert serde.dumps_typed(value) == serde.dumps_typed(value) == strict.dumps_typed(value)
+    """The same value gives the same bytes, by any serializer of a process; a strict one may refuse it."""
+    written = serde.dumps_typed(value)
+    assert written == serde.dumps_typed(value)
+    with suppress(UnreadableTypeError):  # of a class inside another
+        assert strict.dumps_typed(value) == written
 
 
 @given(anything())
@@ -137,7 +140,7 @@ def test_any_array_is_read_or_refused(payload: Any) -> None:
 def test_any_depth_of_extensions_is_read_or_refused() -> None:
     """In a process of its own, which must live."""
     script = """
-from sealpoint.errors import SealpointError
+from sealpoint.errors import SealpointError, UnreadableTypeError
 from sealpoint.serde import JsonPlusSerializer
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 for body, code in ((b"", 7), (b"\\x93\\xa8builtins\\xa9frozenset\\x91", 0)):

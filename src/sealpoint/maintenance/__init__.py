@@ -1,4 +1,4 @@
-"""Upkeep of whole databases: rotate, verify, audit. Library functions that know no terminal.
+"""Maintenance of whole databases: rotate, verify, audit. Library functions that know no terminal.
 
     from sealpoint.maintenance.rotate import rotate
 

@@ -144,7 +144,7 @@ class _Copy:
 
     def _copy_table(self, table: Table) -> Iterator[Event]:
         more = _MORE_COLUMNS[table]
-        if table is WRITES and not schema.has_task_path(self._store.connection):
+        if table is WRITES and not self._store.has_task_path:
             more = ()
         columns = (*table.key, *more, "type", table.value)
         statement = (

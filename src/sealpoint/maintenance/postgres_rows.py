@@ -18,7 +18,7 @@ from sealpoint.errors import DamagedFileError
 from sealpoint.maintenance.postgres_connection import connect, name_of
 from sealpoint.maintenance.postgres_scan import IS_VALUE, Bound, Pass, condition, places, size_of
 from sealpoint.maintenance.postgres_sessions import holding, locked
-from sealpoint.maintenance.postgres_tables import CHANGE, CheckedTables
+from sealpoint.maintenance.postgres_tables import CHANGE, READ, CheckedTables
 from sealpoint.maintenance.rows import (
     BATCH,
     EVERYTHING,
@@ -121,15 +121,21 @@ class PostgresRows:
 
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after a primary key. See `RowStore.read`."""
-        bound = self._bound(table, after, selection, batch)
-        if bound is None:
-            return Page((), None)
+        bound: Bound | None = None
+        values: list[StoredValue] = []
         try:
-            values = self._values(table, after, bound, selection)
+            with self._checked.transaction(table.name, READ):
+                bound = self._bound(table, after, selection, batch)
+                if bound is not None:
+                    values = self._values(table, after, bound, selection)
         except DamagedFileError:
+            if bound is None:
+                raise
             if self._narrow(bound):
                 return self.read(table, after, selection, batch)
             return Page(self._alone(table, bound.key), bound.next)
+        if bound is None:
+            return Page((), None)
         self._widen()
         return Page(values, bound.next)
 
@@ -171,41 +177,57 @@ class PostgresRows:
         """
         if after is None and table == self.tables[0]:
             self._pass = Pass()
-        bound = self._bound(table, after, selection, batch)
+        bound: Bound | None = None
+        done = Rewritten(0, 0, 0, 0, 0.0, None)
+        try:
+            with self._checked.transaction(table.name, CHANGE):
+                bound = self._bound(table, after, selection, batch)
+                start = perf_counter()  # until here no row is locked
+                if bound is not None:
+                    done = self._change(table, after, bound, change, selection)
+            done = _locked_since(start, done)
+        except DamagedFileError:
+            if bound is None:
+                raise
+            if self._narrow(bound):
+                return self.rewrite(table, after, change, selection, batch)
+            done = self._rewrite_alone(table, after, bound, change, selection)
+        else:
+            self._widen()
         if bound is None:
             if self._pass.is_stuck and table == self.tables[-1]:
                 self._require_unlocked(selection)
-            return Rewritten(0, 0, 0, 0, 0.0, None)
-        try:
-            done = self._change(table, after, bound, change, selection)
-            self._widen()
-        except DamagedFileError:
-            if self._narrow(bound):
-                return self.rewrite(table, after, change, selection, batch)
-            lost = [value for value in self._alone(table, bound.key) if isinstance(value.blob, Unreadable)]
-            if lost:
-                change(lost[0])  # which cannot open it, and says so
-                done = Rewritten(1, 0, 0, 0, 0.0, bound.next)
-            else:  # a writer has replaced it meanwhile, or it is something else that cannot be read
-                done = self._change(table, after, bound, change, selection)
+            return done
         self._pass.add(bound.rows, done)
         return done._replace(last=bound.key) if self._pass.is_stuck else done
+
+    def _rewrite_alone(
+        self, table: Table, after: Any, bound: Bound, change: Change, selection: Selection
+    ) -> Rewritten:
+        """Change the one value of a batch that could not be read, if it can be read now."""
+        lost = [value for value in self._alone(table, bound.key) if isinstance(value.blob, Unreadable)]
+        if lost:
+            change(lost[0])  # which cannot open it, and says so
+            return Rewritten(1, 0, 0, 0, 0.0, bound.next)
+        # A writer has replaced it meanwhile, or it is something else that cannot be read.
+        with self._checked.transaction(table.name, CHANGE):
+            start = perf_counter()
+            done = self._change(table, after, bound, change, selection)
+        return _locked_since(start, done)
 
     def _change(
         self, table: Table, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        with self._checked.transaction(table.name, CHANGE):
-            start = perf_counter()  # until here no row is locked
-            values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
-            updates = [
-                (*changed, *value.key, value.tag, _digest(value.blob))
-                for value in values
-                if (changed := change(value)) is not None
-            ]
-            moved = self._swap(table, updates) if updates else 0
-        lock_seconds = perf_counter() - start if values else 0.0
+        """Change the values of a batch, in the transaction that is open."""
+        values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
+        updates = [
+            (*changed, *value.key, value.tag, _digest(value.blob))
+            for value in values
+            if (changed := change(value)) is not None
+        ]
+        moved = self._swap(table, updates) if updates else 0
         size = sum(len(value.blob) for value in values if value.blob is not None)
-        return Rewritten(len(values), moved, len(updates) - moved, size, lock_seconds, bound.next)
+        return Rewritten(len(values), moved, len(updates) - moved, size, 0.0, bound.next)
 
     def _require_unlocked(self, selection: Selection) -> None:
         """Raise `LockedError` if what the pass has left out is still to be changed."""
@@ -214,14 +236,17 @@ class PostgresRows:
             raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
 
     def _bound(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Bound | None:
-        """Find where the batch ends, by the sizes alone: no value leaves the server for it."""
+        """Find where the batch ends, by the sizes alone: no value leaves the server for it.
+
+        It is read in the transaction that is open, and `_values` follows.
+        """
         rows = max(1, min(batch.rows, self._most))
         primary = self._primary(table)
         where, parameters = condition(primary, after, selection)
         statement = f"""
             SELECT {size_of(table)}, {primary} FROM ONLY {{}}
             WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
-        found = self._fetch(statement, parameters, table.name)
+        found = self._checked.select(table.name, statement, parameters, is_last=False)
         room = batch.size_bytes
         for place, (size, *key) in enumerate(found, 1):
             room -= size or 0
@@ -297,6 +322,11 @@ class PostgresRows:
 
     def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
         return self._checked.select(table, statement, parameters)
+
+
+def _locked_since(start: float, done: Rewritten) -> Rewritten:
+    """Add how long rows were locked, up to the end of their transaction."""
+    return done._replace(lock_seconds=perf_counter() - start) if done.seen else done
 
 
 def _digest(blob: bytes | None) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -59,7 +60,7 @@ class Pass:
 
 
 def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
-    """Return what follows WHERE: what `Selection.takes` says, in SQL. A key id has no wildcard in it."""
+    """Return what follows WHERE: what `Selection.takes` says, in SQL."""
     tag, parts, parameters = "coalesce(type, '')", [IS_VALUE], []
     if after is not None:
         parts.append(f"({primary}) > ({places(after)})")
@@ -72,14 +73,19 @@ def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tupl
         parameters.append(f"%+{LEGACY}")
     if selection.without_key is not None:
         parts.append(f"{tag} NOT LIKE %s")
-        parameters.append(f"%+%@{selection.without_key}")
+        parameters.append(_under(selection.without_key))
     if selection.with_key is not None:
         parts.append(f"({tag} LIKE %s OR {tag} LIKE %s OR {tag} NOT LIKE %s)")
-        parameters += [f"%+%@{selection.with_key}", f"%+{LEGACY}", "%+%"]
+        parameters += [_under(selection.with_key), f"%+{LEGACY}", "%+%"]
     if selection.thread_id is not None:
         parts.append("thread_id = %s")
         parameters.append(selection.thread_id)
     return " AND ".join(parts), tuple(parameters)
+
+
+def _under(key_id: str) -> str:
+    """Return the pattern of a tag that names a key; no character of the id is a wildcard."""
+    return "%+%:" + re.sub(r"([\\%_])", r"\\\1", key_id)
 
 
 def size_of(table: Table) -> str:

@@ -55,7 +55,7 @@ class Layout:
         types: The types of all columns that are not text.
         other: Further columns that are text.
         optional: A column that older tables lack; text.
-        table: What upkeep sees of it; ``None`` for `checkpoints`, where no sealed value stands.
+        table: What maintenance sees of it; ``None`` for `checkpoints`, where no sealed value stands.
     """
 
     name: str

@@ -12,8 +12,8 @@ of the modes keeps agents from reading or writing:
                              all that is left.
 
 The last mode conflicts with itself, and with VACUUM. It is taken for a superuser, with whose rights
-an expression would run: by a second session until the first one's SELECT is planned (`Guard`), and for
-an UPDATE. Any other role is advised to have no rights beyond the tables, so an expression gains nothing.
+an expression would run: by a second session until the first one's last SELECT is planned (`Guard`), and
+for an UPDATE. Any other role is advised to have no rights beyond the tables, so an expression gains nothing.
 """
 
 from __future__ import annotations
@@ -127,12 +127,22 @@ class CheckedTables:
                 self._is_open = False
                 self._end()
 
-    def select(self, table: str, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return what a SELECT finds, in a transaction of its own if none is open; ``{}`` is the table."""
+    def select(
+        self, table: str, statement: str, parameters: Sequence[Any], *, is_last: bool = True
+    ) -> list[tuple[Any, ...]]:
+        """Return what a SELECT finds, in a transaction of its own if none is open.
+
+        Args:
+            table: The one that is locked.
+            statement: With ``{}`` in the place of the table.
+            parameters: Of the statement.
+            is_last: Whether no other SELECT follows in the transaction that is open: changes may go on
+                as soon as the last one is planned.
+        """
         if self._is_open:
-            return self._select(table, statement, parameters)
+            return self._select(table, statement, parameters, is_last)
         with self.transaction(table, READ):
-            return self._select(table, statement, parameters)
+            return self._select(table, statement, parameters, is_last)
 
     def update(self, table: str, statement: str, parameters: Sequence[Any]) -> int:
         """Return how many rows an UPDATE changed, in the transaction that is open; ``{}`` is the table."""
@@ -143,9 +153,11 @@ class CheckedTables:
             check_table(self._connection, self.found, table)
         return self._connection.execute(_named(statement, self.found, table), parameters).rowcount
 
-    def _select(self, table: str, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _select(
+        self, table: str, statement: str, parameters: Sequence[Any], is_last: bool
+    ) -> list[tuple[Any, ...]]:
         with self._connection.cursor(binary=True) as cursor:
-            if self._guard is None:
+            if self._guard is None or not is_last:
                 return cursor.execute(_named(statement, self.found, table), parameters).fetchall()
             # What is planned stays as it is, so changes need not wait until all rows are there.
             declared = f"DECLARE sealpoint BINARY NO SCROLL CURSOR FOR {statement}"

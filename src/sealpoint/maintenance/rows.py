@@ -1,4 +1,4 @@
-"""RowStore: what a database's values look like to upkeep, whichever database it is.
+"""RowStore: what a database's values look like to maintenance, whichever database it is.
 
 A value is its tag and its bytes, and the key of its row; nothing here knows what the bytes mean.
 A store hands out batches in the order of its keys, and changes a value only if it is still what

@@ -1,4 +1,4 @@
-"""Connections to SQLite files for upkeep: they wait for locks, trust no schema, and raise our own errors."""
+"""Connections to SQLite files for maintenance: they wait for locks, trust no schema, raise our errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Final
 
 from sealpoint.errors import DamagedFileError, StoppedError
 from sealpoint.sqlite import guard
-from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, MAX_VALUE_BYTES, own_words
+from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
+from sealpoint.sqlite.failures import MAX_VALUE_BYTES, own_words
 
 CACHE_KIB: Final = 32 * 1024
 """Room for a batch: its pages are read once for reading, comparing and changing."""

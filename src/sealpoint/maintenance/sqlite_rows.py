@@ -4,16 +4,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-from sealpoint.errors import DatabaseMissingError, SchemaError, TextError
+from sealpoint.errors import DatabaseMissingError
 from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.rows import (
     BATCH,
@@ -30,10 +29,12 @@ from sealpoint.maintenance.rows import (
     TagCount,
     require_few_tags,
 )
-from sealpoint.maintenance.sqlite_connection import connect, sqlite_words
-from sealpoint.maintenance.sqlite_scan import as_bytes, condition, require_rising, text_or_bytes
-from sealpoint.sqlite import guard, schema
-from sealpoint.sqlite.database import BUSY_TIMEOUT_MS, Budget
+from sealpoint.maintenance.sqlite_checked import CheckedFile, size_bytes
+from sealpoint.maintenance.sqlite_connection import sqlite_words
+from sealpoint.maintenance.sqlite_scan import as_bytes, condition, require_found, require_rising, tally
+from sealpoint.sqlite import guard
+from sealpoint.sqlite.budget import Budget
+from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 
 CHECKPOINTS: Final = Table(
     name="checkpoints",
@@ -84,17 +85,14 @@ class SqliteRows:
         self.path = Path(path)
         if not self.path.is_file():
             raise DatabaseMissingError(f"no file at {self.path}")
-        self.connection = connect(self.path, writable=writable)
         self.is_over: Callable[[], bool] | None = None
+        self._file = CheckedFile(self.path, self._must_end, writable=writable)
+        self.connection = self._file.connection
         self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
         self._commit: Future[None] | None = None
         self._lock_seconds = 0.0
         self._ahead: tuple[Table, Any, Selection, Page] | None = None
-        try:
-            self.tables = self._require_tables()
-        except BaseException:
-            self.connection.close()
-            raise
+        self._in_order = set[Table]()
 
     @property
     def name(self) -> str:
@@ -109,6 +107,19 @@ class SqliteRows:
             self._behind.shutdown()
             self.connection.close()
 
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Those of the tables that there are."""
+        return tuple(table for table in _NAMES if table.name in self._file.tables)
+
+    @property
+    def has_task_path(self) -> bool:
+        """Whether ``writes`` has the column, which older databases lack."""
+        return self._file.has_task_path
+
+    def _must_end(self) -> bool:
+        return self.is_over is not None and self.is_over()
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Read everything within the context as it is at one moment.
@@ -116,48 +127,40 @@ class SqliteRows:
         In WAL mode writers go on meanwhile; in the other modes they wait.
         """
         self.settle()
-        try:
-            with self._cursor() as cursor:
-                cursor.execute("BEGIN")
-                self._require_same_schema(cursor)
+        with self._file.snapshot():
             yield
-        finally:
-            self._roll_back()
 
     def hold(self) -> Any:
         """Keep other runs away: a lock on a file beside the database, gone with this process."""
         return holding(self.path)
-
-    def _require_tables(self) -> tuple[Table, ...]:
-        with self._working() as cursor:
-            return self._check(cursor, cursor.execute("PRAGMA main.schema_version").fetchone()[0])
-
-    def _check(self, cursor: sqlite3.Cursor, version: int) -> tuple[Table, ...]:
-        """Check the tables, which are good until the schema has another version; return those there are."""
-        self._schema_version: int | None = None  # what was refused is refused again
-        guard.allow(self._size_bytes(cursor))
-        existing = schema.require_tables(cursor)
-        self._has_task_path = schema.has_task_path(cursor)
-        tables = tuple(table for table in _NAMES if table.name in existing)
-        if not tables:
-            raise SchemaError(f"{self.path} has neither of the tables 'checkpoints' and 'writes'")
-        self._schema_version = version
-        return tables
 
     def count(self) -> list[TagCount]:
         """Return how many values carry which tag, by table and tag. Reads no value."""
         self.settle()
         counts = []
         for table in self.tables:
+            self._require_order(table)
             # Lengths first: a sort by tag would carry the values along.
             statement = f"""
                 WITH sizes(tag, size) AS MATERIALIZED (
                     SELECT {_TAG}, length({table.value}) FROM main.{table.name} NOT INDEXED)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            found, _ = self._rows(statement, (), _ALL)
+            found = self._file.query(statement, (), tally, _SUBQUERIES)
             require_few_tags(table, found)
             counts += [TagCount(table.name, tag, rows, int(size)) for tag, rows, size in found]
         return counts
+
+    def _require_order(self, table: Table) -> None:
+        """Require once that a walk meets no row twice, and that a search finds each row that it meets."""
+        if table in self._in_order:
+            return
+        # From the end: SQLite would take a step, and not search, for a row that comes after the last one.
+        statement = f"""
+            SELECT each.rowid, found.rowid FROM main.{table.name} AS each NOT INDEXED
+            LEFT JOIN main.{table.name} AS found NOT INDEXED ON found.rowid = each.rowid
+            ORDER BY each.rowid DESC"""
+        self._file.query(statement, (), require_found)
+        self._in_order.add(table)
 
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after a row id. See `RowStore.read`."""
@@ -165,7 +168,10 @@ class SqliteRows:
         statement = f"""
             SELECT {", ".join(table.key)}, type, {table.value}, rowid FROM main.{table.name} NOT INDEXED
             WHERE rowid >= ? {where} ORDER BY rowid"""
-        first = _LOWEST if after is None else after + 1
+        first = _LOWEST
+        if after is not None:
+            self._require_order(table)
+            first = after + 1
         found, more = self._rows(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
         values = [StoredValue(table, row[:-3], *row[-3:]) for row in found]
@@ -174,56 +180,10 @@ class SqliteRows:
     def _rows(
         self, statement: str, parameters: tuple[Any, ...], batch: Batch
     ) -> tuple[list[tuple[Any, ...]], bool]:
-        """Return as many rows of a query as fit, and whether there are more.
-
-        Text that is not UTF-8, which only a forger writes, comes as bytes.
-        """
+        """Return as many rows of a query as fit, and whether there are more."""
         self.settle()
-        try:
-            return self._take(statement, parameters, batch)
-        except TextError:
-            self.connection.text_factory = text_or_bytes
-        try:
-            return self._take(statement, parameters, batch)
-        finally:
-            self.connection.text_factory = str
-
-    def _take(
-        self, statement: str, parameters: tuple[Any, ...], batch: Batch
-    ) -> tuple[list[tuple[Any, ...]], bool]:
         budget = Budget(batch.rows, batch.size_bytes)
-        with self._working() as cursor:
-            self._require_same_schema(cursor)
-            size_bytes = self._size_bytes(cursor)
-            guard.allow(size_bytes, len(parameters), _SUBQUERIES)
-            return budget.take(cursor.execute(statement, parameters), size_bytes), budget.spent
-
-    @contextmanager
-    def _cursor(self) -> Iterator[sqlite3.Cursor]:
-        """Give a cursor whose statements are guarded, and raise our own errors."""
-        connection = self.connection
-        with sqlite_words(), guard.guarding(connection, self.is_over), closing(connection.cursor()) as cursor:
-            yield cursor
-
-    @contextmanager
-    def _working(self) -> Iterator[sqlite3.Cursor]:
-        """Give such a cursor in a transaction that reads, which may be that of a snapshot."""
-        with self._cursor() as cursor:
-            if self.connection.in_transaction:  # that of a snapshot
-                yield cursor
-                return
-            cursor.execute("BEGIN")
-            try:
-                yield cursor
-            finally:
-                self._roll_back()
-
-    @staticmethod
-    def _size_bytes(cursor: sqlite3.Cursor) -> int:
-        """Return how much the file can hold, with its log."""
-        (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
-        (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
-        return int(pages) * int(page_bytes)
+        return self._file.query(statement, parameters, budget.take), budget.spent
 
     def rewrite(
         self,
@@ -265,16 +225,9 @@ class SqliteRows:
         statement = f"""
             UPDATE main.{table.name} NOT INDEXED SET type = ?, {table.value} = ?
             WHERE rowid = ? AND type IS ? AND {table.value} IS ? {same}"""
-        with self._cursor() as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
+        with self._file.writing() as cursor:
             start = perf_counter()
-            try:
-                self._require_same_schema(cursor)
-                guard.allow(self._size_bytes(cursor))
-                moved = cursor.executemany(statement, updates).rowcount
-            except BaseException:
-                self._roll_back()
-                raise
+            moved = cursor.executemany(statement, updates).rowcount
         self._commit = self._behind.submit(self._end, start)
         return moved
 
@@ -283,20 +236,10 @@ class SqliteRows:
             try:
                 self.connection.execute("COMMIT")
             except BaseException:
-                self._roll_back()
+                self._file.roll_back()
                 raise
             self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
             self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
-
-    def _require_same_schema(self, cursor: sqlite3.Cursor) -> None:
-        """Check the tables again if they were changed: inside of the transaction that relies on it."""
-        (version,) = cursor.execute("PRAGMA main.schema_version").fetchone()
-        if version != self._schema_version:
-            self.tables = self._check(cursor, version)
-
-    def _roll_back(self) -> None:
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
 
     def settle(self) -> None:
         """Wait until the last batch is committed, and raise what that met."""
@@ -320,9 +263,9 @@ class SqliteRows:
             StoppedError: If there is no room for a second copy, or the file stays locked.
         """
         self.settle()
-        with self._cursor() as cursor:
+        with self._file.cursor() as cursor:
             cursor.execute("PRAGMA secure_delete = ON")
-            guard.allow(self._size_bytes(cursor))
+            guard.allow(size_bytes(cursor))
             cursor.execute("VACUUM")
             self.connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
             busy, _, _ = self.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()
@@ -333,7 +276,7 @@ class SqliteRows:
         """Yield what is readable in key columns. See `RowStore.names`."""
         for table in self.tables:
             for column in _NAMES[table]:
-                has_it = column != "task_path" or self._has_task_path
+                has_it = column != "task_path" or self.has_task_path
                 if has_it and only in (None, column):
                     yield from ((column, text) for text in self._texts(table, column))
 
@@ -357,6 +300,7 @@ class SqliteRows:
             require_rising(first, [row_id for _, row_id in found])
             yield from (metadata for metadata, _ in found)
             if more:
+                self._require_order(CHECKPOINTS)
                 first = found[-1][1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
@@ -365,7 +309,6 @@ class SqliteRows:
 
 
 _LOWEST: Final = -(2**63)
-_ALL: Final = Batch(2**62, 2**62)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names takes a walk over the whole table
 # Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
 _TAG: Final = """iif(length(type) <= 100 OR type IS NULL, type,

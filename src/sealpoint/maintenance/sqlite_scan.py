@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import DamagedFileError
+from sealpoint.errors import DamagedFileError, EndlessTreeError
 from sealpoint.maintenance.rows import Selection
 
 _LEGACY_END: Final = f"+{LEGACY}".encode()
+_NOT_IN_ORDER: Final = "the row ids of a table are not in order"
 
 
 def require_rising(first: int, row_ids: list[int]) -> None:
@@ -20,7 +22,35 @@ def require_rising(first: int, row_ids: list[int]) -> None:
         DamagedFileError: If one is not above the one before, or is below ``first``.
     """
     if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
-        raise DamagedFileError("the row ids of a table are not in order")
+        raise DamagedFileError(_NOT_IN_ORDER)
+
+
+def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
+    """Refuse a tree in which a search passes rows by, or a walk meets them twice.
+
+    Args:
+        cursor: Gives each row id, the last one first, and the one that a search for it finds.
+
+    Raises:
+        DamagedFileError: If row ids are not in order, or one is not found.
+    """
+    last = 2**63
+    for row_id, found in cursor:
+        if row_id >= last or found is None:
+            raise DamagedFileError(_NOT_IN_ORDER)
+        last = row_id
+
+
+def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float]]:
+    """Return tags, how many rows they have, and how many bytes the values of those.
+
+    Raises:
+        EndlessTreeError: If the values have more bytes than the file.
+    """
+    found = cursor.fetchall()
+    if sum(size for _, _, size in found) > most_bytes:
+        raise EndlessTreeError("the values of a table have more bytes than the file")
+    return found
 
 
 def text_or_bytes(text: bytes) -> str | bytes:

@@ -1,4 +1,4 @@
-"""Classes by module and name: which one a record names, and whether an object's own class is that one.
+"""Classes: which one a record names, whether an object's own class is that one, and what it answers for.
 
 Nothing here is remembered: after a reload, and in a notebook whose cell runs again, another class stands
 under the same name, and that is the one that a record means from then on.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isclass
+from types import FunctionType
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
@@ -70,3 +72,18 @@ def _is_importable(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, AttributeError, TypeError, ValueError):
         return False
+
+
+def answers_by_instance(cls: type, methods: Iterable[str]) -> bool:
+    """Whether it cannot be known from a class which of ``methods`` its objects have.
+
+    pydantic's models answer through ``__getattr__`` too, but have ``model_dump`` as a plain
+    method, and are asked for that first. Classes written in C have ``__getattribute__`` as a
+    slot that looks where everybody looks: only a function in Python answers for the instance.
+    """
+    if callable(getattr(cls, "model_dump", None)):
+        return False
+    hooks = (vars(base).get(name) for base in cls.__mro__ for name in ("__getattr__", "__getattribute__"))
+    if any(isinstance(hook, FunctionType) for hook in hooks):
+        return True
+    return any(hasattr(cls, name) and not callable(getattr(cls, name)) for name in methods)

@@ -13,7 +13,12 @@ from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueErro
 from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.arrays import require_array
 from sealpoint.serde.classes import find_class, home_of
-from sealpoint.serde.encode import DELTA_SNAPSHOT, METHOD, NUMPY_ARRAY, PYDANTIC_V2
+from sealpoint.serde.extensions import (
+    DELTA_SNAPSHOT,
+    METHOD,
+    NUMPY_ARRAY,
+    PYDANTIC_V2,
+)
 from sealpoint.serde.guards import RefusedError
 from sealpoint.serde.messages import MESSAGES, adopter, are_alike, is_message
 from sealpoint.serde.rebuild import (
@@ -47,12 +52,37 @@ _MAX_LEARNED: Final = 4096  # names come from the bytes: they must not fill memo
 _MAX_KNOWN: Final = 16_384  # records of one class of messages, at some 80 bytes each
 _METHODS: Final = {METHOD: "fromisoformat", PYDANTIC_V2: "model_validate_json"}
 
-_Learned = tuple[Builder, Callable[[bytes, Any], Any] | None, str, Any, dict[str, Any], Any]
-"""A builder, what builds from the bytes of a record too, and the class that the builder was made for.
 
-Of the class: the name of its module, the module, the names in it, and the class. They hold as long as
-the class stands in its module and the module in `sys.modules`; then the builder is made anew.
-"""
+class _Learned:
+    """What is known of one kind of record.
+
+    It holds as long as the class stands in its module and the module in `sys.modules`, which is looked at
+    once in a call of `Decoder.decode`; then the builder is made anew.
+
+    Attributes:
+        build: Builds from the argument.
+        build_from_bytes: Builds from the bytes of the record too; ``None`` where ``build`` is enough.
+        place: Name of the module of the class.
+        home: The module.
+        names: The names in it.
+        cls: The class that the builder was made for.
+        seen: The latest call that found it current.
+    """
+
+    __slots__ = ("build", "build_from_bytes", "cls", "home", "names", "place", "seen")
+
+    def __init__(
+        self,
+        build: Builder,
+        build_from_bytes: Callable[[bytes, Any], Any] | None,
+        place: str,
+        home: Any,
+        names: dict[str, Any],
+        cls: Any,
+    ) -> None:
+        self.build, self.build_from_bytes = build, build_from_bytes
+        self.place, self.home, self.names, self.cls = place, home, names, cls
+        self.seen: object = None
 
 
 class Decoder:
@@ -76,27 +106,32 @@ class Decoder:
         self.limits = limits
         self._learned: dict[tuple[Any, ...], _Learned] = {}
         self._failed = threading.local()
+        self._latest_call = [object()]
         self._extension = self._make_hook()
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes, hook: Callable[[int, bytes], Any] | None = None) -> Any:
         """Return the value of msgpack bytes.
+
+        Args:
+            data: The bytes.
+            hook: Takes the place of this class for extensions.
 
         Raises:
             DecodeError: If they are not msgpack, or an extension is not one that LangGraph writes.
             BlockedTypeError: If they name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
-        limits = self.limits
+        limits, extension = self.limits, hook or self._extension
         if limits is None:
-            return self.unpack(data, self._extension)
+            return self._unpack(data, extension)
         payloads = scan(data, limits)
         if not payloads:
-            return self.unpack(data, self._extension)
+            return self._unpack(data, extension)
         require_few_costly(data, payloads, limits)
-        return json_budget.run(limits.elements, lambda: self.unpack(data, self._extension))
+        return json_budget.run(limits.elements, lambda: self._unpack(data, extension))
 
-    def unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
-        """Return the value of msgpack bytes, with ``hook`` for extensions."""
+    def _unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
+        self._latest_call[0] = object()
         try:
             return _unpackb(data, ext_hook=hook, option=_OPTIONS)
         except ormsgpack.MsgpackDecodeError as error:
@@ -109,6 +144,7 @@ class Decoder:
     def _make_hook(self) -> Callable[[int, bytes], Any]:  # noqa: C901 -- a further call would cost a tenth
         """Return what is called for every extension: a function, which looks nothing up on ``self``."""
         learned, failed, rebuild, modules = self._learned, self._failed, self._rebuild, sys.modules
+        latest_call = self._latest_call
 
         def extension(code: int, data: bytes) -> Any:
             try:
@@ -123,16 +159,19 @@ class Decoder:
                     elif len(record) == 4:
                         module, name, argument, method = record
                         known = learned.get((code, module, name, method))
-                    if known is not None:
-                        build, build_from_bytes, place, home, names, cls = known
-                        if modules[place] is not home or names[name] is not cls:  # defined again since
+                    # A kind is current if it was so after the latest call of any thread began.
+                    if known is not None and known.seen is not (call := latest_call[0]):
+                        if modules[known.place] is known.home and known.names[name] is known.cls:
+                            known.seen = call
+                        else:  # defined again since
                             known = None
                 except (KeyError, TypeError):
                     known = None
                 if known is None:
                     return rebuild(code, record)
                 try:
-                    return build(argument) if build_from_bytes is None else build_from_bytes(data, record)
+                    build = known.build_from_bytes
+                    return known.build(argument) if build is None else build(data, record)
                 except Exception as error:  # noqa: BLE001 -- see `as_unbuildable`
                     raise as_unbuildable(error, module, name) from None
             except BaseException as error:
@@ -150,7 +189,7 @@ class Decoder:
         try:
             kind = (code, record[0], record[1], *record[3:])
             known = self._learned.get(kind)
-            builder = known[0] if known and _is_current(known, record) else self._learn(kind, record)
+            builder = known.build if known and _is_current(known, record) else self._learn(kind, record)
             argument = record[2]
         except (IndexError, KeyError, TypeError) as error:
             if isinstance(error, BlockedTypeError):
@@ -177,12 +216,12 @@ class Decoder:
         if len(self._learned) >= _MAX_LEARNED:
             self._learned.clear()
         self._learned[kind] = known
-        return known[0]
+        return known.build
 
     def _make(self, code: int, module: str, name: str) -> _Learned:
         if not self.allowlist.permissive and (module, name) not in self.allowlist.types:
             blocked = self._raw_or_raise(BlockedTypeError(module, name))
-            return blocked, None, "builtins", sys.modules["builtins"], {name: None}, None  # always
+            return _Learned(blocked, None, "builtins", sys.modules["builtins"], {name: None}, None)  # always
         if (module, name) not in self.allowlist.types:
             line = f"allowed_msgpack_modules=[({excerpt(module)}, {excerpt(name)})]"
             warn_once("unregistered", module, name, f"rebuilt though not on an allowlist; allow it: {line}")
@@ -191,13 +230,15 @@ class Decoder:
             make = make_raw_builder if self.on_blocked == "raise" else make_builder
             builder = make(code, module, name, guarded=self.limits is not None)
         except UnbuildableValueError as error:
-            return self._raw_or_raise(error), None, "", None, {}, None  # never: it may be defined by then
+            # Never current: it may be defined by then.
+            return _Learned(self._raw_or_raise(error), None, "", None, {}, None)
         builder = builder if self.on_blocked == "raise" else self._or_raw(builder)
         # Nothing of a stranger's is remembered: where Python's key is fixed, he could find two of one hash.
         is_remembered = code == PYDANTIC_V2 and self.limits is None and module.startswith(MESSAGES)
         build_from_bytes = _Remembering(builder).build if is_remembered else None
         home = sys.modules.get(home_of(module))
-        return builder, build_from_bytes, home_of(module), home, getattr(home, "__dict__", {}), cls
+        names = getattr(home, "__dict__", {})
+        return _Learned(builder, build_from_bytes, home_of(module), home, names, cls)
 
     def _or_raw(self, builder: Builder) -> Builder:
         def build(payload: Any) -> Any:
@@ -260,7 +301,7 @@ def _is_unchanged(data: bytes, record: Any, message: Any) -> bool:
 def _is_current(known: _Learned, record: Any) -> bool:
     """Whether a class is the one that its module gives, if only by ``__getattr__``."""
     try:
-        return known[-1] is find_class(record[0], record[1])
+        return known.cls is find_class(record[0], record[1])
     except UnbuildableValueError:
         return False
 

@@ -1,17 +1,6 @@
 """Values to msgpack, byte for byte as LangGraph writes them.
 
-What msgpack has no form for becomes an extension whose payload is msgpack again:
-
-    code  payload                                     for
-    0     [module, name, argument]                    sets, deques, UUID, Decimal, IP, ZoneInfo, enums
-    1     [module, name, [arguments]]                 Path, regex, timedelta, date, timezone, Send
-    2     [module, name, {arguments}]                 named tuples, dataclasses, time
-    3     [module, name, argument, method]            datetime
-    4     [module, name, {fields}]                    objects with dict(): pydantic v1, store items
-    5     [module, name, {fields}, method]            objects with model_dump(): pydantic v2
-    6     [dtype, shape, order, bytes]                numpy arrays
-    7     value                                       delta snapshots
-
+What msgpack has no form for becomes an extension, see `sealpoint.serde.extensions`.
 One table from type to encoder, filled when a type is first seen: the questions to a type
 are asked once, and not once for every value.
 """
@@ -31,7 +20,6 @@ from decimal import Decimal
 from enum import Enum
 from inspect import getattr_static
 from operator import attrgetter
-from types import FunctionType
 from typing import Any, Final
 from uuid import UUID
 
@@ -40,19 +28,20 @@ import ormsgpack
 from sealpoint.errors import UnsupportedTypeError, excerpt
 from sealpoint.serde import diagnostics
 from sealpoint.serde.arguments import address_text, time_arguments, timezone_arguments
-from sealpoint.serde.classes import why_not_found
+from sealpoint.serde.classes import answers_by_instance, why_not_found
+from sealpoint.serde.extensions import (
+    DELTA_SNAPSHOT,
+    KEYWORD_ARGUMENTS,
+    METHOD,
+    NUMPY_ARRAY,
+    POSITIONAL_ARGUMENTS,
+    PYDANTIC_V1,
+    PYDANTIC_V2,
+    SINGLE_ARGUMENT,
+)
 from sealpoint.serde.freed import LARGE_BYTES, keep_freed_memory
 from sealpoint.serde.models import plain_fields
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
-
-SINGLE_ARGUMENT: Final = 0
-POSITIONAL_ARGUMENTS: Final = 1
-KEYWORD_ARGUMENTS: Final = 2
-METHOD: Final = 3
-PYDANTIC_V1: Final = 4
-PYDANTIC_V2: Final = 5
-NUMPY_ARRAY: Final = 6
-DELTA_SNAPSHOT: Final = 7
 
 OPTIONS: Final = (
     ormsgpack.OPT_NON_STR_KEYS
@@ -78,6 +67,7 @@ Encoder = Callable[[Any], Any]
 # Looked up once: a record is a call of both.
 _packb: Final = ormsgpack.packb
 _Ext: Final = ormsgpack.Ext
+_noted: Final = diagnostics.noted
 
 
 def encode(obj: Any, must_be_readable: bool = False) -> bytes:
@@ -96,14 +86,21 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
         UnreadableTypeError: If a class in it would not be found, and that is an error.
     """
     try:
-        data = _pack(obj)
-    except (ormsgpack.MsgpackEncodeError, UnsupportedTypeError) as error:
-        raise diagnostics.take_refusal(error) from None
-    if diagnostics.noted:
+        data = _packb(obj, _default, OPTIONS)
+    except ormsgpack.MsgpackEncodeError as error:
+        data = _pack_or_refuse(obj, error)
+    if _noted:
         diagnostics.report(is_error=must_be_readable)
     if len(data) >= LARGE_BYTES:
         keep_freed_memory()
     return data
+
+
+def _pack_or_refuse(value: Any, error: Exception) -> bytes:
+    try:
+        return _pack_replacing(value, error)
+    except (ormsgpack.MsgpackEncodeError, UnsupportedTypeError) as last:
+        raise diagnostics.take_refusal(last) from None
 
 
 def _pack(value: Any) -> bytes:
@@ -158,7 +155,7 @@ def _unreadable(cls: type, encoder: Encoder) -> Encoder:
 def _choose(cls: type) -> Encoder:
     if (cls.__module__, cls.__name__) == ("langgraph.checkpoint.serde.types", "_DeltaSnapshot"):
         return _delta_snapshot
-    if _answers_by_instance(cls):
+    if answers_by_instance(cls, _METHODS):
         return _encode_by_questions
     for name, make in _BY_METHOD:
         if callable(getattr(cls, name, None)):
@@ -178,21 +175,6 @@ def _choose_by_base(cls: type) -> Encoder:
     if issubclass(cls, BaseException):
         return repr
     return _encode_by_questions
-
-
-def _answers_by_instance(cls: type) -> bool:
-    """Whether the methods of an object cannot be known from its class.
-
-    pydantic's models answer through ``__getattr__`` too, but have ``model_dump`` as a plain
-    method, and are asked for that first. Classes written in C have ``__getattribute__`` as a
-    slot that looks where everybody looks: only a function in Python answers for the instance.
-    """
-    if callable(getattr(cls, "model_dump", None)):
-        return False
-    hooks = (vars(base).get(name) for base in cls.__mro__ for name in ("__getattr__", "__getattribute__"))
-    if any(isinstance(hook, FunctionType) for hook in hooks):
-        return True
-    return any(hasattr(cls, name) and not callable(getattr(cls, name)) for name, _ in _BY_METHOD)
 
 
 def _encode_by_questions(obj: Any) -> Any:
@@ -304,7 +286,7 @@ def _datetime(cls: type) -> Encoder:
 
 def _enum(cls: Any) -> Encoder:
     """Read the value past Enum's property, which is a call in Python, where nothing else answers for it."""
-    is_plain = getattr_static(cls, "value") is vars(Enum)["value"] and not _answers_by_instance(cls)
+    is_plain = getattr_static(cls, "value") is vars(Enum)["value"] and not answers_by_instance(cls, _METHODS)
     return _single(attrgetter("_value_" if is_plain else "value"))(cls)
 
 
@@ -339,6 +321,8 @@ _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
     ("dict", _dict),
     ("_asdict", _keyword(lambda obj: obj._asdict())),
 )
+
+_METHODS: Final = tuple(name for name, _ in _BY_METHOD)
 
 _BY_BASE: Final[tuple[tuple[type | tuple[type, ...], Callable[[type], Encoder]], ...]] = (
     (pathlib.Path, _positional(attrgetter("parts"))),

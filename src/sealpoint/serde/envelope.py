@@ -23,7 +23,7 @@ from sealpoint.errors import (
 )
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.decode import OnBlocked
-from sealpoint.serde.encode import (
+from sealpoint.serde.extensions import (
     KEYWORD_ARGUMENTS,
     METHOD,
     POSITIONAL_ARGUMENTS,

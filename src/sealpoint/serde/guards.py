@@ -102,10 +102,14 @@ def require_timedelta(arguments: Any) -> None:
 
 
 def require_decimal(text: Any) -> None:
-    """Refuse what is not short text, or has an exponent that arithmetic could not use."""
+    """Refuse what is not short text, or has an exponent that is no integer, or out of range."""
     short_text(MAX_DECIMAL_CHARS)(text)
     _, mark, exponent = text.upper().rpartition("E")
-    _check(not mark or abs(int(exponent)) <= MAX_DECIMAL_EXPONENT, "its exponent is out of range")
+    try:
+        size = abs(int(exponent)) if mark else 0
+    except ValueError:
+        raise RefusedError("its exponent is not an integer") from None
+    _check(size <= MAX_DECIMAL_EXPONENT, "its exponent is out of range")
 
 
 def require_parts(parts: Any) -> None:

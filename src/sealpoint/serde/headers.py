@@ -1,4 +1,4 @@
-"""msgpack's headers: how long a token is, or where its length stands.
+"""msgpack's headers: how long a token is, where its length stands, and which type an extension names.
 
 https://github.com/msgpack/msgpack/blob/master/spec.md, "Formats".
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from sealpoint.errors import DecodeError
+from sealpoint.serde.extensions import DELTA_SNAPSHOT, NUMPY_ARRAY
 
 # Bytes of a token that needs no look inside, by its header; 0 for those that do.
 SIZES: Final = (
@@ -31,6 +32,10 @@ TEXTS: Final = frozenset((0xD9, 0xDA, 0xDB))
 STRINGS: Final = TEXTS | {0xC4, 0xC5, 0xC6}
 EXTENSIONS: Final = frozenset((0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8))
 FIXED_EXTENSIONS: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
+NAMELESS: Final = {
+    NUMPY_ARRAY: ("numpy", "ndarray"),
+    DELTA_SNAPSHOT: ("langgraph.checkpoint.serde.types", "_DeltaSnapshot"),
+}
 
 
 def read_length(data: bytes, position: int, head: int) -> tuple[int, int]:
@@ -42,3 +47,35 @@ def read_length(data: bytes, position: int, head: int) -> tuple[int, int]:
         return position + 2, FIXED_EXTENSIONS[head]
     start = position + 1 + width
     return start + (head in EXTENSIONS), int.from_bytes(data[position + 1 : start], "big")
+
+
+def read_names(data: bytes, payload: int) -> tuple[str, str]:
+    """Return the module and the name at the head of an extension's payload, which `scan.scan` has found.
+
+    Raises:
+        DecodeError: If there are none.
+    """
+    code = data[payload - 1]
+    if code in NAMELESS:
+        return NAMELESS[code]
+    head = data[payload]
+    start, count = read_length(data, payload, head) if head in (0xDC, 0xDD) else (payload + 1, head - 0x90)
+    if count not in (3, 4):
+        raise DecodeError(f"extension {code} does not hold what LangGraph writes there")
+    module, position = _read_text(data, start)
+    name, _ = _read_text(data, position)
+    return module, name
+
+
+def _read_text(data: bytes, position: int) -> tuple[str, int]:
+    head = data[position]
+    if 0xA0 <= head <= 0xBF:
+        start, length = position + 1, head - 0xA0
+    elif head in TEXTS:
+        start, length = read_length(data, position, head)
+    else:
+        raise DecodeError("an extension names its type by something else than text")
+    try:
+        return data[start : start + length].decode(), start + length
+    except UnicodeDecodeError:
+        raise DecodeError("an extension names its type in something else than UTF-8") from None

@@ -14,7 +14,8 @@ import ormsgpack
 
 from sealpoint.errors import BlobError, DecodeError, UnknownTypeError, excerpt
 from sealpoint.serde.decode import require_record
-from sealpoint.serde.encode import (
+from sealpoint.serde.envelope import envelope_target, parse_json
+from sealpoint.serde.extensions import (
     DELTA_SNAPSHOT,
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -24,8 +25,8 @@ from sealpoint.serde.encode import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.envelope import envelope_target, parse_json
-from sealpoint.serde.scan import DEFAULT_LIMITS, NAMELESS, Limits, read_names, scan
+from sealpoint.serde.headers import NAMELESS, read_names
+from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, scan
 
 KINDS: Final[Mapping[int, str]] = {
     SINGLE_ARGUMENT: "single",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, Final, Literal
 
 from sealpoint.errors import (
@@ -62,7 +61,8 @@ class JsonPlusSerializer:
                 of what may not or cannot be rebuilt, with one warning per type.
             limits: What bytes may be that are not opened by a ring: a strict serializer checks
                 them before it decodes them.
-            __unpack_ext_hook__: Decodes msgpack extensions instead of this class.
+            __unpack_ext_hook__: Decodes msgpack extensions instead of this class, and answers for what
+                it builds. Bytes that are checked against ``limits`` are so with a hook too.
         """
         if allowed_msgpack_modules is _FROM_ENVIRONMENT:
             allowed_msgpack_modules = None if strict_from_environment() else True
@@ -104,8 +104,7 @@ class JsonPlusSerializer:
         return clone
 
     def _set_allowlist(self, allowlist: Allowlist, on_blocked: OnBlocked) -> None:
-        is_strict = on_blocked == "raise" and not allowlist.permissive
-        self._encode = partial(encode, must_be_readable=True) if is_strict else encode
+        self._must_be_readable = on_blocked == "raise" and not allowlist.permissive
         self._decoder = Decoder(allowlist, on_blocked)
         self._checking = Decoder(allowlist, on_blocked, self.limits)
         self._strictest = Decoder(Allowlist(allowlist.types), on_blocked, self.limits)
@@ -125,7 +124,7 @@ class JsonPlusSerializer:
         if isinstance(obj, _BYTES):
             return "bytearray" if isinstance(obj, bytearray) else "bytes", bytes(obj)
         try:
-            return "msgpack", self._encode(obj)
+            return "msgpack", encode(obj, self._must_be_readable)
         except UnsupportedTypeError:
             if not self.pickle_fallback:
                 raise
@@ -173,9 +172,7 @@ class JsonPlusSerializer:
         if not isinstance(content, _BYTES):  # SQLite gives back an integer where one was put
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == "msgpack":
-            if self._ext_hook is not None:
-                return decoder.unpack(content, self._ext_hook)
-            return decoder.decode(bytes(content))
+            return decoder.decode(bytes(content), self._ext_hook)
         if kind == "null" and not content:
             return None
         if kind == "bytes":

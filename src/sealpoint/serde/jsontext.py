@@ -93,7 +93,8 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
         _require_no_lone_surrogate(data)
     # Errors are raised outside: one of Python's that is their context would keep the text alive.
     try:
-        if hook is None and strict and len(data) <= MAX_NUMBER_CHARS and not _MINUS_ZERO.search(data):
+        has_zero = b"-0" in data and _MINUS_ZERO.search(data)  # a search for bytes costs a tenth
+        if hook is None and strict and len(data) <= MAX_NUMBER_CHARS and not has_zero:
             return _SHORT.decode(data.decode())  # nearly all metadata
         return _decoder(hook, strict).decode(data.decode())
     except SerdeError:

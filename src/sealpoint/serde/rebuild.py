@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde.classes import find_class
-from sealpoint.serde.encode import (
+from sealpoint.serde.extensions import (
     KEYWORD_ARGUMENTS,
     METHOD,
     POSITIONAL_ARGUMENTS,

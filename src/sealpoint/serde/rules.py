@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from sealpoint.serde.arguments import address_text
-from sealpoint.serde.encode import (
+from sealpoint.serde.extensions import (
     KEYWORD_ARGUMENTS,
     METHOD,
     POSITIONAL_ARGUMENTS,

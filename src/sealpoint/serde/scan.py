@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sealpoint.errors import DecodeError, LimitError
-from sealpoint.serde.encode import DELTA_SNAPSHOT, NUMPY_ARRAY
-from sealpoint.serde.headers import EXTENSIONS, SIZES, STRINGS, TEXT_KEYS, TEXTS, read_length
+from sealpoint.serde.extensions import DELTA_SNAPSHOT
+from sealpoint.serde.headers import EXTENSIONS, SIZES, STRINGS, TEXT_KEYS, TEXTS, read_length, read_names
 from sealpoint.serde.mapkeys import exactly, read_key, require_spread
 
 
@@ -47,10 +47,6 @@ class Limits:
 
 DEFAULT_LIMITS: Final = Limits()
 
-NAMELESS: Final = {
-    NUMPY_ARRAY: ("numpy", "ndarray"),
-    DELTA_SNAPSHOT: ("langgraph.checkpoint.serde.types", "_DeltaSnapshot"),
-}
 _PATTERN: Final = ("re", "compile")
 _CHUNK: Final = ("langchain_core.messages.ai", "AIMessageChunk")
 # The second byte of a record that may name one: the length of its module, or part of a header that is
@@ -320,35 +316,3 @@ def require_counts(names: Mapping[tuple[str, str], int], limits: Limits) -> None
         raise LimitError(f"value has over {limits.patterns} regular expressions")
     if names[_CHUNK] > limits.chunks:
         raise LimitError(f"value has over {limits.chunks} streamed messages")
-
-
-def read_names(data: bytes, payload: int) -> tuple[str, str]:
-    """Return the module and the name at the head of an extension's payload, which `scan` has found.
-
-    Raises:
-        DecodeError: If there are none.
-    """
-    code = data[payload - 1]
-    if code in NAMELESS:
-        return NAMELESS[code]
-    head = data[payload]
-    start, count = read_length(data, payload, head) if head in (0xDC, 0xDD) else (payload + 1, head - 0x90)
-    if count not in (3, 4):
-        raise DecodeError(f"extension {code} does not hold what LangGraph writes there")
-    module, position = _read_text(data, start)
-    name, _ = _read_text(data, position)
-    return module, name
-
-
-def _read_text(data: bytes, position: int) -> tuple[str, int]:
-    head = data[position]
-    if 0xA0 <= head <= 0xBF:
-        start, length = position + 1, head - 0xA0
-    elif head in TEXTS:
-        start, length = read_length(data, position, head)
-    else:
-        raise DecodeError("an extension names its type by something else than text")
-    try:
-        return data[start : start + length].decode(), start + length
-    except UnicodeDecodeError:
-        raise DecodeError("an extension names its type in something else than UTF-8") from None

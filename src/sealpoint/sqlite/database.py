@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from sealpoint.errors import (
-    DamagedFileError,
-    EndlessTreeError,
-    MetadataError,
-    RowError,
-    SchemaError,
-    TextError,
-    excerpt,
-)
-from sealpoint.sqlite import guard, schema
+from sealpoint.errors import EndlessTreeError, TextError
+from sealpoint.sqlite import guard, layout, schema
+from sealpoint.sqlite.budget import UNLIMITED, Budget
+from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, in_own_words, own_words
 from sealpoint.sqlite.query import add_functions
+from sealpoint.sqlite.transaction import Transaction
 
 Result = TypeVar("Result")
 
 BUSY_TIMEOUT_MS: Final = 60_000
 """How long a write waits for other processes before it gives up."""
 
-MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
-"""The largest row, value or text that is read or written; SQLite would go to four times that."""
+_READ: Final = "BEGIN"
+_WRITE: Final = "BEGIN IMMEDIATE"  # what reads first and then writes fails if another process has written
+_VERSION: Final = "PRAGMA main.schema_version"
+_BYTES_PER_ROW: Final = 100  # of opcodes for a row that is written
 
 
 class Session:
@@ -51,7 +47,7 @@ class Session:
         self, statement: str, parameters: Sequence[Any] | dict[str, Any] = (), budget: Budget | None = None
     ) -> list[tuple[Any, ...]]:
         """Return the rows of a query. See `Database.read`."""
-        database, taken = self._database, budget or _UNLIMITED
+        database, taken = self._database, budget or UNLIMITED
         while True:
             size_bytes = database.size_bytes
             guard.allow(size_bytes, len(parameters), schema.SUBQUERIES)
@@ -88,6 +84,7 @@ class Database:
         self.has_task_path = True
         self.size_bytes = 0
         self._version: int | None = None  # of the schema that was checked
+        self._handler = guard.make_handler()
         self._on_thread = getattr(connection, "on_thread", None)  # a connection of aiosqlite has one
 
     def _call(self, function: Callable[..., Result], *arguments: Any) -> Result:
@@ -116,8 +113,7 @@ class Database:
         connection.set_authorizer(guard.authorize)
         with closing(_own_cursor(connection)) as cursor, own_words(), guard.guarding(connection):
             self._configure(connection, cursor)
-            cursor.execute("PRAGMA main.schema_version")
-            self._check(cursor, cursor.fetchone()[0])
+            self._check(cursor)
             self._create(connection, cursor)
         self.is_setup = True
 
@@ -142,20 +138,15 @@ class Database:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
                 raise
 
-    def _check(self, cursor: sqlite3.Cursor, version: int) -> None:
-        """Check the tables, which are good until the schema has another version."""
-        self._version = None
-        schema.require_tables(cursor)
-        self.has_task_path = schema.has_task_path(cursor)
-        self.look_at_size(cursor)
-        self._version = version
-
-    def _require_checked(self, cursor: sqlite3.Cursor) -> None:
-        """Check the tables again if the schema has changed: inside of the transaction that relies on it."""
-        cursor.execute("PRAGMA main.schema_version")
-        (version,) = cursor.fetchone()
+    def _check(self, cursor: sqlite3.Cursor) -> None:
+        """Check the tables if the schema has changed: inside of the transaction that relies on it."""
+        (version,) = cursor.execute(_VERSION).fetchone()
         if version != self._version:
-            self._check(cursor, version)
+            self._version = None
+            layout.require_tables(cursor)
+            self.has_task_path = layout.has_task_path(cursor)
+            self.look_at_size(cursor)
+            self._version = version
 
     def look_at_size(self, cursor: sqlite3.Cursor) -> int:
         """Return how much the file can hold now, with its log."""
@@ -165,15 +156,15 @@ class Database:
         return self.size_bytes
 
     def _create(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        tables = schema.existing_tables(cursor)
+        tables = layout.existing_tables(cursor)
         has_task_path = "writes" not in tables or self.has_task_path
         if len(tables) == 2 and has_task_path:
             return
         try:
-            with _Transaction(connection):
+            with Transaction(connection, cursor):
                 cursor.execute(schema.CREATE_CHECKPOINTS)
                 cursor.execute(schema.CREATE_WRITES)
-                if not schema.has_task_path(cursor):
+                if not layout.has_task_path(cursor):
                     cursor.execute(schema.ADD_TASK_PATH)
         except sqlite3.OperationalError as error:
             # An older database that may only be read is read as it is.
@@ -182,37 +173,24 @@ class Database:
 
     def write(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for each of ``rows``, in a transaction."""
-        self.change(lambda session: session.run(statement, rows))
+        self.change(Session.run, statement, rows)
 
-    def change(self, work: Callable[[Session], Result]) -> Result:
-        """Return what ``work`` does in a transaction that writes, alone on the connection."""
+    def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Return what ``work`` does with a session in a transaction that writes, alone on the connection."""
         with self.lock:
-            if not self.is_setup:
+            if not self.is_setup:  # asked here, which saves a call and a second lock
                 self.setup()
-            found: Result = self._call(self._change, work)
-            return found
-
-    def _change(self, connection: sqlite3.Connection, work: Callable[[Session], Result]) -> Result:
-        cursor = _own_cursor(connection)
-        guard.begin(connection)
-        try:
-            with _Transaction(connection):
-                self._require_checked(cursor)
-                found: Result = work(Session(self, cursor))
-            return found
-        except _FOREIGN as error:
-            guard.raise_cause(error)
-            raise _in_own_words(error) from None
-        finally:
-            guard.end(connection)
-            cursor.close()
+            if self._on_thread is None:
+                return self._work(self.connection, _WRITE, work, arguments)
+            changed: Result = self._on_thread(self._work, _WRITE, work, arguments)
+            return changed
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
         """Give a cursor for statements of the application, in a transaction, alone on the connection."""
         with self.lock:
             self.setup()
-            with own_words(), _Transaction(self.connection), self.open_cursor() as cursor:
+            with own_words(), self.open_cursor() as cursor, Transaction(self.connection, cursor):
                 yield cursor
 
     def open_cursor(self) -> closing[sqlite3.Cursor]:
@@ -239,37 +217,63 @@ class Database:
             DamagedFileError: If the file is damaged, or no database.
             SchemaError: If the tables have changed, and are not what they should be any more.
         """
-        return self.together(lambda session: session.read(statement, parameters, budget))
+        return self.together(Session.read, statement, parameters, budget)
 
-    def together(self, work: Callable[[Session], Result]) -> Result:
-        """Return what ``work`` reads, all of it from one state of the database."""
+    def together(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Return what ``work`` reads with a session, all of it from one state of the database."""
         with self.lock:
-            if not self.is_setup:  # asked here, which saves a call and a second lock
+            if not self.is_setup:
                 self.setup()
-            found: Result = self._call(self._together, work)
+            if self._on_thread is None:
+                return self._work(self.connection, _READ, work, arguments)
+            found: Result = self._on_thread(self._work, _READ, work, arguments)
             return found
 
-    def _together(self, connection: sqlite3.Connection, work: Callable[[Session], Result]) -> Result:
-        # One function, because it is the whole cost of a small read beside SQLite's.
+    def _work(
+        self,
+        connection: sqlite3.Connection,
+        begin: str,
+        work: Callable[..., Result],
+        arguments: Sequence[Any],
+    ) -> Result:
+        # One function, because it is the whole cost of a small statement beside SQLite's.
+        if connection.in_transaction:  # the application has one open
+            return self._work_nested(connection, begin, work, arguments)
         cursor = _own_cursor(connection)
-        is_ours = not connection.in_transaction  # else the application has one open
-        guard.begin(connection)
+        guard.begin(connection, self._handler)
         try:
-            if is_ours:
-                cursor.execute("BEGIN")
-            self._require_checked(cursor)
-            found = work(Session(self, cursor))
-            if is_ours:
-                cursor.execute("COMMIT")
-        except _FOREIGN as error:
-            guard.raise_cause(error)
-            raise _in_own_words(error) from None
-        finally:
-            if is_ours and connection.in_transaction:
+            cursor.execute(begin)
+            if cursor.execute(_VERSION).fetchone()[0] != self._version:
+                self._check(cursor)
+            found = work(Session(self, cursor), *arguments)
+            cursor.execute("COMMIT")
+            return found
+        except BaseException as error:
+            if connection.in_transaction:  # on a full disk for instance SQLite itself has rolled back
                 cursor.execute("ROLLBACK")
+            if not isinstance(error, FOREIGN):
+                raise
+            guard.raise_cause(error)
+            raise in_own_words(error) from None
+        finally:
             guard.end(connection)
             cursor.close()  # see `open_cursor`
-        return found
+
+    def _work_nested(
+        self,
+        connection: sqlite3.Connection,
+        begin: str,
+        work: Callable[..., Result],
+        arguments: Sequence[Any],
+    ) -> Result:
+        with (
+            closing(_own_cursor(connection)) as cursor,
+            own_words(),
+            guard.guarding(connection, handler=self._handler),
+            Transaction(connection, cursor) if begin is _WRITE else nullcontext(),
+        ):
+            self._check(cursor)
+            return work(Session(self, cursor), *arguments)
 
 
 def _own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
@@ -300,49 +304,6 @@ class _Text:
             raise TextError("a row holds text that is not UTF-8") from None
 
 
-class _Transaction:
-    """Commits what its block does, or nothing of it.
-
-    The write lock is taken at the start: a transaction that reads first and then writes
-    fails at once where another process has written in between. In a transaction that the
-    caller left open, a savepoint keeps our part together, and the commit is for both.
-    """
-
-    __slots__ = ("_connection", "_nested")
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._nested = self._connection.in_transaction
-        try:
-            self._connection.execute("SAVEPOINT sealpoint" if self._nested else "BEGIN IMMEDIATE")
-        except BaseException as error:
-            if not isinstance(error, sqlite3.Error):  # Ctrl-C, when it was done: nobody else would end it
-                self._undo()
-            raise
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self._undo()
-            return
-        try:
-            if self._nested:
-                self._connection.commit()
-            else:  # where commit() would do nothing if the connection has autocommit=True
-                self._connection.execute("COMMIT")
-        except BaseException:
-            self._undo()
-            raise
-
-    def _undo(self) -> None:
-        # SQLite itself may have rolled back already, on a full disk for instance.
-        if self._connection.in_transaction:
-            undo = ("ROLLBACK TO sealpoint", "RELEASE sealpoint") if self._nested else ("ROLLBACK",)
-            for statement in undo:
-                self._connection.execute(statement)
-
-
 async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function on a worker thread, so that the event loop goes on.
 
@@ -359,77 +320,3 @@ async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Resu
         await asyncio.wait([work])
         work.exception()  # nobody asks any more
         raise
-
-
-@contextmanager
-def own_words() -> Iterator[None]:
-    """Raise our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
-    try:
-        yield
-    except _FOREIGN as error:
-        raise _in_own_words(error) from None
-
-
-_BYTES_PER_ROW: Final = 100  # of opcodes for a row that is written
-_FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
-
-
-def _in_own_words(error: Exception) -> Exception:
-    """Return our own error for one of SQLite's; itself, if it tells nothing of the file."""
-    if isinstance(error, UnicodeDecodeError):
-        return SchemaError("the schema holds text that is not UTF-8")
-    if isinstance(error, MemoryError):  # a damaged file may ask for any amount
-        return DamagedFileError("SQLite finds no memory for what the file asks for")
-    code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
-    if code == sqlite3.SQLITE_AUTH:
-        return SchemaError("a trigger or a view would have run with one of our statements")
-    if code == sqlite3.SQLITE_TOOBIG:
-        return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
-    if text.startswith("Could not decode to UTF-8"):
-        return TextError("a row holds text that is not UTF-8")
-    if text.startswith("malformed JSON"):
-        return MetadataError("metadata that the filter looks into is not JSON")
-    damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")
-    return DamagedFileError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error
-
-
-class Budget:
-    """How much of a query is taken into memory.
-
-    Attributes:
-        spent: Whether there was more than that.
-    """
-
-    def __init__(self, rows: int, size_bytes: int) -> None:
-        """Begin with room for ``rows`` and, of their texts and values, ``size_bytes``."""
-        self._rows, self._bytes = rows, size_bytes
-        self.spent = False
-
-    def take(self, cursor: sqlite3.Cursor, most_bytes: int = sys.maxsize) -> list[tuple[Any, ...]]:
-        """Return the rows that fit, and the one with which there is no room for another.
-
-        Args:
-            cursor: Has executed the query.
-            most_bytes: What the file can hold.
-
-        Raises:
-            EndlessTreeError: If they have more bytes than that.
-        """
-        taken: list[tuple[Any, ...]] = []
-        rows, room = self._rows, min(self._bytes, most_bytes)
-        size_bytes, self.spent = room, False
-        for row in cursor:
-            if taken and (rows <= 0 or size_bytes < 0):
-                self.spent = True
-                break
-            taken.append(row)
-            rows -= 1
-            for column in row:
-                if type(column) is bytes or type(column) is str:
-                    size_bytes -= len(column)
-        if room - size_bytes > most_bytes:
-            raise EndlessTreeError("the rows of a table are more than the file can hold")
-        return taken
-
-
-_UNLIMITED: Final = Budget(sys.maxsize, sys.maxsize)

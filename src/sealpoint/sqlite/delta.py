@@ -10,7 +10,8 @@ from sealpoint.errors import RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.serde.outline import make_outline
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Budget, Database
+from sealpoint.sqlite.budget import Budget
+from sealpoint.sqlite.database import Database
 from sealpoint.sqlite.query import Place
 from sealpoint.sqlite.reader import FIRST_PAGE_ROWS, MAX_ANCESTORS, PAGE_BYTES, PAGE_ROWS, read_page_writes
 from sealpoint.sqlite.rows import CheckpointRow

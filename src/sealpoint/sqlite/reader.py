@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, Final
 
 from sealpoint.base import CheckpointTuple, PendingWrite, RunnableConfig
 from sealpoint.errors import RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Budget, Database, Session
+from sealpoint.sqlite.budget import Budget
+from sealpoint.sqlite.database import Database, Session
 from sealpoint.sqlite.query import Place
 from sealpoint.sqlite.rows import CheckpointRow, Key, decode_writes
 
@@ -33,24 +33,27 @@ def read_one(
     database: Database, serde: SerializerProtocol, place: Place, config: RunnableConfig
 ) -> CheckpointTuple | None:
     """Return the checkpoint at ``place`` with its pending writes, or ``None``."""
-    statement = schema.SELECT_ONE if place.checkpoint_id else schema.SELECT_LATEST
-    parameters = place if place.checkpoint_id else place[:2]
-
-    def read(session: Session) -> tuple[CheckpointRow, list[tuple[Any, ...]]] | None:
-        columns = session.row(statement, parameters)
-        if columns is None:
-            return None
-        row = CheckpointRow(*columns)
-        if row.key[:2] != place[:2] or row.checkpoint_id != (place.checkpoint_id or row.checkpoint_id):
-            raise RowError("the index of the table leads to the row of another checkpoint")
-        return row, _find_writes(session, [row.key])[0]
-
-    found = database.together(read)
+    found = database.together(_read_one, place)
     if found is None:
         return None
     row, writes = found
     pending = decode_writes(writes, serde).get(row.key, [])
     return row.decode_tuple(serde, pending, config if place.checkpoint_id else None)
+
+
+def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple[Any, ...]]] | None:
+    """Return the row at ``place`` and those of its writes."""
+    if place.checkpoint_id:
+        columns = session.row(schema.SELECT_ONE, place)
+    else:
+        columns = session.row(schema.SELECT_LATEST, place[:2])
+    if columns is None:
+        return None
+    row = CheckpointRow(*columns)
+    key = row.key
+    if key[:2] != place[:2] or (place.checkpoint_id and key[2] != place.checkpoint_id):
+        raise RowError("the index of the table leads to the row of another checkpoint")
+    return row, _find_writes(session, [key])[0]
 
 
 def read_many(
@@ -62,7 +65,7 @@ def read_many(
     """
     position, size = 0, FIRST_PAGE_ROWS
     while position < len(keys):
-        rows, found, page = database.together(partial(_read_page, page=keys[position : position + size]))
+        rows, found, page = database.together(_read_page, keys[position : position + size])
         writes = decode_writes(found, serde)
         for key in page:
             if key in rows:
@@ -93,7 +96,7 @@ def read_page_writes(
     Raises:
         RowError: If there are over `MAX_WRITES` on one, or they have over `MAX_WRITES_BYTES`.
     """
-    found, page = database.together(lambda session: _find_writes(session, page, channels))
+    found, page = database.together(_find_writes, page, channels)
     return decode_writes(found, serde), page
 
 
@@ -104,11 +107,11 @@ def _find_writes(
     task_path = "task_path" if session.has_task_path else "''"
     while True:
         budget = Budget(MAX_WRITES, PAGE_BYTES if len(page) > 1 else MAX_WRITES_BYTES)
-        parameters = [part for key in page for part in key]
+        parameters = page[0] if len(page) == 1 else [part for key in page for part in key]
         statement = schema.select_writes(len(page), task_path, len(channels))
         found = session.read(statement, [*parameters, *channels], budget)
         if not budget.spent:
-            return found, page
+            return ([(*page[0], *row) for row in found] if len(page) == 1 else found), page
         if len(page) == 1:
             raise RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
         page = page[: len(page) // 2]

@@ -6,7 +6,6 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -21,15 +20,16 @@ from sealpoint.base import (
     RunnableConfig,
     get_checkpoint_metadata,
 )
-from sealpoint.base.metadata import decode_metadata, encode_metadata
+from sealpoint.base.metadata import encode_metadata
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Database, Session, off_the_loop
+from sealpoint.sqlite.database import Database, off_the_loop
 from sealpoint.sqlite.delta import read_histories
+from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
 from sealpoint.sqlite.query import require_place, require_thread_id, require_unicode, select_keys
-from sealpoint.sqlite.reader import read_ancestors, read_many, read_one
-from sealpoint.sqlite.rows import CheckpointRow, Key, config_of
+from sealpoint.sqlite.reader import read_many, read_one
+from sealpoint.sqlite.rows import config_of
 
 _ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous reader
 
@@ -199,33 +199,17 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        key = (require_thread_id(thread_id),)
-
-        def delete(session: Session) -> None:
-            for statement in schema.DELETE_THREAD:
-                session.run(statement, [key])
-
-        self._database.change(delete)
+        self._database.change(run_all, schema.DELETE_THREAD, [(require_thread_id(thread_id),)])
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
         ids = [require_unicode("run id", str(run_id)) for run_id in run_ids]
-
-        def delete(session: Session) -> None:
-            for run_id in ids:
-                self._delete(session, session.read(schema.SELECT_OF_RUN, (run_id,)))
-
-        self._database.change(delete)
+        self._database.change(delete_runs, ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""
         source, target = require_thread_id(source_thread_id), require_thread_id(target_thread_id)
-
-        def copy(session: Session) -> None:
-            for statement in schema.COPY_THREAD:
-                session.run(statement, [(target, source)])
-
-        self._database.change(copy)
+        self._database.change(run_all, schema.COPY_THREAD, [(target, source)])
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints and the writes on top of them.
@@ -244,34 +228,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 self.delete_thread(thread_id)
             else:
-                self._database.change(partial(self._keep_latest, thread_id=thread_id))
-
-    def _keep_latest(self, session: Session, thread_id: str) -> None:
-        keys: list[Any] = session.read(schema.SELECT_OF_THREAD, (thread_id,))
-        needed = self._needed(session, keys)
-        self._delete(session, [key for key in keys if key not in needed])
-
-    def _needed(self, session: Session, keys: Sequence[Key]) -> set[Key]:
-        """Return the latest key of each namespace, and the ancestors that its delta channels need."""
-        latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
-        return {needed for key in latest.values() for needed in self._chain_to_snapshots(session, key)}
-
-    def _chain_to_snapshots(self, session: Session, key: Key) -> Iterator[Key]:
-        """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
-        row = CheckpointRow(*session.read(schema.SELECT_ONE, key)[0])
-        open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
-        for ancestor in read_ancestors(session, key):
-            yield ancestor
-            if open_channels:
-                row = CheckpointRow(*session.read(schema.SELECT_ONE, ancestor)[0])
-                open_channels -= row.decode(self.serde)["channel_values"].keys()
-            if not open_channels:
-                return
-
-    @staticmethod
-    def _delete(session: Session, keys: Sequence[Key]) -> None:
-        for statement in schema.DELETE_ONE:
-            session.run(statement, keys)
+                self._database.change(keep_latest, self.serde, thread_id)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def put_another(module: Any) -> None:
     sys.modules[MODULE] = fresh
 
 
-CHANGES = {
+CHANGES: dict[str, Callable[[Any], Any]] = {
     "reloaded": importlib.reload,
     "run again": run_again,
     "another module": put_another,

@@ -16,9 +16,10 @@ from sealpoint.serde.guards import (
     MAX_PARTS,
     MAX_PATTERN_CHARS,
     MAX_SAME_HASH,
-    RULES,
     RefusedError,
 )
+from sealpoint.serde.rules import RULES
+from sealpoint.serde.shapes import MAX_FIELDS, json_budget
 from tests.compat.samples import alike
 from tests.unit.serde.forge import envelope, record
 from tests.unit.serde.test_guards import (
@@ -80,7 +81,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "ValueError": ("date of no month", "time of no hour"),
     "OverflowError": ("timedelta too long", "pattern repeated"),
     "TypeError": ("time of another zone", "set of maps", "command of unknown fields"),
-    "InvalidOperation": ("decimal of words",),
+    "its exponent is not an integer": ("decimal of words",),
     "ZoneInfoNotFoundError": ("zone that is none",),
 }  # fmt: skip
 REASON_OF = {name: reason for reason, names in REASONS.items() for name in names}
@@ -146,6 +147,7 @@ PATH, PATTERN, SET, UUID, ZONE, OFFSET = (
     ("zoneinfo", "ZoneInfo"),
     ("datetime", "timezone"),
 )
+DOCUMENT = ("langchain_core.documents.base", "Document")
 TAKEN: list[tuple[tuple[str, str], Any]] = [
     *[(kind, "1" * 64) for kind in (ADDRESS, DATETIME, UUID)],
     *[(DECIMAL, text) for text in ("1" * MAX_DECIMAL_CHARS, "1e5", "Infinity", "-1.5E+3")],
@@ -155,6 +157,8 @@ TAKEN: list[tuple[tuple[str, str], Any]] = [
     *[(OFFSET, arguments) for arguments in ([timedelta(hours=1)], [timedelta(0), "UTC"])],
     *[(PATH, parts) for parts in ([], ["a"] * MAX_PARTS, ["a" * MAX_NAME_CHARS], ["/", "a"], ["C:\\", "a"])],
     *[(PATTERN, ["a" * (MAX_PATTERN_CHARS // 2), flags]) for flags in (0, 32, 2 | 8)],
+    (PATTERN, ["[" + "a" * (MAX_PATTERN_CHARS - 2) + "]", 0]),
+    *[(DOCUMENT, dict.fromkeys(map(str, range(count)))) for count in (0, MAX_FIELDS)],
     (PATTERN, [b"a" * (MAX_PATTERN_CHARS // 2), 0]),
     *[(SET, members) for members in ([], [1, "1", b"1"], [[1], [2]], same_hash(MAX_SAME_HASH))],
     *[(ZONE, key) for key in ("UTC", "a" * 64, "a/b/c/d", "Etc/GMT+5", "a_b-c")],
@@ -179,8 +183,13 @@ BEYOND: list[tuple[tuple[str, str], Any]] = [
             None,
         )
     ],
-    *[(TIME, {**DAY, field: wrong}) for field in DAY.keys() - {"tzinfo"} for wrong in ("1", 1.0, True, None)],
-    *[(TIME, {key: DAY[key] for key in DAY.keys() - {field}}) for field in DAY],
+    *[
+        (TIME, {**DAY, field: wrong})
+        for field in DAY
+        if field != "tzinfo"
+        for wrong in ("1", 1.0, True, None)
+    ],
+    *[(TIME, {key: DAY[key] for key in DAY if key != field}) for field in DAY],
     (TIME, [*DAY]),
     *[
         (OFFSET, wrong)
@@ -199,6 +208,8 @@ BEYOND: list[tuple[tuple[str, str], Any]] = [
         )
     ],
     *[(PATTERN, ["a", flags]) for flags in (128, 512, 1024, 2**40, -1, True, 1.0, None)],
+    (PATTERN, ["[" + "a" * (MAX_PATTERN_CHARS - 1) + "]", 0]),
+    (DOCUMENT, dict.fromkeys(map(str, range(MAX_FIELDS + 1)))),
     *[(PATTERN, ["a" * (MAX_PATTERN_CHARS + 1), 0]), (PATTERN, [b"a" * (MAX_PATTERN_CHARS + 1), 0])],
     *[(PATTERN, wrong) for wrong in (["a"], ["a", 0, 0], "a0", ("a", 0), [None, 0], [["a"], 0], ["(", 0])],
     *[(SET, wrong) for wrong in (same_hash(MAX_SAME_HASH + 1), [1, 1.0], [0, False], [[1], [1]], (1,), "a")],
@@ -270,9 +281,27 @@ def test_long_arguments_that_are_not_json_are_refused(
             envelope("builtins", "set", args=[[1]], kwargs={"a": 1}),
             "its envelope has arguments of both kinds",
         ),
+        (envelope("uuid", "UUID", args=["0" * 32, 1]), "the arguments it is written with"),
+        (envelope("uuid", "UUID", kwargs={"hex": "0" * 32}), "the arguments it is written with"),
+        (envelope("datetime", "date", kwargs={"year": 2026}), "the arguments it is written with"),
+        (envelope("datetime", "time", args=[1, 2]), "the arguments it is written with"),
+        (
+            envelope("langchain_core", "messages", "human", "HumanMessage", args=["a"]),
+            "the arguments it is written with",
+        ),
         (envelope("datetime", "date", args=[2026, 1, 1]), None),
     ],
-    ids=["secret", "not implemented", "both kinds", "honest"],
+    ids=[
+        "secret",
+        "not implemented",
+        "both kinds",
+        "one too many",
+        "keyword for single",
+        "keyword for position",
+        "position for keyword",
+        "position for fields",
+        "honest",
+    ],
 )
 def test_an_envelope_is_refused_for_its_reason(
     given: tuple[str, bytes], reason: str | None, strict: JsonPlusSerializer
@@ -282,3 +311,14 @@ def test_an_envelope_is_refused_for_its_reason(
     else:
         with pytest.raises(UnbuildableValueError, match=reason):
             strict.loads_typed(given)
+
+
+def test_the_json_of_a_value_is_taken_up_to_its_budget_and_no_further() -> None:
+    def spend(*texts: str) -> None:
+        for text in texts:
+            json_budget.spend(text)
+
+    json_budget.run(4, lambda: spend("[1, 2]", '{"a": 1}'))
+    with pytest.raises(RefusedError, match="too many elements"):
+        json_budget.run(3, lambda: spend("[1, 2]", '{"a": 1}'))
+    assert json_budget.elements is None

@@ -16,7 +16,7 @@ import pytest
 from fuzz.targets import names_in
 from sealpoint.errors import BlobError, DecodeError, LimitError, UnknownTypeError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.encode import DELTA_SNAPSHOT, NUMPY_ARRAY
+from sealpoint.serde.extensions import DELTA_SNAPSHOT, NUMPY_ARRAY
 from sealpoint.serde.inert import KINDS, Inert, decode_inert, inventory
 from sealpoint.serde.scan import Limits
 from tests.compat.samples import SAMPLES

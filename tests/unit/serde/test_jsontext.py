@@ -49,6 +49,7 @@ SHAPES: dict[str, Callable[[int], bytes]] = {
     "strings with brackets between them": lambda n: b'["a' * n,
     "many strings": lambda n: b"[" + b'"",' * n + b"[]]",
     "many objects": lambda n: b"[" + b"{}," * n + b"{}]",
+    "lists in lists": lambda n: b"[" + (b"[" * 62 + b"]" * 62 + b",") * (n // 124) + b"[]]",
     "commas": lambda n: FLAT + b"," * n,
     "a number": lambda n: b"[" + b"1" * n + b"]",
     "a fraction": lambda n: b"[0." + b"1" * n + b"]",
@@ -84,7 +85,7 @@ def test_the_time_is_linear(shape: str, entrance: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_memory_grows_with_the_text_and_no_faster(shape: str) -> None:
-    """At most 30 bytes for each byte, with what is returned: an empty object takes 64 and a pointer."""
+    """At most 60 bytes for each byte, with what is returned: a list of one, two bytes, takes 88."""
     data = SHAPES[shape](100_000)
     read = ENTRANCES["inert"]
     try_to_read(read, SHAPES[shape](10))
@@ -94,7 +95,7 @@ def test_memory_grows_with_the_text_and_no_faster(shape: str) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 30 * len(data) + 100_000
+    assert peak < 60 * len(data) + 100_000
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
@@ -279,3 +280,13 @@ def test_elements_are_counted(value: Any) -> None:
 
 def test_the_limit_of_numbers_is_that_of_python() -> None:
     assert sys.int_info.default_max_str_digits == MAX_NUMBER_CHARS
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"a": 1, "a": 2}', b'[{"a": {"b": 1, "b": 1}}]', b'{"lc": 2, "lc": 3, "type": "x", "id": 1}']
+)
+def test_a_key_twice_is_refused_in_text_that_is_trusted_too(text: bytes) -> None:
+    """LangGraph wrote NaN, but no object has two values under one key."""
+    for read in (permissive.loads_sealed, strict.loads_sealed, permissive.loads_unsealed):
+        with pytest.raises(DecodeError, match="a key twice"):
+            read("json", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any
 
 import ormsgpack
@@ -14,7 +15,7 @@ from langchain_core.messages.tool import ToolOutputMixin
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from sealpoint.serde import JsonPlusSerializer, decode, messages
-from sealpoint.serde.encode import PYDANTIC_V2
+from sealpoint.serde.extensions import PYDANTIC_V2
 from tests.compat.samples import SAMPLES
 from tests.property import strategies_values as values
 
@@ -61,8 +62,9 @@ def record(cls: type, fields: Any) -> bytes:
 
 def settled(serde: JsonPlusSerializer) -> list[Any]:
     """Return what a serializer has settled for the records that it knows."""
-    remembering = [known[1].__self__ for known in serde._decoder._learned.values() if known[1]]
-    return [how for builder in remembering for how in builder._known.values()]
+    builders = [known.build_from_bytes for known in serde._decoder._learned.values()]
+    remembering = [build.__self__ for build in builders if isinstance(build, MethodType)]
+    return [how for builder in remembering for how in builder._known.values()]  # type: ignore[attr-defined]
 
 
 def warm() -> JsonPlusSerializer:

@@ -33,7 +33,8 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from sealpoint.errors import UnsupportedTypeError
-from sealpoint.serde.encode import OPTIONS, PYDANTIC_V2, _default, encode
+from sealpoint.serde.encode import OPTIONS, _default, encode
+from sealpoint.serde.extensions import PYDANTIC_V2
 from sealpoint.serde.models import plain_fields
 from tests.compat.samples import SAMPLES
 from tests.property.strategies_values import messages

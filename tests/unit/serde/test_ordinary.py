@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealpoint.serde.classes import find_class
 from sealpoint.serde.guards import MAX_SAME_HASH
 from sealpoint.serde.ordinary import ORDINARY
-from sealpoint.serde.rebuild import find_type, make_builder
+from sealpoint.serde.rebuild import make_builder
 from sealpoint.serde.rules import RULES
 
 texts = st.sampled_from(
@@ -69,7 +70,7 @@ def test_what_is_ordinary_passes_the_guard(kind: tuple[str, str], payload: Any) 
     """And comes back as it was stored."""
     rule = RULES[kind]
     assert rule.guard is not None
-    cls = find_type(*kind)
+    cls = find_class(*kind)
     try:
         made = ORDINARY[kind](cls, make_builder(rule.codes[0], *kind), not_ordinary)(payload)
     except (TypeError, ValueError, ArithmeticError, LookupError, NotImplementedError):
@@ -177,5 +178,5 @@ NEED_A_LOOK: list[tuple[tuple[str, str], Any]] = [
 
 @pytest.mark.parametrize(("kind", "payload"), NEED_A_LOOK, ids=lambda part: ascii(part)[:40])
 def test_what_needs_a_look_is_not_ordinary(kind: tuple[str, str], payload: Any) -> None:
-    cls = find_type(*kind)
+    cls = find_class(*kind)
     assert ORDINARY[kind](cls, never_built, not_ordinary)(payload) is None

@@ -196,3 +196,11 @@ def test_an_own_extension_hook_is_used_and_kept() -> None:
     row = record(2, "any", "Thing", {})
     assert serde.loads_typed(row) == 2
     assert serde.with_msgpack_allowlist([Point]).loads_typed(row) == 2
+
+
+@pytest.mark.parametrize("data", [b"\x91" * 100 + b"\xc0", b"\x82\x01\x00\x01\x00", b"\xdd\xff\xff\xff\xff"])
+def test_an_own_extension_hook_leaves_the_bounds_of_unsealed_bytes(data: bytes) -> None:
+    for allowed in (None, True):
+        serde = JsonPlusSerializer(allowed_msgpack_modules=allowed, __unpack_ext_hook__=lambda code, _: code)
+        with pytest.raises(DecodeError):
+            serde.loads_unsealed("msgpack", data)

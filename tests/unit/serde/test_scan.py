@@ -14,7 +14,8 @@ import pytest
 from sealpoint.errors import DecodeError, LimitError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
-from sealpoint.serde.scan import _SIZES, _TEXT_KEYS, Limits, read_names, scan
+from sealpoint.serde.headers import read_names
+from sealpoint.serde.scan import _SIZES, _TEXT_KEYS, Limits, scan
 from tests.compat.samples import SAMPLES
 from tests.unit.serde.wire import (
     array,

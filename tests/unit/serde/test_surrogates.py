@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 
 from sealpoint.errors import UnsupportedTypeError
-from sealpoint.serde import JsonPlusSerializer, encode, replaced
+from sealpoint.serde import JsonPlusSerializer, diagnostics
 from sealpoint.serde.types import _DeltaSnapshot
 from tests.compat.sample_types import Model, Point
 
@@ -64,7 +64,7 @@ def test_a_key_is_refused_in_every_mode(serde: JsonPlusSerializer) -> None:
 
 
 def test_it_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    replaced.warn_of_replaced.cache_clear()
+    diagnostics._warn_of_replaced.cache_clear()
     with caplog.at_level(logging.WARNING, "sealpoint.serde"):
         permissive.dumps_typed("a?b")
         assert not caplog.records
@@ -79,12 +79,12 @@ def test_what_one_value_had_is_not_said_of_the_next() -> None:
     with pytest.raises(UnsupportedTypeError, match=r"builtins\.object"):
         strict.dumps_typed([Point(LONE), object()])
     assert strict.dumps_typed(Point("x"))[0] == "msgpack"
-    assert not replaced.replacing
+    assert not diagnostics.noted
 
 
 def test_objects_in_objects_are_packed_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """One around another is packed again for its own text: in a chain that doubles the work at each."""
-    monkeypatch.setattr(encode, "_MAX_REPLACING", 100)
+    monkeypatch.setattr(diagnostics, "_MAX_REPLACED", 100)
     value: Any = None
     for _ in range(40):
         value = Nested(value, LONE)

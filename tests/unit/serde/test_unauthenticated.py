@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as Theirs
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.errors import BlockedTypeError, DecodeError, UnauthenticatedTypeError
+from sealpoint.errors import BlockedTypeError, DecodeError, UnauthenticatedTypeError, UnknownTypeError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from tests.compat.sample_types import Point
 from tests.unit.serde.forge import envelope, record
@@ -158,3 +158,27 @@ def test_plaintext_under_a_users_own_cipher_is_not_authenticated() -> None:
 def test_json_that_is_no_json_is_refused_where_no_key_has_authenticated_it(way: str) -> None:
     with pytest.raises(DecodeError):
         reader().loads_typed(WAYS[way](("json", b"[NaN]")))
+
+
+class Foreign:
+    """A serializer of a user's own, with LangGraph's two methods and no more."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[str, bytes]] = []
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return "foreign", str(obj).encode()
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        self.read.append(data)
+        return int(data[1])
+
+
+def test_a_serializer_with_two_methods_reads_every_value_by_them() -> None:
+    foreign = Foreign()
+    serde = EncryptedSerializer.from_key(KEY, serde=foreign, plaintext="allow")
+    assert serde.loads_typed(serde.dumps_typed(5)) == 5
+    assert serde.loads_typed(("foreign", b"6")) == 6
+    assert foreign.read == [("foreign", b"5"), ("foreign", b"6")]
+    with pytest.raises(UnknownTypeError):
+        serde.loads_typed(("pickle", b"7"))

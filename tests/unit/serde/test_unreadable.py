@@ -9,7 +9,7 @@ import re
 import sys
 from collections import deque, namedtuple
 from collections.abc import Callable
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
@@ -120,7 +120,7 @@ UNREADABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "named tuple": (local_tuple, "defined in a function"),
     "instance that answers": (local_that_answers_itself, "defined in a function"),
     "UUID": (local_subclass, "defined in a function"),
-    "named tuple by call": (lambda: namedtuple("Pair", "a")(1), "no such name"),  # noqa: PYI024
+    "named tuple by call": (lambda: make_pair(1), "no such name"),
     "nested": (Outer.Inner, "defined in another class"),
     "nested under a name that is taken": (Outer.Model, "something else"),
     "generic": (lambda: Box[int](x=1), "no such name"),
@@ -162,6 +162,11 @@ def test_strict_that_gives_bare_arguments_warns() -> None:
     assert serde.loads_typed(serde.dumps_typed(local_dataclass())) == {"x": 1}
 
 
+Pair = namedtuple("Pair", "a")  # noqa: PYI024 -- as older programs write it
+make_pair: Any = Pair
+del Pair
+
+
 class Described(TypedDict):
     x: int
 
@@ -170,7 +175,7 @@ FINE = {
     "model": Model(),
     "typed dict": Described(x=1),
     "pattern": re.compile("a"),
-    "path": PurePosixPath and __import__("pathlib").Path("a"),
+    "path": Path("a"),
     "error": type("Local", (Exception,), {})("a"),
     "sets": [{1}, frozenset({1}), deque([1])],
 }

@@ -14,7 +14,7 @@ import pytest
 
 from sealpoint.errors import MetadataError, RowError, SealpointError
 from sealpoint.sqlite import SqliteSaver, reader
-from sealpoint.sqlite.database import Budget
+from sealpoint.sqlite.budget import Budget
 from tests.unit.sqlite.rows import at, ids_in, make, put_chain
 
 NUMBERS = (

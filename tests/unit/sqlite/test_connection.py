@@ -261,9 +261,18 @@ class Interrupted(sqlite3.Connection):
 
     when = ""
 
+    def cursor(self, *_: Any) -> Any:
+        return super().cursor(InterruptedCursor)
+
+
+class InterruptedCursor(sqlite3.Cursor):
+    """A cursor of `Interrupted`."""
+
+    connection: Interrupted
+
     def execute(self, statement: str, *arguments: Any) -> Any:
         done = super().execute(statement, *arguments)
-        if self.when and statement.startswith(self.when):
+        if self.connection.when and statement.startswith(self.connection.when):
             raise KeyboardInterrupt
         return done
 

@@ -95,6 +95,33 @@ def test_the_smallest_rows_stay_far_within_the_budget(
         assert len(list(store.names())) >= 1
 
 
+class Clock:
+    """A clock of the thread that goes on by the same time whenever it is read."""
+
+    def __init__(self, seconds: float) -> None:
+        self._now, self._seconds = 0.0, seconds
+
+    def thread_time(self) -> float:
+        self._now += self._seconds
+        return self._now
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(0.001, False), (20.0, True)])
+def test_a_statement_computes_no_longer_than_the_file_has_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, ends: bool
+) -> None:
+    """Each step may read the same pages: their number says nothing of the time."""
+    path = write_file(tmp_path / "app.db", threads=50)
+    monkeypatch.setattr(guard, "STEP_OPCODES", 100)
+    monkeypatch.setattr(guard, "time", Clock(seconds))
+    with closing(SqliteRows(path)) as store:
+        if ends:
+            with pytest.raises(EndlessTreeError, match="more bytes"):
+                store.count()
+        else:
+            assert sum(count.rows for count in store.count()) >= 50
+
+
 def test_a_file_that_grows_gets_a_larger_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.db"
     with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(path)) as other:

@@ -54,6 +54,25 @@ EDITS: dict[str, tuple[str, ...]] = {
                    " name = CAST('checkpoints' AS BLOB), tbl_name = CAST('checkpoints' AS BLOB)",
                    "checkpoints"),
     ),
+    "a name with a blank": (ROW.format("name = ' checkpoints'", "checkpoints"),),
+    "a table under a name with a blank": (
+        ROW.format("tbl_name = 'x'", "sqlite_autoindex_checkpoints_1"),
+        ROW.format("name = ' checkpoints', tbl_name = ' checkpoints'", "checkpoints"),
+    ),
+    "a table without a name": (
+        ROW.format("tbl_name = ''", "sqlite_autoindex_writes_1"),
+        ROW.format("name = '', tbl_name = ''", "writes"),
+    ),
+    "no name": (ROW.format("name = NULL", "checkpoints"),),
+    "a name as a BLOB": (ROW.format("name = CAST(' checkpoints' AS BLOB)", "checkpoints"),),
+    "a check under the name of another table": (
+        LOG,
+        ROW.format("name = 'a', tbl_name = 'a'", "log"),
+        ROW.format("name = 'log', tbl_name = 'log',"
+                   " sql = replace(sql, 'type TEXT', 'type TEXT CHECK (length(type) < 99)')", "checkpoints"),
+        ROW.format("name = 'checkpoints', tbl_name = 'checkpoints'", "a"),
+    ),
+    "a trigger under another name": (*SPY, ROW.format("name = 'other', tbl_name = 'log'", "spy")),
     "an index over an expression": ("CREATE INDEX slow ON checkpoints (length(checkpoint))",),
     "an index over a part": ("CREATE INDEX part ON writes (channel) WHERE idx > 0",),
     "an index with a collation": ("CREATE INDEX folded ON writes (channel COLLATE NOCASE)",),

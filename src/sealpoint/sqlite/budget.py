@@ -1,0 +1,51 @@
+"""How much of a query is taken into memory."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from typing import Any, Final
+
+from sealpoint.errors import EndlessTreeError
+
+
+class Budget:
+    """How much of a query is taken into memory.
+
+    Attributes:
+        spent: Whether there was more than that.
+    """
+
+    def __init__(self, rows: int, size_bytes: int) -> None:
+        """Begin with room for ``rows`` and, of their texts and values, ``size_bytes``."""
+        self._rows, self._bytes = rows, size_bytes
+        self.spent = False
+
+    def take(self, cursor: sqlite3.Cursor, most_bytes: int = sys.maxsize) -> list[tuple[Any, ...]]:
+        """Return the rows that fit, and the one with which there is no room for another.
+
+        Args:
+            cursor: Has executed the query.
+            most_bytes: What the file can hold.
+
+        Raises:
+            EndlessTreeError: If they have more bytes than that.
+        """
+        taken: list[tuple[Any, ...]] = []
+        rows, room = self._rows, min(self._bytes, most_bytes)
+        size_bytes, self.spent = room, False
+        for row in cursor:
+            if taken and (rows <= 0 or size_bytes < 0):
+                self.spent = True
+                break
+            taken.append(row)
+            rows -= 1
+            for column in row:
+                if type(column) is bytes or type(column) is str:
+                    size_bytes -= len(column)
+        if room - size_bytes > most_bytes:
+            raise EndlessTreeError("the rows of a table are more than the file can hold")
+        return taken
+
+
+UNLIMITED: Final = Budget(sys.maxsize, sys.maxsize)

@@ -1,0 +1,121 @@
+"""B-trees that lead astray: by keys of their inner pages, by pages that belong to two, by their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fuzz.sqlitefile import honest
+from fuzz.sqlitefile.edits import root_of
+from fuzz.sqlitefile.format import TABLE_INTERIOR, SqliteFile, write_varint
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import DamagedFileError
+from sealpoint.maintenance import sqlite_rows
+from sealpoint.maintenance.rotate import rotate
+from sealpoint.maintenance.rows import Batch, Progress
+from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
+from sealpoint.maintenance.verify import pages, verify
+
+SHAPE = honest.Shape(512, ("k2",), 24)
+SMALL = Batch(rows=4)
+
+
+def root_page(file: SqliteFile) -> int:
+    """The root of ``checkpoints``, which is an inner page."""
+    root = root_of(file, "checkpoints")
+    assert file.kind(root) == TABLE_INTERIOR
+    return root
+
+
+def children_of(file: SqliteFile, number: int) -> list[int]:
+    """The pages below an inner page."""
+    return [*(cell.child for cell in file.cells(number)), file.right_child(number)]
+
+
+def write_inner(file: SqliteFile, number: int, children: list[int], keys: list[int]) -> None:
+    """Write an inner page anew."""
+    cells = [
+        child.to_bytes(4, "big") + write_varint(key) for child, key in zip(children[:-1], keys, strict=True)
+    ]
+    file.write_node(number, TABLE_INTERIOR, cells, children[-1])
+
+
+def keys_of(file: SqliteFile, number: int) -> list[int]:
+    """The keys of an inner page."""
+    return [cell.row_id for cell in file.cells(number)]
+
+
+def lower_keys(file: SqliteFile) -> None:
+    """A walk from row to row meets all rows in order; a search for most of them goes to the next page."""
+    root = root_page(file)
+    write_inner(file, root, children_of(file, root), [key - 1 for key in keys_of(file, root)])
+
+
+def doubled(file: SqliteFile) -> None:
+    """Rows stand on two pages: in each search the second is found."""
+    root = root_page(file)
+    children, keys = children_of(file, root), keys_of(file, root)
+    write_inner(file, root, [children[0], *children], [0, *keys])
+
+
+def swapped(file: SqliteFile) -> None:
+    """Two pages below the root change places."""
+    root = root_page(file)
+    first, second, *rest = children_of(file, root)
+    write_inner(file, root, [second, first, *rest], keys_of(file, root))
+
+
+TREES = [lower_keys, doubled, swapped]
+
+
+@pytest.fixture(params=TREES, ids=lambda forge: forge.__name__)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    forge: Callable[[SqliteFile], None] = request.param
+    file = SqliteFile(honest.make(SHAPE).data)
+    forge(file)
+    path = tmp_path / "checkpoints.db"
+    path.write_bytes(file.to_bytes())
+    return path
+
+
+def verified(store: SqliteRows) -> Iterator[int]:
+    """How far `verify` comes."""
+    for event in verify(store, RingCipher(honest.ring()), batch=SMALL):
+        assert isinstance(event, Progress)
+        yield event.rows
+
+
+def test_an_honest_tree_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.db"
+    path.write_bytes(honest.make(SHAPE).data)
+    with closing(SqliteRows(path)) as store:
+        assert max(verified(store)) == 24 * 3
+
+
+def test_no_row_is_passed_by(path: Path) -> None:
+    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+        list(verified(store))
+
+
+def test_no_row_is_left_under_its_old_key(path: Path) -> None:
+    with closing(SqliteRows(path, writable=True)) as store, pytest.raises(DamagedFileError):
+        list(rotate(store, RingCipher(honest.ring("k1")), batch=SMALL))
+
+
+def test_a_second_batch_is_read_of_no_such_tree(path: Path) -> None:
+    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+        list(pages(store, CHECKPOINTS, batch=SMALL))
+
+
+def test_metadata_is_read_of_no_such_tree(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_rows, "BATCH", SMALL)
+    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+        list(store.metadata())
+
+
+def test_rows_are_not_counted_twice(path: Path) -> None:
+    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+        store.count()

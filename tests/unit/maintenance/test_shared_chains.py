@@ -1,0 +1,153 @@
+"""Rows that share one chain of overflow pages: a small file that says it holds many large values."""
+
+from __future__ import annotations
+
+import sqlite3
+import tracemalloc
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fuzz.sqlitefile import honest
+from fuzz.sqlitefile.edits import root_of
+from fuzz.sqlitefile.format import TABLE_INTERIOR, TABLE_LEAF, SqliteFile, Value, encode_record, write_varint
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import DamagedFileError, EndlessTreeError, SealpointError
+from sealpoint.maintenance.inspect import inspect, threads
+from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.maintenance.verify import verify
+from sealpoint.sqlite import SqliteSaver
+
+ROWS, CHAIN_BYTES = 300, 100_000
+LARGE = b"x" * CHAIN_BYTES
+ROW: dict[str, Value] = {
+    "thread_id": "t",
+    "checkpoint_ns": "",
+    "checkpoint_id": "",
+    "parent_checkpoint_id": None,
+    "type": "msgpack",
+    "checkpoint": b"\x80",
+    "metadata": b"{}",
+}
+CONTENT: dict[str, Value] = {
+    "thread_id": LARGE.decode(),
+    "type": LARGE.decode(),
+    "checkpoint": LARGE,
+    "metadata": b'{"text": "' + LARGE + b'"}',
+}
+
+
+def file_of(column: str, path: Path) -> Path:
+    """A file whose checkpoints share the pages with the content of a column; all else is in order."""
+    file = SqliteFile(honest.make(honest.SHAPES[0]).data)
+    chain, leaves = b"", list[tuple[int, int]]()
+    for number in range(1, ROWS + 1):
+        payload = encode_record((ROW | {"checkpoint_id": f"{number:06}", column: CONTENT[column]}).values())
+        kept = file.local_bytes(len(payload), is_table=True)
+        chain = chain or file.leaf_cell(payload, number)[-4:]
+        cell = write_varint(len(payload)) + write_varint(number) + payload[:kept] + chain
+        leaves.append((file.append(), number))
+        file.write_node(leaves[-1][0], TABLE_LEAF, [cell])
+    while len(leaves) > 40:
+        leaves = [inner(file, file.append(), leaves[at : at + 40]) for at in range(0, len(leaves), 40)]
+    inner(file, root_of(file, "checkpoints"), leaves)
+    keys = [(0, encode_record(["t", "", f"{number:06}", number])) for number in range(1, ROWS + 1)]
+    file.write_tree(root_of(file, "sqlite_autoindex_checkpoints_1"), keys, is_table=False)
+    file.set_field("page count", len(file.pages))
+    path.write_bytes(file.to_bytes())
+    return path
+
+
+def inner(file: SqliteFile, number: int, children: list[tuple[int, int]]) -> tuple[int, int]:
+    """Write an inner page over some others; return its number, and the last row id below it."""
+    cells = [page.to_bytes(4, "big") + write_varint(key) for page, key in children[:-1]]
+    file.write_node(number, TABLE_INTERIOR, cells, children[-1][0])
+    return number, children[-1][1]
+
+
+def count(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        store.count()
+
+
+def verify_all(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        for _ in verify(store, RingCipher(honest.ring()), allow_plaintext=True):
+            pass
+
+
+def list_threads(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        for _ in threads(store):
+            pass
+
+
+def inspect_one(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        for _ in inspect(store, None, "t"):
+            pass
+
+
+def read_metadata(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        for _ in store.metadata():
+            pass
+
+
+def list_all(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for _ in SqliteSaver(connection, serde=honest.serde(honest.PLAINTEXT)).list(None):
+            pass
+
+
+def list_filtered(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        saver = SqliteSaver(connection, serde=honest.serde(honest.PLAINTEXT))
+        for _ in saver.list(None, filter={"step": 1, "text": "y"}):
+            pass
+
+
+COMMANDS = [count, verify_all, list_threads, inspect_one, read_metadata, list_all, list_filtered]
+
+
+@pytest.mark.parametrize("column", CONTENT)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_memory_is_bounded_by_the_file(command: Callable[[Path], None], column: str, tmp_path: Path) -> None:
+    path = file_of(column, tmp_path / "checkpoints.db")
+    assert 100 * path.stat().st_size < ROWS * CHAIN_BYTES
+    tracemalloc.start()
+    try:
+        command(path)
+    except (SealpointError, sqlite3.DatabaseError):
+        pass
+    finally:
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak_bytes < 16 * path.stat().st_size
+
+
+def test_more_bytes_than_the_file_are_refused(tmp_path: Path) -> None:
+    path = file_of("checkpoint", tmp_path / "checkpoints.db")
+    for command in (count, verify_all, inspect_one):
+        with pytest.raises(EndlessTreeError):
+            command(path)
+
+
+def test_a_value_larger_than_the_file_is_refused(tmp_path: Path) -> None:
+    """Its chain goes in a circle."""
+    path = tmp_path / "checkpoints.db"
+    file = SqliteFile(honest.make(honest.SHAPES[0]).data)
+    root = root_of(file, "checkpoints")
+    payload = encode_record((ROW | {"checkpoint": LARGE * 8}).values())
+    kept = file.local_bytes(len(payload), is_table=True)
+    first, second = file.append(), file.append()
+    file.page(first)[:4], file.page(second)[:4] = second.to_bytes(4, "big"), first.to_bytes(4, "big")
+    cell = write_varint(len(payload)) + write_varint(1) + payload[:kept] + first.to_bytes(4, "big")
+    file.write_node(root, TABLE_LEAF, [cell])
+    file.set_field("page count", len(file.pages))
+    path.write_bytes(file.to_bytes())
+    for command in (count, verify_all, inspect_one):
+        with pytest.raises(DamagedFileError):
+            command(path)
