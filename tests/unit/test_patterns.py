@@ -13,6 +13,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -142,9 +143,10 @@ def grows_too_fast(use: Use) -> str | None:
     return None
 
 
-@pytest.mark.parametrize(
-    "use", sorted(uses(), key=lambda use: (use.name, use.method)), ids=lambda use: f"{use.name} {use.method}"
-)
+USES: Final[list[Use]] = sorted(uses(), key=attrgetter("name", "method"))
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: f"{use.name} {use.method}")
 def test_an_expression_takes_time_in_proportion_to_its_input(use: Use) -> None:
     assert grows_too_fast(use) is None
 
