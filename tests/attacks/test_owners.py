@@ -110,7 +110,7 @@ class Operator:
         tags = self.connection.execute(
             "SELECT type FROM checkpoint_blobs UNION ALL SELECT type FROM checkpoint_writes"
         ).fetchall()
-        return Counter(tag.rpartition(":")[2] for (tag,) in tags)
+        return Counter(tag.rpartition("@")[2] for (tag,) in tags)
 
 
 @pytest.fixture

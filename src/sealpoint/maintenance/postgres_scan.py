@@ -85,7 +85,7 @@ def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tupl
 
 def _under(key_id: str) -> str:
     """Return the pattern of a tag that names a key; no character of the id is a wildcard."""
-    return "%+%:" + re.sub(r"([\\%_])", r"\\\1", key_id)
+    return "%+%@" + re.sub(r"([\\%_])", r"\\\1", key_id)
 
 
 def size_of(table: Table) -> str:
