@@ -95,7 +95,7 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     try:
         has_zero = b"-0" in data and _MINUS_ZERO.search(data)  # a search for bytes costs a tenth
         if hook is None and strict and len(data) <= MAX_NUMBER_CHARS and not has_zero:
-            return _SHORT.decode(data.decode())  # nearly all metadata
+            return _parse_short(data.decode())  # nearly all metadata
         return _decoder(hook, strict).decode(data.decode())
     except SerdeError:
         raise
@@ -108,6 +108,18 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     except ValueError:  # int(), if the process allows fewer digits than we do
         reason = "it has a number of too many digits"
     raise DecodeError(f"not JSON: {reason}")
+
+
+def _parse_short(text: str) -> Any:
+    """Return the value of text that may be parsed without looking at integers.
+
+    Without white space around it the scanner alone does, in two thirds of the time.
+    """
+    try:
+        value, end = _SHORT.scan_once(text, 0)
+    except StopIteration:
+        end = 0
+    return value if end == len(text) else _SHORT.decode(text)
 
 
 def _require_no_lone_surrogate(data: bytes) -> None:

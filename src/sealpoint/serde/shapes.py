@@ -76,9 +76,10 @@ _RAW_CALL: Final[dict[str, Types]] = {
     "index": frozenset((int, _NONE)),
 }
 _RAW_FUNCTION: Final[dict[str, Types]] = {"name": _OPTIONAL_TEXT, "arguments": _JSON}
+_DETAILS: Final = ("input_token_details", "output_token_details")
 _USAGE: Final[dict[str, Types]] = {
     **dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), _NUMBER),
-    **dict.fromkeys(("input_token_details", "output_token_details"), _DICT),
+    **dict.fromkeys(_DETAILS, _DICT),
 }
 _USAGE_DETAILS: Final[dict[str, Types]] = dict.fromkeys(
     ("audio", "cache_creation", "cache_read", "reasoning"), _NUMBER
@@ -134,14 +135,17 @@ def require_message(fields: Any) -> None:
     content = fields.get("content")
     if type(content) is list and not _BLOCKS.issuperset(map(type, content)):
         raise RefusedError("its content is not text, or a list of text and dicts")
-    if fields.get("tool_calls"):
-        _require_records(fields["tool_calls"], _TOOL_CALL, "tool_calls")
-        for call in fields["tool_calls"]:
-            _require_text_keys(call.get("args", {}), "tool_calls")
-    if fields.get("invalid_tool_calls"):
-        _require_records(fields["invalid_tool_calls"], _INVALID_CALL, "invalid_tool_calls")
-    if fields.get("usage_metadata"):
-        _require_usage(fields["usage_metadata"])
+    if calls := fields.get("tool_calls"):
+        _require_records(calls, _TOOL_CALL, "tool_calls")
+        for call in calls:
+            _require_text_keys(call.get("args", ()), "tool_calls")
+    if calls := fields.get("invalid_tool_calls"):
+        _require_records(calls, _INVALID_CALL, "invalid_tool_calls")
+    if usage := fields.get("usage_metadata"):
+        _require_record(usage, _USAGE, "usage_metadata")
+        for name in _DETAILS:
+            if details := usage.get(name):
+                _require_record(details, _USAGE_DETAILS, "usage_metadata")
 
 
 def require_ai_message(fields: Any) -> None:
@@ -202,32 +206,26 @@ def _require_fields(fields: Any, types: dict[str, Types]) -> None:
 
 
 def _require_records(records: Any, types: dict[str, Types], where: str) -> None:
-    """Refuse all but dicts whose known fields have their types."""
-    if not _DICT.issuperset(map(type, records)):
-        raise RefusedError(f"its {where} are not dicts")
+    """Refuse all but dicts that `_require_record` takes."""
     for record in records:
+        if type(record) is not dict:
+            raise RefusedError(f"its {where} are not dicts")
         _require_record(record, types, where)
 
 
 def _require_record(record: dict[Any, Any], types: dict[str, Types], where: str) -> None:
-    for name, allowed in types.items():
-        if name in record and type(record[name]) not in allowed:
-            raise RefusedError(f"its {where} have a field of another type than is written there")
+    """Refuse known fields of another type, and names of fields that are not text."""
+    for name, value in record.items():
+        if name in types:
+            if type(value) not in types[name]:
+                raise RefusedError(f"its {where} have a field of another type than is written there")
+        elif type(name) is not str:
+            _require_text_keys(record, where)
 
 
-def _require_text_keys(fields: dict[Any, Any], where: str) -> None:
+def _require_text_keys(fields: Any, where: str) -> None:
     if not _TEXT.issuperset(map(type, fields)):
         raise RefusedError(f"its {where} have keys that are not text")
-
-
-def _require_usage(usage: dict[Any, Any]) -> None:
-    where = "usage_metadata"
-    _require_text_keys(usage, where)
-    _require_record(usage, _USAGE, where)
-    for name in ("input_token_details", "output_token_details"):
-        details = usage.get(name, {})
-        _require_text_keys(details, where)
-        _require_record(details, _USAGE_DETAILS, where)
 
 
 def _raw_arguments(fields: dict[str, Any]) -> list[str]:
@@ -235,8 +233,8 @@ def _raw_arguments(fields: dict[str, Any]) -> list[str]:
 
     It looks there only if the message has no tool calls in LangChain's form.
     """
-    calls = fields.get("additional_kwargs", {}).get("tool_calls")
-    if calls is None or any(map(fields.get, _PARSED)):
+    provided = fields.get("additional_kwargs")
+    if not provided or (calls := provided.get("tool_calls")) is None or any(map(fields.get, _PARSED)):
         return []
     where = "additional_kwargs.tool_calls"
     if type(calls) is not list or len(calls) > MAX_RAW_TOOL_CALLS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from operator import length_hint
 from typing import Any, Final
 
 from sealpoint.errors import EndlessTreeError
@@ -40,9 +41,7 @@ class Budget:
                 break
             taken.append(row)
             rows -= 1
-            for column in row:
-                if type(column) is bytes or type(column) is str:
-                    size_bytes -= len(column)
+            size_bytes -= sum(map(length_hint, row))  # of text and values; a number has none, and counts as 0
         if room - size_bytes > most_bytes:
             raise EndlessTreeError("the rows of a table are more than the file can hold")
         return taken

@@ -84,6 +84,7 @@ class Database:
         self.has_task_path = True
         self.size_bytes = 0
         self._version: int | None = None  # of the schema that was checked
+        self._session: Session | None = None  # of `_work`: a new cursor takes as long as a small query
         self._handler = guard.make_handler()
         self._on_thread = getattr(connection, "on_thread", None)  # a connection of aiosqlite has one
 
@@ -239,14 +240,18 @@ class Database:
         # One function, because it is the whole cost of a small statement beside SQLite's.
         if connection.in_transaction:  # the application has one open
             return self._work_nested(connection, begin, work, arguments)
-        cursor = _own_cursor(connection)
+        session, self._session = self._session, None
+        if session is None or connection.text_factory is not str:
+            session = Session(self, _own_cursor(connection))
+        cursor = session.cursor
         guard.begin(connection, self._handler)
         try:
             cursor.execute(begin)
             if cursor.execute(_VERSION).fetchone()[0] != self._version:
                 self._check(cursor)
-            found = work(Session(self, cursor), *arguments)
+            found = work(session, *arguments)
             cursor.execute("COMMIT")
+            self._session = session  # whose last statement has ended
             return found
         except BaseException as error:
             if connection.in_transaction:  # on a full disk for instance SQLite itself has rolled back
@@ -257,7 +262,8 @@ class Database:
             raise in_own_words(error) from None
         finally:
             guard.end(connection)
-            cursor.close()  # see `open_cursor`
+            if self._session is None:
+                cursor.close()  # see `open_cursor`
 
     def _work_nested(
         self,

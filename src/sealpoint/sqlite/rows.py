@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -114,7 +114,7 @@ def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Runnabl
 
 
 def decode_writes(
-    rows: Iterable[tuple[Any, ...]], serde: SerializerProtocol
+    rows: Sequence[tuple[Any, ...]], serde: SerializerProtocol
 ) -> dict[Key, list[PendingWrite]]:
     """Return the pending writes by checkpoint, each list in the order of `writes_sort_key`.
 
@@ -125,9 +125,9 @@ def decode_writes(
         SealpointError: What the serializer raises.
     """
     grouped: dict[Key, list[PendingWrite]] = {}
-    rows = list(rows)
-    if any(tuple(map(type, row[:7])) != _NAMES for row in rows):  # SQLite stores a BLOB in any column
-        raise RowError("a write is not named by text and a number")
+    for row in rows:
+        if tuple(map(type, row[:7])) != _NAMES:  # SQLite stores a BLOB in any column
+            raise RowError("a write is not named by text and a number")
     for row in sorted(rows, key=_SORT_KEY):
         task_id, channel, kind, value = row[4], row[6], row[7], row[8]
         grouped.setdefault(row[:3], []).append((task_id, channel, serde.loads_typed((kind, value))))
