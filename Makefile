@@ -72,7 +72,7 @@ $(FUZZ_VENV)/filled: pyproject.toml
 	@touch $@
 
 demo: $(DEMO_VENV)/filled
-	@$(DEMO_VENV)/bin/python -m sealpoint.demo $(ARGS)
+	@$(DEMO_VENV)/bin/python -m demo $(ARGS)
 
 test: $(VENV)/filled
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)

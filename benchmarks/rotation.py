@@ -21,11 +21,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from benchmarks.harness import Case, Options
 from benchmarks.peers import COPY, KEY, ROTATE, ROTATE_XAES, SCRIPT, VERIFY, WRITE_BACK
 from sealpoint import Key, KeyRing, KeyState, RingCipher
+from sealpoint.databases.rows import BATCH, Failure
+from sealpoint.databases.sqlite.connection import CACHE_KIB
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
 from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import BATCH, Failure
-from sealpoint.maintenance.sqlite_connection import CACHE_KIB
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
 from sealpoint.maintenance.verify import verify
 
 ROWS: Final = 100_000

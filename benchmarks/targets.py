@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.harness import Result
-from benchmarks.peers import INVENTORY, LG, ROTATE, SEALED, SEALED_XAES, SEALED_STRICT, STRICT, WRITE_BACK
+from benchmarks.peers import INVENTORY, LG, ROTATE, SEALED, SEALED_STRICT, SEALED_XAES, STRICT, WRITE_BACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from fuzz.targets import COLUMNS, FORGED, MATERIAL, SAFE, SECRET, SEPARATOR, TAR
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import RingCipher
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.extensions import DELTA_SNAPSHOT, NUMPY_ARRAY
+from sealpoint.serde.codes import DELTA_SNAPSHOT, NUMPY_ARRAY
 from sealpoint.sqlite import SqliteSaver
 from tests.compat.samples import SAMPLES
 

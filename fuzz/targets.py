@@ -20,10 +20,11 @@ from unittest.mock import patch
 
 from fuzz.sqlitefile.commands import READING, WRITING, check_script
 from fuzz.watch import load_allowed, watched
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, sources
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag
 from sealpoint.errors import SealpointError, SourceError
+from sealpoint.keys import sources
 from sealpoint.serde import SAFE_TYPES, JsonPlusSerializer
-from sealpoint.serde.extensions import (
+from sealpoint.serde.codes import (
     DELTA_SNAPSHOT,
     METHOD,
     NUMPY_ARRAY,

@@ -37,9 +37,9 @@ from fuzz.sqlitefile.oracle import VALUES, Content, Finding, Row, UndefinedError
 from sealpoint.cli import app as cli
 from sealpoint.cli import screen
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.rows import EVERYTHING, Batch, Page, Selection, Table
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
-from sealpoint.maintenance.rows import EVERYTHING, Batch, Page, Selection, Table
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.sqlite import SqliteSaver
 
 DONE: Final = 0

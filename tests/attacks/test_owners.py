@@ -23,9 +23,9 @@ from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.postgres.schema import BLOBS as BLOBS_TABLE
 from sealpoint.errors import SchemaError
-from sealpoint.maintenance.postgres_rows import PostgresRows
-from sealpoint.maintenance.postgres_schema import BLOBS as BLOBS_TABLE
 from tests.attacks.owners import (
     ATTACKS,
     OPERATOR,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sealpoint.cli.app import run as run_program
-from sealpoint.crypto import keyfile
+from sealpoint.keys import ringfile as keyfile
 from tests.unit.crypto.rings import states_text
 
 CODE = [sys.executable, "-m", "sealpoint.cli"]

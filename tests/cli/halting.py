@@ -10,8 +10,8 @@ from typing import Any
 
 from sealpoint.cli import change
 from sealpoint.cli.app import run
+from sealpoint.databases.rows import Batch
 from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.rows import Batch
 
 
 def halting(*args: Any, **options: Any) -> Iterator[Any]:

@@ -13,9 +13,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from sealpoint.base import empty_checkpoint
 from sealpoint.cli import findings, rotation
 from sealpoint.cli.exits import Exit
+from sealpoint.databases.rows import Failure
 from sealpoint.errors import IntegrityError
 from sealpoint.maintenance import rotate, scrub
-from sealpoint.maintenance.rows import Failure
 from tests.cli.conftest import Run
 from tests.unit.crypto.rings import states_text
 from tests.unit.maintenance.foreign import insert

@@ -22,9 +22,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint.cli import change, rotation
 from sealpoint.cli.exits import Exit
+from sealpoint.databases.sqlite import rows as sqlite_rows
 from sealpoint.errors import ScrubError
-from sealpoint.maintenance import scrub, sqlite_rows
-from sealpoint.maintenance.hold import holding
+from sealpoint.keys.lock import holding
+from sealpoint.maintenance import scrub
 from tests.cli.conftest import CODE, Ended, Run
 from tests.postgres.databases import K1, blobs, contents, put_blobs, set_up
 from tests.server import schema, server

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sealpoint.cli.exits import Exit
-from sealpoint.maintenance.rows import Page, Table
-from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.databases.rows import Page, Table
+from sealpoint.databases.sqlite.rows import SqliteRows
 from tests.cli.conftest import CODE, Run
 from tests.unit.maintenance.sealed import write
 

@@ -16,7 +16,7 @@ import typer
 
 from sealpoint.cli.change import require_number
 from sealpoint.cli.exits import Exit
-from sealpoint.maintenance.hold import SUFFIX
+from sealpoint.keys.lock import SUFFIX
 from tests.cli.conftest import CODE, Run
 from tests.unit.crypto.rings import states_text
 from tests.unit.maintenance.foreign import insert

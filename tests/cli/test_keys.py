@@ -17,9 +17,10 @@ import pytest
 from sealpoint import EncryptedSerializer
 from sealpoint.base import empty_checkpoint
 from sealpoint.cli.exits import Exit
-from sealpoint.crypto import KeyRing, keyfile
-from sealpoint.crypto.keyfile import read_ring_entries
-from sealpoint.maintenance.hold import holding
+from sealpoint.crypto import KeyRing
+from sealpoint.keys import ringfile as keyfile
+from sealpoint.keys.lock import holding
+from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import CODE, Ended, Run
 

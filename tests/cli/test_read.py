@@ -23,8 +23,8 @@ from langchain_core.messages import HumanMessage
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
 from sealpoint.cli.findings import Failures, Tally
+from sealpoint.databases.rows import Failure
 from sealpoint.errors import IntegrityError
-from sealpoint.maintenance.rows import Failure
 from tests.unit.maintenance.foreign import GOLDEN, K1, SECRET, insert, write
 
 COMMANDS = ["status", "audit", "types", "inspect", "verify"]
@@ -44,7 +44,7 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ring file that has to be named, and none in the usual places."""
     monkeypatch.delenv("SEALPOINT_KEYS", raising=False)
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
-    monkeypatch.setattr("sealpoint.crypto.keyfile.SYSTEM_PATH", tmp_path / "none.toml")
+    monkeypatch.setattr("sealpoint.keys.ringfile.SYSTEM_PATH", tmp_path / "none.toml")
     (tmp_path / "k1.key").touch(mode=0o600)
     (tmp_path / "k1.key").write_bytes(K1)
     ring = tmp_path / "ring.toml"

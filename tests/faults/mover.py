@@ -19,9 +19,9 @@ from typing import Any
 import tomlkit  # noqa: F401 -- before the fork: only what a move does itself is to be counted
 
 from sealpoint.crypto import KeyState
-from sealpoint.crypto.keyfile import read_ring_entries
 from sealpoint.errors import HeldError
-from sealpoint.maintenance import ringfile
+from sealpoint.keys import edit as ringfile
+from sealpoint.keys.ringfile import read_ring_entries
 
 MOVES: dict[str, Callable[[Path, str], object]] = {
     "init": ringfile.create_ring,

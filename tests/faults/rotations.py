@@ -11,9 +11,9 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
+from sealpoint.databases.rows import Failure, Progress
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Failure, Progress
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.serde import EncryptedSerializer
 from tests.faults.rotator import BATCH, at, make_checkpoint, make_cipher
 from tests.unit.maintenance.sealed import Place

@@ -31,11 +31,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.databases.rows import Batch, Event, Failure
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Batch, Event, Failure
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import KeyRing
-from sealpoint.crypto.keyfile import read_ring_entries
-from sealpoint.maintenance.ringfile import create_ring, destroy_key, disable_key, promote_key, stage_key
+from sealpoint.keys.edit import create_ring, destroy_key, disable_key, promote_key, stage_key
+from sealpoint.keys.ringfile import read_ring_entries
 from tests.faults.mover import MOVES, step
 
 KILLS = int(os.environ.get("SEALPOINT_KILLS", "12"))

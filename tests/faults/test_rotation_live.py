@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from sealpoint.databases.rows import Batch, Failure, Progress
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Batch, Failure, Progress
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from tests.faults.rotations import make, rerun, rotator
 from tests.faults.rotator import make_cipher
 from tests.unit.maintenance.sealed import checked, opened, values_of

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import StoppedError
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from tests.faults.rotations import copy, make, rerun, rotator
 from tests.faults.rotator import BATCH, make_cipher
 from tests.unit.maintenance.sealed import checked, opened, values_of

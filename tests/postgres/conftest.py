@@ -9,7 +9,7 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 
-from sealpoint.maintenance.postgres_rows import PostgresRows
+from sealpoint.databases.postgres.rows import PostgresRows
 from tests.postgres.databases import set_up
 from tests.server import schema, server
 

@@ -11,9 +11,9 @@ import psycopg
 from psycopg.rows import dict_row
 
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.rows import BATCH, EVERYTHING, Batch, Change, Selection, StoredValue, Table
 from sealpoint.langgraph import EncryptedSerializer
-from sealpoint.maintenance.postgres_rows import PostgresRows
-from sealpoint.maintenance.rows import BATCH, EVERYTHING, Batch, Change, Selection, StoredValue, Table
 from tests.unit.maintenance.sealed import make_cipher
 
 K1: Final = make_cipher("k1")

@@ -19,11 +19,11 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import dict_row
 
 from sealpoint.base import empty_checkpoint
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.rows import Batch, Progress
 from sealpoint.errors import LockedError
 from sealpoint.langgraph import EncryptedSerializer
-from sealpoint.maintenance.postgres_rows import PostgresRows
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Batch, Progress
 from tests.postgres.databases import K2
 from tests.unit.maintenance.sealed import make_cipher
 from tests.unit.sqlite.rows import at

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
-from sealpoint.maintenance.postgres_rows import PostgresRows
+from sealpoint.databases.postgres.rows import PostgresRows
 from tests.postgres.databases import blobs, put_blobs
 from tests.postgres.harm import OUT_OF_ROW, lose_values
 from tests.unit.crypto.rings import states_text, write

@@ -10,10 +10,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.exits import Exit, exit_code
+from sealpoint.databases.postgres.connection import name_of
+from sealpoint.databases.postgres.refusals import refused
+from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.errors import DatabaseMissingError, MissingExtraError
-from sealpoint.maintenance.postgres_connection import name_of
-from sealpoint.maintenance.postgres_refusals import refused
-from sealpoint.maintenance.postgres_rows import PostgresRows
 
 NAMES = {
     "postgresql://host/db": "postgresql://host/db",

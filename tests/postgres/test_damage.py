@@ -11,11 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from sealpoint.errors import BlobError, DamagedFileError
-from sealpoint.maintenance.postgres_rows import PostgresRows
-from sealpoint.maintenance.postgres_scan import Bound
-from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import (
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.postgres.scan import Bound
+from sealpoint.databases.rows import (
     Batch,
     Event,
     Events,
@@ -25,6 +23,8 @@ from sealpoint.maintenance.rows import (
     StoredValue,
     Table,
 )
+from sealpoint.errors import BlobError, DamagedFileError
+from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.verify import verify
 from tests.postgres.databases import K2, blobs, put_blobs, put_writes, reseal, rewrite_all
 from tests.postgres.harm import OUT_OF_ROW, lose_values

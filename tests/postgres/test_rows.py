@@ -15,11 +15,9 @@ from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.base import empty_checkpoint
-from sealpoint.errors import RowError, StoppedError
-from sealpoint.maintenance.postgres_rows import PostgresRows
-from sealpoint.maintenance.postgres_schema import BLOBS, SHALLOW_BLOBS, WRITES
-from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import (
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.postgres.schema import BLOBS, SHALLOW_BLOBS, WRITES
+from sealpoint.databases.rows import (
     MAX_TAGS,
     Batch,
     InlineValue,
@@ -28,6 +26,8 @@ from sealpoint.maintenance.rows import (
     StoredValue,
     TagCount,
 )
+from sealpoint.errors import RowError, StoppedError
+from sealpoint.maintenance.rotate import outstanding, rotate
 from tests.postgres.databases import (
     EMPTY,
     K1,
@@ -366,8 +366,8 @@ def test_what_is_readable_beside_the_values_is_told(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, saver: Any, fixture: str
 ) -> None:
     """Also over several pages."""
-    monkeypatch.setattr("sealpoint.maintenance.postgres_rows._METADATA_ROWS", 2)
-    monkeypatch.setattr("sealpoint.maintenance.postgres_rows._NAME_ROWS", 2)
+    monkeypatch.setattr("sealpoint.databases.postgres.rows._METADATA_ROWS", 2)
+    monkeypatch.setattr("sealpoint.databases.postgres.rows._NAME_ROWS", 2)
     url = request.getfixturevalue(fixture)
     with saver_at(saver, url, K1) as sealed:
         put_checkpoints(sealed)

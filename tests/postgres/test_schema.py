@@ -12,10 +12,10 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.postgres.schema import BLOBS, SHALLOW_BLOBS, WRITES
+from sealpoint.databases.rows import Batch, StoredValue
 from sealpoint.errors import SchemaError, ServerError
-from sealpoint.maintenance.postgres_rows import PostgresRows
-from sealpoint.maintenance.postgres_schema import BLOBS, SHALLOW_BLOBS, WRITES
-from sealpoint.maintenance.rows import Batch, StoredValue
 from tests.postgres.databases import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
 
 FUNCTION: Final = """

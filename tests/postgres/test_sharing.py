@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.postgres.schema import BLOBS
+from sealpoint.databases.rows import Batch, Event, Failure, Progress, Selection, StoredValue
 from sealpoint.errors import HeldError, LockedError, StoppedError
-from sealpoint.maintenance.postgres_rows import PostgresRows
-from sealpoint.maintenance.postgres_schema import BLOBS
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Failure, Progress, Selection, StoredValue
 from tests.postgres.databases import (
     K1,
     K2,

@@ -19,12 +19,12 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.cli.exits import Exit, exit_code
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.rows import Batch, Event, Progress, Selection
 from sealpoint.errors import LockedError, SchemaError, StoppedError
 from sealpoint.maintenance import workers
 from sealpoint.maintenance.pace import Stop
-from sealpoint.maintenance.postgres_rows import PostgresRows
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Progress, Selection
 from sealpoint.maintenance.workers import Bug, Order, _judge, rotate_in_processes
 from tests.postgres.databases import K2, blobs, opened, put_blobs, reseal, rewrite_all, saver_at
 from tests.postgres.processes import (

@@ -12,7 +12,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row, Tag, context
-from sealpoint.crypto.follow import require_later
 from sealpoint.errors import (
     IntegrityError,
     KeyMoveError,
@@ -21,6 +20,7 @@ from sealpoint.errors import (
     SealpointError,
     TagError,
 )
+from sealpoint.keys.watch import require_later
 from tests.property.strategies_crypto import (
     inners,
     key_ids,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sealpoint.errors import LimitError, SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import Inert, decode_inert, inventory
-from sealpoint.serde.scan import Limits, scan
+from sealpoint.serde.scan.walk import Limits, scan
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 raw = JsonPlusSerializer(allowed_msgpack_modules=None, on_blocked="raw")

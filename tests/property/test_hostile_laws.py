@@ -19,10 +19,10 @@ from fuzz.targets import FORGED, TARGETS, try_one
 from sealpoint.errors import DecodeError, LimitError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.guards import MAX_DECIMAL_EXPONENT
-from sealpoint.serde.headers import EXTENSIONS, SIZES, STRINGS, read_length
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.mapkeys import read_key
-from sealpoint.serde.scan import Limits, scan
+from sealpoint.serde.scan.headers import EXTENSIONS, SIZES, STRINGS, read_length
+from sealpoint.serde.scan.mapkeys import read_key
+from sealpoint.serde.scan.walk import Limits, scan
 from tests.property import strategies_hostile as hostile
 from tests.property.strategies_values import anything
 from tests.unit.serde.forge import record

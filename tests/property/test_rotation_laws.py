@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.databases.rows import Batch, Failure, Progress, Selection, StoredValue
+from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.databases.stored import open_stored
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Failure, Progress, Selection, StoredValue
-from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.stored import open_stored
 from sealpoint.maintenance.verify import pages, verify
 from sealpoint.sqlite import schema
 

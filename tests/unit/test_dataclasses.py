@@ -14,20 +14,20 @@ from tests.unit.test_house import MODULES
 FILLED = {  # while values are counted or read, by the function that made it
     "sealpoint.maintenance.inventory.Constructor",
     "sealpoint.maintenance.inventory.Inventory",
-    "sealpoint.maintenance.postgres_scan.Pass",
+    "sealpoint.databases.postgres.scan.Pass",
 }
 THEMSELVES = {
-    "sealpoint.crypto.keys.Key"
+    "sealpoint.keys.ring.Key"
 }  # equal to themselves alone: == would compare material in varying time
 KNOWN = {
-    "sealpoint.crypto.keys.Key",
-    "sealpoint.crypto.keys.Origin",
+    "sealpoint.keys.ring.Key",
+    "sealpoint.keys.ring.Origin",
     "sealpoint.crypto.tag.Tag",
-    "sealpoint.maintenance.rows.Batch",
-    "sealpoint.maintenance.rows.Selection",
-    "sealpoint.maintenance.rows.Table",
+    "sealpoint.databases.rows.Batch",
+    "sealpoint.databases.rows.Selection",
+    "sealpoint.databases.rows.Table",
     "sealpoint.serde.allowlist.Allowlist",
-    "sealpoint.serde.scan.Limits",
+    "sealpoint.serde.scan.walk.Limits",
 }
 
 
@@ -35,7 +35,7 @@ def found() -> dict[str, Any]:
     """All dataclasses that the package defines, but for those that the demo stores, by their full names."""
     classes: dict[str, Any] = {}
     for name in MODULES:
-        if not name.startswith("sealpoint.demo") and not name.endswith("__main__"):
+        if not name.startswith("demo") and not name.endswith("__main__"):
             for _, cls in inspect.getmembers(import_module(name), inspect.isclass):
                 if dataclasses.is_dataclass(cls) and cls.__module__.startswith("sealpoint"):
                     home = inspect.getmodule(cls.__init__) or import_module(cls.__module__)

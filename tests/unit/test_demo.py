@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
 
+from demo import story
+from demo.__main__ import main
+from demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
+from demo.search import Database
 from sealpoint import EncryptedSerializer, KeyRing, KeyState, RingCipher
-from sealpoint.demo import story
-from sealpoint.demo.__main__ import main
-from sealpoint.demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
-from sealpoint.demo.search import Database
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 100
@@ -35,12 +35,12 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """`python -m sealpoint.demo --keep DIR`, in a process of its own."""
+    """`python -m demo --keep DIR`, in a process of its own."""
     kept, temporary = tmp_path_factory.mktemp("demo") / "kept", tmp_path_factory.mktemp("temporary")
     environment = os.environ | {"TMPDIR": str(temporary), "LANGSMITH_TRACING": "true"}
     environment.pop("LANGGRAPH_STRICT_MSGPACK", None)
     done = subprocess.run(
-        [sys.executable, "-m", "sealpoint.demo", "--keep", str(kept)],
+        [sys.executable, "-m", "demo", "--keep", str(kept)],
         capture_output=True,
         text=True,
         env=environment,
@@ -214,6 +214,6 @@ def test_command_keeps_out_of_a_folder_in_use(tmp_path: Path, capsys: pytest.Cap
 
 def test_command_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Without LangGraph there is one line that says what to install."""
-    monkeypatch.setitem(sys.modules, "sealpoint.demo.story", None)
+    monkeypatch.setitem(sys.modules, "demo.story", None)
     assert main([]) == 2
     assert "pip install 'sealpoint[cli,langgraph]'" in capsys.readouterr().err

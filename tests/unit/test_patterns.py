@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 import sealpoint
-from sealpoint.maintenance.postgres_refusals import _REFUSALS
+from sealpoint.databases.postgres.refusals import _REFUSALS
 
 SOURCE: Final = Path(sealpoint.__file__).parent
 METHODS: Final = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")

@@ -34,10 +34,10 @@ from sealpoint.cli.stores import (
 )
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import SUITES
+from sealpoint.databases.rows import BATCH, Batch, Progress
 from sealpoint.maintenance.decrypt import decrypt as decrypt_file
 from sealpoint.maintenance.pace import Pace
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
-from sealpoint.maintenance.rows import BATCH, Batch, Progress
 from sealpoint.maintenance.scrub import Scrubbed, forecast
 
 MAX_PLACES: Final = 5

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from sealpoint.cli.exits import Exit
 from sealpoint.cli.screen import complain, printable, put, say, show_table, stamp
+from sealpoint.databases.rows import Failure
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.audit import Audit
 from sealpoint.maintenance.inspect import Readable, plain
 from sealpoint.maintenance.inventory import Constructor, Inventory
 from sealpoint.maintenance.rotate import lacks_keys
-from sealpoint.maintenance.rows import Failure
 from sealpoint.maintenance.status import MAX_TYPES, Share
 from sealpoint.serde.allowlist import Allowlist
 

@@ -14,10 +14,10 @@ from sealpoint.cli.exits import Exit, message
 from sealpoint.cli.screen import JsonOption, complain, require_command, say, show_json, show_table, warn
 from sealpoint.cli.stores import KeysOption, opened
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.crypto.keyfile import SYSTEM_PATH, RingEntry, find_ring_file, read_ring_entries
 from sealpoint.errors import KeyRingError
-from sealpoint.maintenance import ringfile
-from sealpoint.maintenance.keyfiles import key_file
+from sealpoint.keys import edit as ringfile
+from sealpoint.keys.files import key_file
+from sealpoint.keys.ringfile import SYSTEM_PATH, RingEntry, find_ring_file, read_ring_entries
 from sealpoint.maintenance.moves import is_related, moves, require_entry, require_move
 
 EPILOG: Final = (

@@ -24,21 +24,21 @@ from sealpoint.cli.stores import (
     require_text,
 )
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.keyfile import RingEntry, read_ring_entries
+from sealpoint.databases.rows import Event, Failure, Progress
 from sealpoint.errors import KeyFileMissingError, UnknownKeyError, excerpt
+from sealpoint.keys.ringfile import RingEntry, read_ring_entries
 from sealpoint.maintenance.audit import audit as look_at
 from sealpoint.maintenance.inspect import inspect as read_thread
 from sealpoint.maintenance.inspect import threads
 from sealpoint.maintenance.inventory import Inventory
 from sealpoint.maintenance.inventory import inventory as take_inventory
-from sealpoint.maintenance.rows import Event, Failure, Progress
 from sealpoint.maintenance.status import Share, with_states
 from sealpoint.maintenance.status import status as take_shares
 from sealpoint.maintenance.verify import verify as open_all
 from sealpoint.serde.allowlist import Allowlist
 
 if TYPE_CHECKING:
-    from sealpoint.maintenance.rows import RowStore
+    from sealpoint.databases.rows import RowStore
 
 AllowOption = Annotated[
     list[str] | None,

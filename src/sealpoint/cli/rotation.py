@@ -16,13 +16,13 @@ from sealpoint.cli.screen import complain, progress_bar
 from sealpoint.cli.signals import stopping
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.tag import LEGACY
+from sealpoint.databases.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import LockedError, ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.status import Kind, Share, status
 from sealpoint.maintenance.verify import verify
 from sealpoint.maintenance.workers import Order, rotate_in_processes

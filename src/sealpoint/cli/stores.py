@@ -18,7 +18,7 @@ from sealpoint.errors import DamagedFileError, DatabaseMissingError, PasswordErr
 from sealpoint.maintenance.partial import MAGIC, find_leftovers
 
 if TYPE_CHECKING:
-    from sealpoint.maintenance.rows import RowStore
+    from sealpoint.databases.rows import RowStore
 
 DatabaseArgument = Annotated[
     str, typer.Argument(metavar="DB", show_default=False, help="A SQLite file or a postgresql:// URL.")
@@ -63,7 +63,7 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
     _require_no_password(database)
     if is_url(database):
         require_text(database, "DB")
-        from sealpoint.maintenance.postgres_rows import PostgresRows
+        from sealpoint.databases.postgres.rows import PostgresRows
 
         rows = PostgresRows(database, writable=writable)
         if rows.is_superuser:
@@ -71,7 +71,7 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
         return rows
     if "://" in database:
         raise DatabaseMissingError(f"{excerpt(database)} is neither a path nor a URL of Postgres")
-    from sealpoint.maintenance.sqlite_rows import SqliteRows
+    from sealpoint.databases.sqlite.rows import SqliteRows
 
     with naming_other_files(database):
         return SqliteRows(database, writable=writable)

@@ -1,6 +1,6 @@
 """Bytes in, sealed bytes out; knows nothing of checkpoints.
 
-What a ring file says without its keys is in `sealpoint.crypto.keyfile` (`RingEntry`,
+What a ring file says without its keys is in `sealpoint.keys.ringfile` (`RingEntry`,
 `read_ring_entries`), which is imported where it is used: a ring by hand needs no TOML.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.context import Row, context
-from sealpoint.crypto.keys import Key, KeyRing, check_value
-from sealpoint.crypto.states import KeyState
 from sealpoint.crypto.tag import Tag
+from sealpoint.keys.ring import Key, KeyRing, check_value
+from sealpoint.keys.state import KeyState
 
 __all__ = ["Key", "KeyRing", "KeyState", "RingCipher", "Row", "Tag", "check_value", "context"]

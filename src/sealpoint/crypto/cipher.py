@@ -7,11 +7,9 @@ from time import monotonic
 from typing import Final
 
 from sealpoint.crypto.context import Row
-from sealpoint.crypto.follow import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
-from sealpoint.crypto.keyed import KeyedRing, parse_tag
-from sealpoint.crypto.keys import KeyRing, NeverPickled
+from sealpoint.crypto.counters import Tally
+from sealpoint.crypto.prepared import KeyedRing, parse_tag
 from sealpoint.crypto.suites import SUITES
-from sealpoint.crypto.tally import Tally
 from sealpoint.errors import (
     BlobError,
     KeyDestroyedError,
@@ -24,6 +22,8 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
+from sealpoint.keys.ring import KeyRing, NeverPickled
+from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
 
 # What a newer ring may settle: the key is not known, not usable, or not there to seal with.
 _NEWS: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
@@ -35,7 +35,7 @@ class RingCipher(NeverPickled):
     Never falls back: an unknown key, suite or flag, a missing row or secret, and every
     failed authentication each raise an error of their own. Safe to share between threads.
 
-    With a ring from a file it follows that file: see `sealpoint.crypto.follow`. The file is looked at
+    With a ring from a file it follows that file: see `sealpoint.keys.watch`. The file is looked at
     every few seconds, by a call that seals or opens, and at once when a key is met that the
     ring does not know or may not use. The one call that finds it changed reads it. Commands run in a
     thread of their own, and only a call that needs a key of which no material was ever had waits for one.

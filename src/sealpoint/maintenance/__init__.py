@@ -9,8 +9,8 @@
 What a module does is called like the module, so each function is imported from its own.
 """
 
-from sealpoint.maintenance.postgres_rows import PostgresRows
-from sealpoint.maintenance.rows import Failure, Progress, RowStore
-from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.rows import Failure, Progress, RowStore
+from sealpoint.databases.sqlite.rows import SqliteRows
 
 __all__ = ["Failure", "PostgresRows", "Progress", "RowStore", "SqliteRows"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sealpoint.base.metadata import decode_metadata
+from sealpoint.databases.rows import RowStore
 from sealpoint.errors import MetadataError
-from sealpoint.maintenance.rows import RowStore
 from sealpoint.maintenance.status import Kind, Share, status
 
 MAX_LABELS: Final = 200

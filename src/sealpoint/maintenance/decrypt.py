@@ -18,19 +18,7 @@ from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import (
-    OutputExistsError,
-    OutputNameError,
-    PlaintextError,
-    RowError,
-    SealpointError,
-    StoppedError,
-    excerpt,
-)
-from sealpoint.maintenance.hold import holding
-from sealpoint.maintenance.keyfiles import keep
-from sealpoint.maintenance.partial import private_folder, remove_leftovers
-from sealpoint.maintenance.rows import (
+from sealpoint.databases.rows import (
     BATCH,
     Batch,
     Event,
@@ -42,9 +30,21 @@ from sealpoint.maintenance.rows import (
     Table,
     failure,
 )
-from sealpoint.maintenance.sqlite_connection import create_database, sqlite_words
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
-from sealpoint.maintenance.stored import open_stored, require_decodable
+from sealpoint.databases.sqlite.connection import create_database, sqlite_words
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
+from sealpoint.databases.stored import open_stored, require_decodable
+from sealpoint.errors import (
+    OutputExistsError,
+    OutputNameError,
+    PlaintextError,
+    RowError,
+    SealpointError,
+    StoppedError,
+    excerpt,
+)
+from sealpoint.keys.files import keep
+from sealpoint.keys.lock import holding
+from sealpoint.maintenance.partial import private_folder, remove_leftovers
 from sealpoint.maintenance.verify import pages
 from sealpoint.sqlite import schema
 

@@ -20,12 +20,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.databases.rows import BATCH, Batch, Failure, RowStore, Selection, StoredValue, failure
+from sealpoint.databases.stored import open_stored
 from sealpoint.errors import SealpointError
-from sealpoint.maintenance.rows import BATCH, Batch, Failure, RowStore, Selection, StoredValue, failure
-from sealpoint.maintenance.stored import open_stored
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
+from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
 
 MAX_MEMBERS: Final = 2_000
 MAX_CHARS: Final = 2_000

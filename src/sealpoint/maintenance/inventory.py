@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.databases.rows import BATCH, Batch, Event, Failure, Progress, RowStore, StoredValue, failure
+from sealpoint.databases.stored import open_stored
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
-from sealpoint.maintenance.rows import BATCH, Batch, Event, Failure, Progress, RowStore, StoredValue, failure
-from sealpoint.maintenance.stored import open_stored
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.allowlist import SAFE_TYPES
 from sealpoint.serde.inert import inventory as named_types
-from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
+from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
 
 MAX_TYPES: Final = 10_000
 MAX_NAME_CHARS: Final = 200

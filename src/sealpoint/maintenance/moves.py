@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sealpoint.crypto import KeyState, Tag
-from sealpoint.crypto.keyfile import RingEntry
 from sealpoint.crypto.tag import LEGACY
+from sealpoint.databases.rows import RowStore
 from sealpoint.errors import KeyInUseError, KeyMoveError, TagError, UnknownKeyError, UnrelatedDatabaseError
-from sealpoint.maintenance.rows import RowStore
+from sealpoint.keys.ringfile import RingEntry
 
 _ENTERED_BY: Final = {
     KeyState.ACTIVE: "promote",

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from time import monotonic, sleep
 from typing import Final, Protocol
 
+from sealpoint.databases.rows import Events, Progress
 from sealpoint.errors import HaltedError
-from sealpoint.maintenance.rows import Events, Progress
 
 _LOOK_SECONDS: Final = 0.05
 

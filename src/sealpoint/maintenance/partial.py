@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from sealpoint.errors import OutputNameError, StoppedError, excerpt
-from sealpoint.maintenance.hold import is_held
+from sealpoint.keys.lock import is_held
 
 _HINT: Final = "see that this account may write to the folder, and that there is room in it"
 _FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sealpoint.crypto import Key, KeyRing, RingCipher
+from sealpoint.databases.rows import Batch, RowStore, Selection
+from sealpoint.databases.stored import open_stored
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
-from sealpoint.maintenance.rows import Batch, RowStore, Selection
 from sealpoint.maintenance.status import Kind, classify
-from sealpoint.maintenance.stored import open_stored
 
 SAMPLE_ROWS: Final = 20
 """How many rows of a table are tried for each key."""

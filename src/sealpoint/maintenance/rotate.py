@@ -14,9 +14,7 @@ from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import KeyRingError, SealpointError
-from sealpoint.maintenance.ringcheck import require_own_ring
-from sealpoint.maintenance.rows import (
+from sealpoint.databases.rows import (
     BATCH,
     Batch,
     Event,
@@ -32,7 +30,9 @@ from sealpoint.maintenance.rows import (
     failure,
     mark,
 )
-from sealpoint.maintenance.stored import require_bytes, require_decodable
+from sealpoint.databases.stored import require_bytes, require_decodable
+from sealpoint.errors import KeyRingError, SealpointError
+from sealpoint.maintenance.ringcheck import require_own_ring
 
 MAX_PASSES: Final = 8
 MAX_LOCK_SECONDS: Final = 0.1

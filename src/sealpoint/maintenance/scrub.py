@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.crypto.tag import FLAGS, SUITES
+from sealpoint.databases.rows import StoredValue
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import ScrubError
-from sealpoint.maintenance.rows import StoredValue
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 
 FRAGMENT_BYTES: Final = 24
 MAX_FRAGMENTS: Final = 32

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.crypto import Tag
 from sealpoint.crypto.tag import LEGACY
+from sealpoint.databases.rows import RowStore, TagCount
 from sealpoint.errors import TagError, excerpt
-from sealpoint.maintenance.rows import RowStore, TagCount
 
 if TYPE_CHECKING:
-    from sealpoint.crypto.keyfile import RingEntry
+    from sealpoint.keys.ringfile import RingEntry
 
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from sealpoint.crypto import RingCipher
-from sealpoint.errors import SealpointError
-from sealpoint.maintenance.rows import (
+from sealpoint.databases.rows import (
     BATCH,
     EVERYTHING,
     Batch,
@@ -21,7 +20,8 @@ from sealpoint.maintenance.rows import (
     Table,
     failure,
 )
-from sealpoint.maintenance.stored import open_stored
+from sealpoint.databases.stored import open_stored
+from sealpoint.errors import SealpointError
 
 
 def verify(

@@ -15,10 +15,10 @@ from traceback import format_tb
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.databases.rows import BATCH, Batch, Event, Events, Failure, Progress, mark
 from sealpoint.errors import DatabaseMissingError, LockedError, SealpointError, StoppedError
 from sealpoint.maintenance.pace import Pace, Signal
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS, rotate
-from sealpoint.maintenance.rows import BATCH, Batch, Event, Events, Failure, Progress, mark
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -217,7 +217,7 @@ def _sum(told: Iterator[tuple[int, Event]]) -> Iterator[Event]:
 
 def _work(order: Order, line: Line) -> None:
     """Do the work of one process, and tell how it ends: ``None``, or the error."""
-    from sealpoint.maintenance.postgres_rows import PostgresRows
+    from sealpoint.databases.postgres.rows import PostgresRows
 
     problem: SealpointError | Bug | None = None
     with suppress(ConnectionError):  # nobody is there to be told: the run has ended

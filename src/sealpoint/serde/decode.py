@@ -13,14 +13,14 @@ from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueErro
 from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.arrays import require_array
 from sealpoint.serde.classes import find_class, home_of
-from sealpoint.serde.extensions import (
+from sealpoint.serde.codes import (
     DELTA_SNAPSHOT,
     METHOD,
     NUMPY_ARRAY,
     PYDANTIC_V2,
 )
+from sealpoint.serde.fast.messages import MESSAGES, adopter, are_alike, is_message
 from sealpoint.serde.guards import RefusedError
-from sealpoint.serde.messages import MESSAGES, adopter, are_alike, is_message
 from sealpoint.serde.rebuild import (
     Builder,
     as_unbuildable,
@@ -29,7 +29,7 @@ from sealpoint.serde.rebuild import (
     make_raw_builder,
     numpy_array,
 )
-from sealpoint.serde.scan import Limits, require_few_costly, scan
+from sealpoint.serde.scan.walk import Limits, require_few_costly, scan
 from sealpoint.serde.shapes import json_budget
 from sealpoint.serde.warned import warn_once
 

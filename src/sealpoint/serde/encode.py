@@ -1,6 +1,6 @@
 """Values to msgpack, byte for byte as LangGraph writes them.
 
-What msgpack has no form for becomes an extension, see `sealpoint.serde.extensions`.
+What msgpack has no form for becomes an extension, see `sealpoint.serde.codes`.
 One table from type to encoder, filled when a type is first seen: the questions to a type
 are asked once, and not once for every value.
 """
@@ -29,7 +29,7 @@ from sealpoint.errors import UnsupportedTypeError, excerpt
 from sealpoint.serde import diagnostics
 from sealpoint.serde.arguments import address_text, time_arguments, timezone_arguments
 from sealpoint.serde.classes import answers_by_instance, why_not_found
-from sealpoint.serde.extensions import (
+from sealpoint.serde.codes import (
     DELTA_SNAPSHOT,
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -39,8 +39,8 @@ from sealpoint.serde.extensions import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.freed import LARGE_BYTES, keep_freed_memory
-from sealpoint.serde.models import plain_fields
+from sealpoint.serde.fast.freed import LARGE_BYTES, keep_freed_memory
+from sealpoint.serde.fast.models import plain_fields
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
 OPTIONS: Final = (

@@ -13,9 +13,7 @@ from typing import Any, Final, NamedTuple
 import ormsgpack
 
 from sealpoint.errors import BlobError, DecodeError, UnknownTypeError, excerpt
-from sealpoint.serde.decode import require_record
-from sealpoint.serde.envelope import envelope_target, parse_json
-from sealpoint.serde.extensions import (
+from sealpoint.serde.codes import (
     DELTA_SNAPSHOT,
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -25,8 +23,10 @@ from sealpoint.serde.extensions import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.headers import NAMELESS, read_names
-from sealpoint.serde.scan import DEFAULT_LIMITS, Limits, scan
+from sealpoint.serde.decode import require_record
+from sealpoint.serde.legacy_json import envelope_target, parse_json
+from sealpoint.serde.scan.headers import NAMELESS, read_names
+from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits, scan
 
 KINDS: Final[Mapping[int, str]] = {
     SINGLE_ARGUMENT: "single",

@@ -17,8 +17,8 @@ from sealpoint.errors import (
 from sealpoint.serde.allowlist import AllowedModules, Allowlist, strict_from_environment
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
-from sealpoint.serde.envelope import decode_json
-from sealpoint.serde.scan import DEFAULT_LIMITS, Limits
+from sealpoint.serde.legacy_json import decode_json
+from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
 

@@ -19,8 +19,9 @@ from inspect import isclass, signature
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
+from sealpoint.serde.catalogue import RULES, Rule
 from sealpoint.serde.classes import find_class
-from sealpoint.serde.extensions import (
+from sealpoint.serde.codes import (
     KEYWORD_ARGUMENTS,
     METHOD,
     POSITIONAL_ARGUMENTS,
@@ -28,10 +29,9 @@ from sealpoint.serde.extensions import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
+from sealpoint.serde.fast.messages import is_message_class, make_message_builder
+from sealpoint.serde.fast.ordinary import ORDINARY, address_reader
 from sealpoint.serde.guards import RefusedError, as_tuple, require_members
-from sealpoint.serde.messages import is_message_class, make_message_builder
-from sealpoint.serde.ordinary import ORDINARY, address_reader
-from sealpoint.serde.rules import RULES, Rule
 from sealpoint.serde.types import _DeltaSnapshot
 
 Builder = Callable[[Any], Any]

@@ -26,9 +26,9 @@ from fuzz.sqlitefile.edits import (
 from fuzz.sqlitefile.format import SqliteFile, Value, encode_record
 from fuzz.sqlitefile.oracle import VALUES
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.rows import Batch
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Batch
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.sqlite import SqliteSaver
 from tests.attacks.case import Case, Read, Reading, Scene
 from tests.attacks.maintenance import COUNTERS, ONE_OLD_KEY, READERS, TWO_KEYS, cases, mark_if_run

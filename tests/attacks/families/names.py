@@ -90,7 +90,7 @@ _ODD: Final = (
     ("langgraph.checkpoint.serde.jsonplus", "JsonPlusSerializer"),
     ("langgraph.cache.sqlite", "SqliteCache"),
     ("sealpoint.serde.jsonplus", "JsonPlusSerializer"),
-    ("sealpoint.crypto.keys", "KeyRing"),
+    ("sealpoint.keys.ring", "KeyRing"),
 )
 
 # What is near to an allowed name, and is not it.

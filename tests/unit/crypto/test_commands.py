@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.crypto import KeyRing, sources
-from sealpoint.crypto.sources import MAX_BYTES, run_command
+from sealpoint.crypto import KeyRing
 from sealpoint.errors import SourceError, SourceTimeoutError
+from sealpoint.keys import sources
+from sealpoint.keys.sources import MAX_BYTES, run_command
 from tests.unit.crypto.rings import NEW, ring_text, write_ring
 
 SHORT = 0.3  # seconds

@@ -13,8 +13,7 @@ from threading import Barrier
 
 import pytest
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, check_value, cipher, follow, keyfile
-from sealpoint.crypto.follow import LOOK_SECONDS, RETRY_SECONDS, require_later
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, check_value, cipher
 from sealpoint.errors import (
     CheckValueError,
     KeyDestroyedError,
@@ -23,6 +22,9 @@ from sealpoint.errors import (
     NoActiveKeyError,
     UnknownKeyError,
 )
+from sealpoint.keys import ringfile as keyfile
+from sealpoint.keys import watch as follow
+from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
 from tests.unit.crypto.rings import (
     NEW,
     OLD,

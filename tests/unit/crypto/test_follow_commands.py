@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher, follow
-from sealpoint.crypto.follow import LOOK_SECONDS, RETRY_SECONDS
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher
 from sealpoint.errors import KeyDestroyedError, KeyDisabledError, UnknownKeyError
+from sealpoint.keys import watch as follow
+from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
 from tests.unit.crypto.rings import material_of, replace, write
 
 VALUE = "msgpack", b"value"

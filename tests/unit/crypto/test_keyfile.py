@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.crypto import KeyRing, KeyState, RingCipher, keyfile
-from sealpoint.crypto.keys import check_value
+from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     CheckValueError,
     FileLinkError,
@@ -21,6 +20,8 @@ from sealpoint.errors import (
     SourceError,
     TestKeysError,
 )
+from sealpoint.keys import ringfile as keyfile
+from sealpoint.keys.ring import check_value
 from tests.unit.crypto.rings import NEW, OLD, OTHER, ring_text, write, write_ring
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.crypto.keyfile import RingEntry, read_ring_entries
 from sealpoint.errors import KeyFileMissingError, KeyRingError
+from sealpoint.keys.ringfile import RingEntry, read_ring_entries
 from tests.unit.crypto.rings import ring_text, write
 from tests.unit.crypto.test_keyfile_fields import CASES
 

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, sources
-from sealpoint.crypto.keys import check_value
-from sealpoint.crypto.sources import run_command
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import KeyRingError, SealpointError
+from sealpoint.keys import sources
+from sealpoint.keys.ring import check_value
+from sealpoint.keys.sources import run_command
 from tests.unit.crypto.rings import OTHER, make_cipher, ring_text, write, write_ring
 from tests.unit.crypto.test_keyfile_fields import CASES
 

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sealpoint.crypto.sources import MAX_FILE_BYTES, parse_material, read_private, read_source
 from sealpoint.errors import (
     FileLinkError,
     FilePermissionsError,
@@ -21,6 +20,7 @@ from sealpoint.errors import (
     MaterialSpaceError,
     SourceError,
 )
+from sealpoint.keys.sources import MAX_FILE_BYTES, parse_material, read_private, read_source
 from tests.unit.crypto.rings import NEW, write
 
 HEX = NEW.hex().encode()

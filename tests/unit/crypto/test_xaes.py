@@ -1,4 +1,7 @@
-"""Xaes256Gcm: how long a prefix lasts, and what is remembered of others'. Known answers are in tests/vectors."""
+"""Xaes256Gcm: how long a prefix lasts, and which prefixes of others are kept.
+
+Known answers are in tests/vectors.
+"""
 
 from __future__ import annotations
 

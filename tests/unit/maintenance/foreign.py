@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from sealpoint import EncryptedSerializer, Key, KeyRing, KeyState, RingCipher
-from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.databases.sqlite.rows import SqliteRows
 
 K1: Final = bytes(range(32))
 RING: Final = KeyRing([Key("k1", K1, KeyState.ACTIVE)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from sealpoint.maintenance.rows import StoredValue
+from sealpoint.databases.rows import StoredValue
 from tests.unit.maintenance.sealed import put
 
 

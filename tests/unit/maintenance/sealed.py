@@ -14,10 +14,10 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.databases.rows import Batch, Event, Failure, Progress, StoredValue
+from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.databases.stored import open_stored
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Batch, Event, Failure, Progress, StoredValue
-from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.stored import open_stored
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde import EncryptedSerializer
 from tests.unit.crypto.rings import material_of

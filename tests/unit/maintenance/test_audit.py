@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealpoint.databases.rows import InlineValue
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance import audit as module
 from sealpoint.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, label, shape
-from sealpoint.maintenance.rows import InlineValue
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from tests.unit.maintenance.foreign import GOLDEN, SECRET, insert, rows_of, write
 
 

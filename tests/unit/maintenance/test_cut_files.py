@@ -17,9 +17,9 @@ import pytest
 
 from fuzz.sqlitefile import honest, oracle, wal
 from fuzz.sqlitefile.format import SqliteFile
+from sealpoint.databases.rows import Batch
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
-from sealpoint.maintenance.rows import Batch
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.verify import pages
 from sealpoint.sqlite import SqliteSaver
 

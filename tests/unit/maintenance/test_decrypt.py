@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.rows import Progress, StoredValue
 from sealpoint.errors import (
     DatabaseMissingError,
     HeldError,
@@ -22,11 +23,10 @@ from sealpoint.errors import (
     SchemaError,
     SealpointError,
 )
+from sealpoint.keys.lock import holding
 from sealpoint.maintenance import decrypt as decrypt_module
 from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.hold import holding
 from sealpoint.maintenance.partial import find_leftovers
-from sealpoint.maintenance.rows import Progress, StoredValue
 from tests.unit.maintenance.harm import HARM
 from tests.unit.maintenance.sealed import (
     SMALL,

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.rows import Failure, StoredValue, failure
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import DecodeError, SealpointError
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.inspect import inspect
 from sealpoint.maintenance.inventory import inventory
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Failure, StoredValue, failure
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
 from sealpoint.maintenance.verify import verify
 from sealpoint.sqlite import schema
 from tests.unit.maintenance.sealed import make_cipher, sealing

@@ -11,6 +11,9 @@ import ormsgpack
 import pytest
 
 from sealpoint.base import empty_checkpoint
+from sealpoint.databases.rows import Failure, StoredValue
+from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.databases.stored import require_decodable
 from sealpoint.errors import (
     DamagedFileError,
     DecodeError,
@@ -21,10 +24,7 @@ from sealpoint.errors import (
 )
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Failure, StoredValue
 from sealpoint.maintenance.scrub import scrub
-from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.stored import require_decodable
 from sealpoint.maintenance.verify import verify
 from sealpoint.sqlite import schema
 from tests.unit.maintenance.sealed import (

@@ -12,11 +12,11 @@ from fuzz.sqlitefile import honest
 from fuzz.sqlitefile.edits import root_of
 from fuzz.sqlitefile.format import TABLE_INTERIOR, SqliteFile, write_varint
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.rows import Batch, Progress
+from sealpoint.databases.sqlite import rows as sqlite_rows
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import DamagedFileError
-from sealpoint.maintenance import sqlite_rows
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Batch, Progress
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
 from sealpoint.maintenance.verify import pages, verify
 
 SHAPE = honest.Shape(512, ("k2",), 24)

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from sealpoint.errors import HeldError, OutputNameError, StoppedError
-from sealpoint.maintenance.hold import SUFFIX, holding
+from sealpoint.keys.lock import SUFFIX, holding
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.databases.rows import StoredValue
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import FilePermissionsError, IntegrityError, OutputExistsError, UnknownKeyError
-from sealpoint.maintenance import keyfiles
+from sealpoint.keys import files as keyfiles
+from sealpoint.keys.edit import create_ring, disable_key, promote_key, stage_key
 from sealpoint.maintenance.audit import audit
-from sealpoint.maintenance.ringfile import create_ring, disable_key, promote_key, stage_key
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import StoredValue
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from tests.unit.maintenance.foreign import rows_of
 from tests.unit.maintenance.sealed import bind, failures, make_cipher, put, run, values_of, write
 

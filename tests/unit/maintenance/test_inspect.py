@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
+from sealpoint.databases.rows import Batch, Failure
 from sealpoint.errors import LimitError, SealpointError, UnknownKeyError
 from sealpoint.maintenance.inspect import MAX_BYTES, MAX_CHARS, MAX_MEMBERS, Readable, inspect, plain
-from sealpoint.maintenance.rows import Batch, Failure
 from sealpoint.serde.inert import Inert, decode_inert
 from tests.property.strategies_hostile import msgpack
 from tests.unit.maintenance.foreign import SECRET, cipher, insert, rows_of, write

@@ -16,11 +16,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
 
 from sealpoint import Key, KeyRing, KeyState, RingCipher
+from sealpoint.databases.rows import Batch, Event, Failure, Progress
 from sealpoint.errors import DecodeError, IntegrityError, LimitError, SealpointError, UnknownTypeError
 from sealpoint.maintenance import inventory as module
 from sealpoint.maintenance.inventory import Inventory, inventory
-from sealpoint.maintenance.rows import Batch, Event, Failure, Progress
-from sealpoint.serde.scan import Limits
+from sealpoint.serde.scan.walk import Limits
 from tests.compat.golden.write import AES_KEY
 from tests.unit.maintenance.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
 

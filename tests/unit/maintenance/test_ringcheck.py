@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.databases.rows import Selection
+from sealpoint.databases.sqlite.rows import WRITES, SqliteRows
 from sealpoint.errors import WrongRingError
 from sealpoint.maintenance.ringcheck import MAX_DAMAGED, SAMPLE_ROWS, require_own_ring
-from sealpoint.maintenance.rows import Selection
-from sealpoint.maintenance.sqlite_rows import WRITES, SqliteRows
 from tests.unit.maintenance.harm import flip
 from tests.unit.maintenance.sealed import failures, make_cipher, moved, put, run, values_of, write
 

@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
-from sealpoint.crypto.keyfile import find_ring_file, read_ring_entries
 from sealpoint.crypto.tag import require_key_id
+from sealpoint.databases.rows import RowStore, TagCount
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
     DuplicateKeyError,
     FileLinkError,
@@ -38,10 +39,9 @@ from sealpoint.errors import (
     UnrelatedDatabaseError,
     WrongRingError,
 )
-from sealpoint.maintenance import keyfiles, ringfile
-from sealpoint.maintenance.hold import holding
-from sealpoint.maintenance.moves import moves
-from sealpoint.maintenance.ringfile import (
+from sealpoint.keys import edit as ringfile
+from sealpoint.keys import files as keyfiles
+from sealpoint.keys.edit import (
     check_ring,
     create_ring,
     destroy_key,
@@ -50,8 +50,9 @@ from sealpoint.maintenance.ringfile import (
     promote_key,
     stage_key,
 )
-from sealpoint.maintenance.rows import RowStore, TagCount
-from sealpoint.maintenance.sqlite_rows import SqliteRows
+from sealpoint.keys.lock import holding
+from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
+from sealpoint.maintenance.moves import moves
 from tests.unit.crypto.rings import material_of
 from tests.unit.maintenance.sealed import write
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.rows import Batch, Progress, StoredValue
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
+from sealpoint.databases.stored import open_stored
 from sealpoint.errors import (
     BlobError,
     HeldError,
@@ -22,9 +25,6 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
-from sealpoint.maintenance.rows import Batch, Progress, StoredValue
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
-from sealpoint.maintenance.stored import open_stored
 from tests.unit.maintenance.harm import flip
 from tests.unit.maintenance.sealed import (
     SMALL,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.rows import Selection, StoredValue
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES
 from sealpoint.errors import RowError
-from sealpoint.maintenance.rows import Selection, StoredValue
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES
 
 TAGS: dict[str, tuple[Any, str]] = {
     "sealed": ("msgpack+cobblestone256@k1", "other key"),

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.rows import StoredValue
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import ScrubError, StoppedError
-from sealpoint.maintenance.rows import StoredValue
 from sealpoint.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS, Traces, scrub
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
 from tests.unit.maintenance.sealed import checked, make_cipher, make_ring, opened, run, values_of, write
 
 RING = make_ring("k2", "k1")
@@ -153,7 +153,7 @@ def reader(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealpoint.maintenance.sqlite_rows.READERS_TIMEOUT_MS", 50)
+    monkeypatch.setattr("sealpoint.databases.sqlite.rows.READERS_TIMEOUT_MS", 50)
 
 
 @pytest.mark.usefixtures("_hurried")

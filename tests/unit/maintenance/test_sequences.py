@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.rows import Selection
+from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.databases.stored import open_stored
 from sealpoint.maintenance.rotate import outstanding
-from sealpoint.maintenance.rows import Selection
-from sealpoint.maintenance.sqlite_rows import SqliteRows
-from sealpoint.maintenance.stored import open_stored
 from sealpoint.maintenance.verify import verify
 from sealpoint.serde import EncryptedSerializer
 from tests.unit.maintenance.harm import HARM

@@ -14,9 +14,9 @@ from fuzz.sqlitefile import honest
 from fuzz.sqlitefile.edits import root_of
 from fuzz.sqlitefile.format import TABLE_INTERIOR, TABLE_LEAF, SqliteFile, Value, encode_record, write_varint
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DamagedFileError, EndlessTreeError, SealpointError
 from sealpoint.maintenance.inspect import inspect, threads
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.verify import verify
 from sealpoint.sqlite import SqliteSaver
 

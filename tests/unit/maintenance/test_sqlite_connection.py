@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import StoppedError
 from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from tests.unit.maintenance.sealed import make_cipher, tags_of, values_of, write
 
 VALUES = 12

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.rows import Batch, Progress, Selection, StoredValue, TagCount
+from sealpoint.databases.sqlite import rows as sqlite_rows
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
 from sealpoint.errors import DamagedFileError, DatabaseMissingError, SchemaError, StoppedError
-from sealpoint.maintenance import sqlite_rows
 from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.rows import Batch, Progress, Selection, StoredValue, TagCount
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, WRITES, SqliteRows
 from tests.unit.maintenance.sealed import make_cipher, put, values_of, write
 from tests.unit.sqlite.test_schema import CHECKPOINTS as MAKE_CHECKPOINTS
 from tests.unit.sqlite.test_schema import REFUSED

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint import KeyState
-from sealpoint.crypto.keyfile import RingEntry
+from sealpoint.databases.rows import MAX_TAGS, RowStore, TagCount
+from sealpoint.databases.stored import require_decodable
 from sealpoint.errors import RowError, UnknownTypeError
-from sealpoint.maintenance.rows import MAX_TAGS, RowStore, TagCount
+from sealpoint.keys.ringfile import RingEntry
 from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Kind, Share, classify, status
-from sealpoint.maintenance.stored import require_decodable
 from tests.unit.maintenance.foreign import GOLDEN, insert, rows_of, write
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.rows import Batch, Failure, Progress, StoredValue
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import IntegrityError, PlaintextError, UnknownKeyError
-from sealpoint.maintenance.rows import Batch, Failure, Progress, StoredValue
-from sealpoint.maintenance.sqlite_rows import SqliteRows
 from sealpoint.maintenance.verify import verify
 from tests.unit.maintenance.harm import HARM
 from tests.unit.maintenance.sealed import bind, failures, make_cipher, put, values_of, write

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from sealpoint.databases.rows import Batch, Event, Failure, Progress
 from sealpoint.errors import IntegrityError, KeyFileMissingError, StoppedError
 from sealpoint.maintenance.pace import Stop
-from sealpoint.maintenance.rows import Batch, Event, Failure, Progress
 from sealpoint.maintenance.workers import Order, _sum, rotate_in_processes
 from tests.postgres.databases import K1, blobs, contents, put_blobs, set_up
 from tests.server import schema, server

@@ -9,6 +9,7 @@ import pytest
 
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer, rebuild
+from sealpoint.serde.catalogue import RULES
 from sealpoint.serde.guards import (
     MAX_DECIMAL_CHARS,
     MAX_DECIMAL_EXPONENT,
@@ -18,7 +19,6 @@ from sealpoint.serde.guards import (
     MAX_SAME_HASH,
     RefusedError,
 )
-from sealpoint.serde.rules import RULES
 from sealpoint.serde.shapes import MAX_FIELDS, json_budget
 from tests.compat.samples import alike
 from tests.unit.serde.forge import envelope, record

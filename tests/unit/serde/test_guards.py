@@ -15,6 +15,7 @@ import pytest
 
 from sealpoint.errors import BlockedTypeError, UnbuildableValueError
 from sealpoint.serde import SAFE_TYPES, Allowlist, JsonPlusSerializer
+from sealpoint.serde.catalogue import RULES
 from sealpoint.serde.decode import Decoder
 from sealpoint.serde.guards import (
     MAX_DECIMAL_CHARS,
@@ -29,7 +30,6 @@ from sealpoint.serde.guards import (
     require_json_depth,
 )
 from sealpoint.serde.inert import inventory
-from sealpoint.serde.rules import RULES
 from sealpoint.serde.shapes import MAX_JSON_DEPTH
 from tests.compat.samples import SAMPLES, alike
 from tests.unit.serde.forge import extension, record

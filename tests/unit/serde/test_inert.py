@@ -16,9 +16,9 @@ import pytest
 from fuzz.targets import names_in
 from sealpoint.errors import BlobError, DecodeError, LimitError, UnknownTypeError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.extensions import DELTA_SNAPSHOT, NUMPY_ARRAY
+from sealpoint.serde.codes import DELTA_SNAPSHOT, NUMPY_ARRAY
 from sealpoint.serde.inert import KINDS, Inert, decode_inert, inventory
-from sealpoint.serde.scan import Limits
+from sealpoint.serde.scan.walk import Limits
 from tests.compat.samples import SAMPLES
 from tests.unit.serde.forge import envelope, extension, record
 from tests.unit.serde.wire import NIL, array, mapping, text

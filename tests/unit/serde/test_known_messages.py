@@ -14,8 +14,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.tool import ToolOutputMixin
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from sealpoint.serde import JsonPlusSerializer, decode, messages
-from sealpoint.serde.extensions import PYDANTIC_V2
+from sealpoint.serde import JsonPlusSerializer, decode
+from sealpoint.serde.codes import PYDANTIC_V2
+from sealpoint.serde.fast import messages
 from tests.compat.samples import SAMPLES
 from tests.property import strategies_values as values
 

@@ -33,9 +33,9 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from sealpoint.errors import UnsupportedTypeError
+from sealpoint.serde.codes import PYDANTIC_V2
 from sealpoint.serde.encode import OPTIONS, _default, encode
-from sealpoint.serde.extensions import PYDANTIC_V2
-from sealpoint.serde.models import plain_fields
+from sealpoint.serde.fast.models import plain_fields
 from tests.compat.samples import SAMPLES
 from tests.property.strategies_values import messages
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealpoint.serde.catalogue import RULES
 from sealpoint.serde.classes import find_class
+from sealpoint.serde.fast.ordinary import ORDINARY
 from sealpoint.serde.guards import MAX_SAME_HASH
-from sealpoint.serde.ordinary import ORDINARY
 from sealpoint.serde.rebuild import make_builder
-from sealpoint.serde.rules import RULES
 
 texts = st.sampled_from(
     [

@@ -14,8 +14,8 @@ import pytest
 from sealpoint.errors import DecodeError, LimitError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
-from sealpoint.serde.headers import read_names
-from sealpoint.serde.scan import _SIZES, _TEXT_KEYS, Limits, scan
+from sealpoint.serde.scan.headers import read_names
+from sealpoint.serde.scan.walk import _SIZES, _TEXT_KEYS, Limits, scan
 from tests.compat.samples import SAMPLES
 from tests.unit.serde.wire import (
     array,
@@ -319,7 +319,7 @@ import sys, threading
 from sealpoint.errors import SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
-from sealpoint.serde.scan import scan
+from sealpoint.serde.scan.walk import scan
 from tests.compat.sample_types import Point
 from tests.unit.serde.wire import deep_values
 

@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
-from sealpoint.serde.scan import Limits
+from sealpoint.serde.scan.walk import Limits
 from sealpoint.serde.shapes import MAX_JSON_DEPTH, MAX_PARTIAL_JSON_CHARS, MAX_RAW_TOOL_CALLS
 from tests.unit.serde.forge import record
 

@@ -19,8 +19,8 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde.codes import PYDANTIC_V2, SINGLE_ARGUMENT
 from sealpoint.serde.encode import OPTIONS, _default, _encode_by_questions
-from sealpoint.serde.extensions import PYDANTIC_V2, SINGLE_ARGUMENT
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.rebuild import make_builder
 from tests.compat.samples import SAMPLES, Samples

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import DamagedFileError, EndlessTreeError, HaltedError, SchemaError, TextError
 from sealpoint.maintenance.audit import audit
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
 from sealpoint.sqlite import SqliteSaver, guard
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, share_pages, write_file
 from tests.unit.sqlite.rows import at, ids_in, make, put_chain

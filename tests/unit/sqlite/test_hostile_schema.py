@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import DamagedFileError, SchemaError, SealpointError
-from sealpoint.maintenance.sqlite_rows import CHECKPOINTS, SqliteRows
 from sealpoint.sqlite import SqliteSaver
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, logged, write_file
 from tests.unit.sqlite.rows import at, make

@@ -1,0 +1,97 @@
+"""The demo's agent: it pays an insurance claim, and asks a human first. Scripted: no model, no network.
+
+`python -m demo.agent DATABASE RING` is the second process, which goes on after the answer;
+with `ask` behind it, it is the fourth, which begins anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, interrupt
+from langsmith import tracing_context
+
+from sealpoint.langgraph import EncryptedSerializer
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+NAME: Final = "Maria Lindqvist"
+AMOUNT: Final = "48,250.00 EUR"
+IBAN: Final = "NO93 8601 1117 947"
+DIAGNOSIS: Final = "hip replacement"
+APPROVER: Final = "Dr. Ingrid Sand"
+MEMBER: Final = "member-7731"
+THREAD_ID: Final = "claim-2291"
+
+THREAD: Final[RunnableConfig] = {"configurable": {"thread_id": THREAD_ID, "member": MEMBER}}
+
+
+@tool
+def pay(payee: str, iban: str, amount: str) -> str:  # noqa: ARG001 -- a tool's parameters are its schema
+    """Pay a claim, if a human agrees."""
+    answer = interrupt({"question": f"Pay {amount} to {payee}?", "reason": DIAGNOSIS})
+    return f"{amount} sent to {payee}" if answer["approved"] else "nothing sent"
+
+
+def act(state: MessagesState) -> dict[str, Any]:
+    """Say what the script says: first call the tool, then report what it did."""
+    last = state["messages"][-1]
+    if isinstance(last, HumanMessage):
+        arguments = {"payee": NAME, "iban": IBAN, "amount": AMOUNT}
+        call = {"name": "pay", "args": arguments, "id": "call-1", "type": "tool_call"}
+        return {"messages": [AIMessage("I will pay once somebody agrees.", tool_calls=[call])]}
+    return {"messages": [AIMessage(f"Done: {last.content}.")]}
+
+
+def _run(
+    connection: sqlite3.Connection,
+    serde: SerializerProtocol | None,
+    step: Any,
+    thread: RunnableConfig = THREAD,
+) -> dict[str, Any]:
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", act)
+    graph.add_node("tools", ToolNode([pay]))
+    graph.add_edge(START, "agent")
+    graph.add_conditional_edges("agent", tools_condition)
+    graph.add_edge("tools", "agent")
+    compiled = graph.compile(checkpointer=SqliteSaver(connection, serde=serde))
+    with tracing_context(enabled=False):  # whatever the environment says: the demo calls nobody
+        return compiled.invoke(step, thread)
+
+
+def ask(
+    connection: sqlite3.Connection, serde: SerializerProtocol | None, thread: RunnableConfig = THREAD
+) -> str:
+    """Run until the agent asks for approval; return its question."""
+    request = HumanMessage(f"Please settle the claim of {NAME}.")
+    state = _run(connection, serde, {"messages": [request]}, thread)
+    return str(state["__interrupt__"][0].value["question"])
+
+
+def resume(connection: sqlite3.Connection, serde: SerializerProtocol | None) -> str:
+    """Approve, run to the end, and return the agent's last words."""
+    state = _run(connection, serde, Command(resume={"approved": True, "by": APPROVER}))
+    return str(state["messages"][-1].content)
+
+
+def main(database: str, ring: str, step: str = "resume") -> None:
+    """Go on with the thread in ``database`` with the keys of ``ring``."""
+    act = {"resume": resume, "ask": ask}[step]
+    with closing(sqlite3.connect(Path(database), check_same_thread=False)) as connection:
+        print(act(connection, EncryptedSerializer.from_key_file(ring)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,41 @@
+"""The demo's key ring: fresh random keys, in a folder that only their owner may open."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sealpoint.crypto import KeyState
+from sealpoint.keys.ring import check_value
+
+ENTRY = """
+[[key]]
+id = "{id}"
+state = "{state}"
+created = {created}
+check = "{check}"
+source = {{ file = "{id}.key" }}
+"""
+
+
+def write_ring(folder: Path, name: str, *, active: str, decrypt_only: tuple[str, ...] = ()) -> Path:
+    """Write a ring file into ``folder``, and the keys that are not there yet; return its path."""
+    text = f'version = 1\nactive = "{active}"\n' + _entry(folder, active, KeyState.ACTIVE)
+    text += "".join(_entry(folder, key_id, KeyState.DECRYPT_ONLY) for key_id in decrypt_only)
+    ring = folder / name
+    _write_private(ring, text.encode(), os.O_TRUNC)
+    return ring
+
+
+def _entry(folder: Path, key_id: str, state: KeyState) -> str:
+    file = folder / f"{key_id}.key"
+    if not file.exists():
+        _write_private(file, os.urandom(32), os.O_EXCL)
+    created = datetime.fromtimestamp(int(file.stat().st_mtime), UTC).isoformat()
+    return ENTRY.format(id=key_id, state=state.value, created=created, check=check_value(file.read_bytes()))
+
+
+def _write_private(file: Path, data: bytes, flag: int) -> None:
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | flag, 0o600), "wb") as stream:  # noqa: PTH123 -- a descriptor
+        stream.write(data)

@@ -1,0 +1,112 @@
+"""The demo's last part: every value goes under the new key while agents go on, and the old key goes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, Final
+
+from demo.claims import Claims
+from demo.search import Database
+from sealpoint import KeyRing, RingCipher, SealpointError
+from sealpoint.cli.app import run
+
+RATE: Final = "20"  # rows a second: else the few values here are moved before the writer has its next turn
+
+Sealed = tuple[str, bytes]
+
+
+def tell_rotation(database: Path, ring: Path, claims: Claims) -> None:
+    """Rotate from k1 to k2 beside a process that writes, destroy k1, and go on with the thread."""
+    print("\n6. Rotation: all values to k2, while a third process goes on writing")
+    old = _value_under_k1(database)
+    command = _process("writer", database, ring)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:  # noqa: S603 -- ourselves
+        before = _turn(writer)
+        _rotate(database, ring, claims)
+        wrote_on = _turn(writer, skip=before) > before
+        writer.communicate()
+    wrote_on = wrote_on and not writer.returncode
+    claims.check("a process wrote during the rotation, without an error", wrote_on)
+    print(f"   process 3   {'wrote on meanwhile, without an error' if wrote_on else 'FAILED'}")
+    keys = {kind.partition("@")[2] for _, kind, _ in Database.look(database).rows}
+    claims.check("every row is under k2 now", keys == {"k2"})
+    _retire(database, ring, claims)
+    _tell_what_is_left(database, ring, old, claims)
+
+
+def _value_under_k1(database: Path) -> Sealed | None:
+    """What a backup from before would still hold."""
+    with closing(sqlite3.connect(database)) as connection:
+        found: Sealed | None = connection.execute(
+            "SELECT type, checkpoint FROM checkpoints WHERE type LIKE '%@k1'"
+        ).fetchone()
+    return found
+
+
+def _process(module: str, database: Path, ring: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", f"demo.{module}", os.fspath(database), os.fspath(ring), *more]
+
+
+def _turn(writer: subprocess.Popen[str], skip: int = 0) -> int:
+    """Return how many turns the writer has done: the first number beyond ``skip``, or 0 if it has ended."""
+    return next((int(line) for line in writer.stdout or () if int(line) > skip), 0)
+
+
+def _rotate(database: Path, ring: Path, claims: Claims) -> None:
+    code, done = _command(ring, "rotate", database, "--apply", "--batch", "1", "--rate", RATE)
+    moved, failed, left = (done.get(name, "?") for name in ("moved", "failed", "left"))
+    _show("rotate state.db --apply", f"{moved} values moved, {failed} failed, {left} left under k1")
+    claims.check("rotation leaves no value under the old key", (code, left) == (0, 0) and bool(moved))
+    code, done = _command(ring, "verify", database)
+    _show("verify state.db", "every value opens" if code == 0 else f"{done.get('failed')} do not open")
+    claims.check("every value opens under the new key", code == 0)
+
+
+def _retire(database: Path, ring: Path, claims: Claims) -> None:
+    code, _ = _command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
+    _show("keys destroy k1 --db state.db", "refused: it still opens, disable it first" if code else "DONE")
+    claims.check("a key that opens is not destroyed", code != 0 and ring.with_name("k1.key").exists())
+    disabled, _ = _command(ring, "keys", "disable", "k1")
+    destroyed, _ = _command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
+    gone = not (disabled or destroyed or ring.with_name("k1.key").exists())
+    _show("keys disable k1; ... destroy k1", "its file is removed" if gone else "FAILED")
+    claims.check("the material of the old key is gone", gone)
+
+
+def _tell_what_is_left(database: Path, ring: Path, old: Sealed | None, claims: Claims) -> None:
+    command = _process("agent", database, ring, "ask")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- ourselves
+    claims.check("another process goes on with the thread", done.returncode == 0)
+    said = f'asks: "{done.stdout.strip()}"' if done.returncode == 0 else f"FAILED\n{done.stderr}"
+    print(f"   process 4   goes on with the thread of part 1, and {said}")
+    error = _open(ring, old)
+    print(f"   a backup    from before holds rows under k1; whoever opens one: {error}")
+    claims.check("a value under the old key: KeyDestroyedError", error == "KeyDestroyedError")
+
+
+def _open(ring: Path, old: Sealed | None) -> str | None:
+    try:
+        if old is not None:
+            RingCipher(KeyRing.load(ring)).open(*old)
+    except SealpointError as error:
+        return type(error).__name__
+    return None
+
+
+def _command(ring: Path, *words: str | Path) -> tuple[int, dict[str, Any]]:
+    """Run one of the program's commands; return its exit code and its data."""
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(io.StringIO()):
+        code = run([*map(str, words), "--keys", os.fspath(ring), "--json"])
+    return code, json.loads(out.getvalue() or "{}")
+
+
+def _show(command: str, what: str) -> None:
+    print(f"   sealpoint {command:34}{what}")

@@ -1,0 +1,30 @@
+"""A process that settles one claim after the other: `python -m demo.writer DATABASE RING`.
+
+It says so after each, and ends when its input does.
+"""
+
+from __future__ import annotations
+
+import select
+import sqlite3
+import sys
+from contextlib import closing
+from itertools import count
+
+from demo import agent
+from sealpoint.langgraph import EncryptedSerializer
+
+
+def main(database: str, ring: str) -> None:
+    """Write to ``database`` without pause, each time to a new thread."""
+    serde = EncryptedSerializer.from_key_file(ring)
+    with closing(sqlite3.connect(database, check_same_thread=False)) as connection:
+        for number in count(1):
+            agent.ask(connection, serde, {"configurable": {"thread_id": f"claim-{number}"}})
+            print(number, flush=True)
+            if select.select([sys.stdin], [], [], 0)[0]:
+                return
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Databases as maintenance sees them: stored values with their tags, and where they are."""

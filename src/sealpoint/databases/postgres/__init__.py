@@ -1,0 +1,1 @@
+"""Databases of LangGraph's Postgres savers."""

@@ -1,0 +1,203 @@
+"""A connection to a Postgres server: what it trusts, how long it waits, and what its errors say.
+
+Settings of the account, the database or the environment do not reach it: names are looked up in
+``pg_catalog`` alone (tables are named with their schema), and no policy may hide rows from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+from sealpoint.databases.postgres.refusals import refused
+from sealpoint.errors import (
+    DamagedFileError,
+    DatabaseMissingError,
+    MissingExtraError,
+    RowError,
+    SchemaError,
+    SealpointError,
+    ServerError,
+    StoppedError,
+    SuperuserError,
+)
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+# A server that is gone is noticed within a minute.
+_DEFAULTS: Final = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+_SETTINGS: Final = {
+    "row_security": "off",  # an error where a policy would leave rows out
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    "lock_timeout": "10s",
+    "statement_timeout": "1h",  # counting a large table takes its time
+    "idle_in_transaction_session_timeout": "1min",  # a stopped process does not keep rows locked
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+    "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through one, whatever its name
+    "cursor_tuple_fraction": "1",  # all rows of a cursor are fetched
+    "standard_conforming_strings": "on",
+}
+
+_SEARCH_PATH: Final = """
+    SELECT pg_catalog.current_schemas(false),
+        source OPERATOR(pg_catalog.=) ANY ('{client,user,"database user"}'::pg_catalog.text[])
+    FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'search_path'"""
+
+# What stands in the way goes away again, by class of SQLSTATE.
+_PASSING: Final = {
+    "08": "the connection to the server is lost",
+    "25": "the server does not let this transaction write, or go on",
+    "40": "the server took the transaction back",
+    "53": "the server lacks disk space, memory or connections",
+    "55": "a lock was not to be had in time",
+    "57": "the server ended the session or the statement",
+    "58": "the server cannot write or read its files",
+}
+_NO_TEXT: Final = {"22021", "22P05"}
+_DAMAGED: Final = {"XX001", "XX002"}
+_GONE: Final = {"42P01", "42703", "3F000"}
+_SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust them"
+
+
+def refuse_schema(what: str) -> SchemaError:
+    """Return the error for a database whose tables are not what they should be."""
+    return SchemaError(what, hint=_SCHEMA_HINT)
+
+
+def name_of(url: str) -> str:
+    """Return the URL with its host, port, database and service: no user, no password, no options.
+
+    Raises:
+        DatabaseMissingError: If it cannot be read, or a password may have slipped into another part.
+    """
+    parts = _parts(url)
+    given = {part: str(value or "") for part, value in parts.items()}
+    host, port, database = given.get("host", ""), given.get("port", ""), given.get("dbname", "")
+    more = {part: given[part] for part in ("hostaddr", "service") if given.get(part)}
+    if "@" in "".join((host, database, *more.values())) or not re.fullmatch(r"[\d,]*", port):
+        raise DatabaseMissingError(
+            "the URL of the database cannot be read", hint="write special characters in it as %XX"
+        )
+    if host.startswith("/"):
+        host, more = "", {"host": host, **more}
+    place = f"[{host}]" if ":" in host else host
+    end = f":{port}" if port else ""
+    query = f"?{urlencode(more, safe='/', quote_via=quote)}" if more else ""
+    return f"postgresql://{place}{end}/{quote(database)}{query}"
+
+
+class SearchPath(NamedTuple):
+    """Where a saver would look for its tables.
+
+    Attributes:
+        schemas: In this order.
+        is_own: Whether whoever connects has set it, or had it set for the account. Any other leads
+            through schemas that somebody else may make.
+    """
+
+    schemas: list[str]
+    is_own: bool
+
+
+def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
+    """Connect, and return the connection with its search path.
+
+    Raises:
+        DatabaseMissingError: If the server refuses the connection.
+        UnreachableError: If the server does not answer, or takes no connection now.
+        MissingExtraError: If psycopg is not installed.
+    """
+    parts = _DEFAULTS | _parts(url) | {"client_encoding": "utf8", "application_name": "sealpoint"}
+    psycopg = _psycopg()
+    try:
+        connection = psycopg.connect(**parts, autocommit=True)
+    except (psycopg.Error, UnicodeError) as error:
+        raise refused(name_of(url), str(error)) from None
+    try:
+        with own_words():
+            path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
+            _settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
+    except BaseException:
+        connection.close()
+        raise
+    return connection, path
+
+
+def is_superuser(connection: Connection[Any]) -> bool:
+    """Whether a session has the rights of a superuser, or can take them back.
+
+    Raises:
+        SuperuserError: If it has on a standby: no lock there keeps the tables as they were checked.
+    """
+    with own_words():
+        found = connection.execute(
+            "SELECT bool_or(rolsuper), pg_is_in_recovery() FROM pg_roles"
+            " WHERE rolname IN (session_user, current_user)"
+        ).fetchone()
+    powerful, standby = found or (False, False)
+    if powerful and standby:
+        raise SuperuserError
+    return bool(powerful)
+
+
+def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
+    """Set what this server knows of ``settings``: first of all where it looks for names."""
+    connection.execute("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)")
+    connection.execute(
+        "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS wanted(name, value)"
+        " WHERE name IN (SELECT name FROM pg_settings)",
+        ([*settings], [*settings.values()]),
+    )
+
+
+@contextmanager
+def own_words() -> Iterator[None]:
+    """Raise our own errors for what a server meets: without its text, in which values may stand."""
+    psycopg = _psycopg()
+    try:
+        yield
+    except psycopg.Error as error:
+        lost = error.sqlstate is None and isinstance(error, psycopg.OperationalError)
+        raise _translated("08" if lost else error.sqlstate or "", type(error).__name__) from None
+
+
+def _translated(code: str, kind: str) -> SealpointError:
+    if code[:2] in _PASSING:
+        return StoppedError(f"{_PASSING[code[:2]]} ({kind})")
+    if code in _NO_TEXT:
+        return RowError("a key column or a type holds text that is not in the server's encoding")
+    if code in _DAMAGED:
+        return DamagedFileError(
+            "the server cannot read a table or an index of the saver: it is damaged",
+            hint="the server's log says where; restore it from backup",
+        )
+    if code in _GONE:
+        return refuse_schema("the tables are not what they were when the database was opened")
+    return ServerError(kind, code)
+
+
+def _parts(url: str) -> dict[str, Any]:
+    psycopg = _psycopg()
+    try:
+        return dict(psycopg.conninfo.conninfo_to_dict(url))
+    except psycopg.Error:
+        raise DatabaseMissingError("the URL of the database cannot be read") from None
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        raise MissingExtraError("psycopg", "postgres") from None
+    return psycopg

@@ -1,0 +1,100 @@
+"""Walking through the rows of a Postgres table: which are taken, and how much of each leaves the server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from sealpoint.crypto.tag import LEGACY
+from sealpoint.databases.rows import Rewritten, Selection, Table
+
+# A channel without a value is a row of this type: there is nothing in it to seal.
+IS_VALUE: Final = "(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)"
+
+
+class Bound(NamedTuple):
+    """Where a batch ends.
+
+    Attributes:
+        key: The primary key of its last row.
+        rows: How many there are.
+        is_last: Whether nothing comes after it.
+    """
+
+    key: tuple[Any, ...]
+    rows: int
+    is_last: bool
+
+    @property
+    def next(self) -> tuple[Any, ...] | None:
+        """Where the next batch begins."""
+        return None if self.is_last else self.key
+
+
+@dataclass(slots=True)
+class Pass:
+    """A walk of `rewrite` over all tables, as far as it has come.
+
+    Attributes:
+        seen: Values that were handed out.
+        changed: Those of them that were stored anew, by us or by others.
+        locked: Values that others had locked.
+    """
+
+    seen: int = 0
+    changed: int = 0
+    locked: int = 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether another pass would come no further, unless others let go."""
+        return self.locked > 0 and not self.changed
+
+    def add(self, rows: int, done: Rewritten) -> None:
+        """Take in a batch that had so many rows before they were to be locked."""
+        self.seen += done.seen
+        self.changed += done.moved + done.raced
+        self.locked += max(0, rows - done.seen)
+
+
+def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
+    """Return what follows WHERE: what `Selection.takes` says, in SQL."""
+    tag, parts, parameters = "coalesce(type, '')", [IS_VALUE], []
+    if after is not None:
+        parts.append(f"({primary}) > ({places(after)})")
+        parameters.extend(after)
+    if not selection.plaintext:
+        parts.append(f"{tag} LIKE %s")
+        parameters.append("%+%")
+    if not selection.legacy:
+        parts.append(f"{tag} NOT LIKE %s")
+        parameters.append(f"%+{LEGACY}")
+    if selection.without_key is not None:
+        parts.append(f"{tag} NOT LIKE %s")
+        parameters.append(_under(selection.without_key))
+    if selection.with_key is not None:
+        parts.append(f"({tag} LIKE %s OR {tag} LIKE %s OR {tag} NOT LIKE %s)")
+        parameters += [_under(selection.with_key), f"%+{LEGACY}", "%+%"]
+    if selection.thread_id is not None:
+        parts.append("thread_id = %s")
+        parameters.append(selection.thread_id)
+    return " AND ".join(parts), tuple(parameters)
+
+
+def _under(key_id: str) -> str:
+    """Return the pattern of a tag that names a key; no character of the id is a wildcard."""
+    return "%+%@" + re.sub(r"([\\%_])", r"\\\1", key_id)
+
+
+def size_of(table: Table) -> str:
+    """Return how many bytes leave the server for a row, in SQL: a forger's texts may be the most of them."""
+    texts = [column for column in ("type", *table.key) if column != "idx"]
+    excess = [f"greatest(octet_length({column}) - 1000, 0)" for column in texts]
+    return " + ".join(["coalesce(octet_length(blob), 0)::bigint", *excess])
+
+
+def places(values: Sequence[Any]) -> str:
+    """Return a placeholder for each value."""
+    return ", ".join(["%s"] * len(values))

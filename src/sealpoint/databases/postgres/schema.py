@@ -1,0 +1,246 @@
+"""The tables of LangGraph's Postgres savers, and the check that they are nothing else.
+
+A trigger, a rule or an expression on them would run with the rights of the account that looks at
+them, also the expression of an index or of extended statistics: the planner evaluates its constant
+parts. A view or a partition could lead elsewhere. The check reads the server's catalogs alone.
+The shallow savers keep one checkpoint for each thread: their keys are shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sealpoint.databases.postgres.connection import SearchPath, own_words, refuse_schema
+from sealpoint.databases.rows import Table
+from sealpoint.errors import SchemaError, excerpt
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_THREAD: Final = ("thread_id", "checkpoint_ns")
+_CHECKPOINT: Final = (*_THREAD, "checkpoint_id")
+
+BLOBS: Final = Table(
+    name="checkpoint_blobs",
+    value="blob",
+    key=(*_THREAD, "channel", "version"),
+    logical=(("table", "values"),),
+    coordinates=(*_THREAD, "channel", "version"),
+)
+SHALLOW_BLOBS: Final = Table(
+    name="checkpoint_blobs",
+    value="blob",
+    key=(*_THREAD, "channel"),
+    logical=(("table", "values"),),
+    coordinates=(*_THREAD, "channel"),
+)
+WRITES: Final = Table(
+    name="checkpoint_writes",
+    value="blob",
+    key=(*_CHECKPOINT, "task_id", "idx", "channel"),
+    logical=(("table", "writes"),),
+    coordinates=(*_CHECKPOINT, "task_id", "channel"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A form in which LangGraph makes a table.
+
+    Attributes:
+        name: Of the table.
+        primary: Its primary key.
+        types: The types of all columns that are not text.
+        other: Further columns that are text.
+        optional: A column that older tables lack; text.
+        table: What maintenance sees of it; ``None`` for `checkpoints`, where no sealed value stands.
+    """
+
+    name: str
+    primary: tuple[str, ...]
+    types: dict[str, str]
+    other: tuple[str, ...] = ("type",)
+    optional: tuple[str, ...] = ()
+    table: Table | None = None
+
+    def fits(self, columns: dict[str, str], primary: tuple[str, ...]) -> bool:
+        """Whether a table with these columns, by name with their types, is of this form."""
+        wanted = dict.fromkeys((*self.primary, *self.other, *self.optional), "text") | self.types
+        given = dict.fromkeys(set(self.optional) - columns.keys(), "text") | columns
+        return given == wanted and primary == self.primary
+
+
+_JSON: Final = {"checkpoint": "jsonb", "metadata": "jsonb"}
+_BLOB: Final = {"blob": "bytea"}
+
+LAYOUTS: Final = (
+    Layout("checkpoints", _CHECKPOINT, _JSON, ("type", "parent_checkpoint_id")),
+    Layout("checkpoints", _THREAD, _JSON),
+    Layout("checkpoint_blobs", BLOBS.key, _BLOB, table=BLOBS),
+    Layout("checkpoint_blobs", SHALLOW_BLOBS.key, _BLOB, table=SHALLOW_BLOBS),
+    Layout(
+        "checkpoint_writes",
+        (*_CHECKPOINT, "task_id", "idx"),
+        {"idx": "integer"} | _BLOB,
+        ("type", "channel"),
+        ("task_path",),
+        WRITES,
+    ),
+)
+NAMES: Final = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
+
+# A type of the server's own has a number below 16384. Before Postgres 14 statistics have no `stxexprs`.
+_TABLES: Final = """
+    SELECT c.relname, n.nspname, n.oid, c.oid, n.xmin::text,
+        CASE WHEN c.relkind <> 'r' OR c.relpersistence = 't' OR c.relispartition THEN 'is not a real table'
+            WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
+                THEN 'has a trigger'
+            WHEN EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) THEN 'has a rule'
+            WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
+                THEN 'has tables that inherit from it'
+            WHEN EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'x'))
+                THEN 'has a check'
+            WHEN EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND c.oid IN (conrelid, confrelid))
+                THEN 'has a foreign key'
+            WHEN EXISTS (SELECT FROM pg_index
+                WHERE indrelid = c.oid AND (indexprs IS NOT NULL OR indpred IS NOT NULL))
+                THEN 'has an index over an expression'
+            WHEN EXISTS (SELECT FROM pg_statistic_ext AS s
+                WHERE s.stxrelid = c.oid AND to_jsonb(s) ->> 'stxexprs' IS NOT NULL)
+                THEN 'has statistics over an expression'
+        END,
+        (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attname,
+                CASE WHEN a.atttypid < 16384 THEN format_type(a.atttypid, a.atttypmod) END,
+                a.attgenerated <> '' OR a.attidentity <> '', a.attcollation NOT IN (0, 100))
+                ORDER BY a.attnum), '[]')
+            FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+        ARRAY(SELECT a.attname::text FROM pg_index AS i
+            CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, place)
+            JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+            WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid ORDER BY k.place)
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE """
+_ALL: Final = f"{_TABLES} n.nspname = ANY(%s) AND c.relname = ANY(%s)"
+_ONE: Final = f"{_TABLES} n.nspname = %s AND c.relname = %s"
+_ELSEWHERE: Final = """
+    SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relname = ANY(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+    AND n.nspname <> %s ORDER BY 1 LIMIT 1"""
+
+
+class _Row(NamedTuple):
+    """What the catalogs say of one table; see `_TABLES`."""
+
+    name: str
+    schema: str
+    schema_oid: int
+    oid: int
+    schema_version: str
+    flaw: str | None
+    columns: list[tuple[str, str | None, bool, bool]]
+    primary: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The tables of one saver.
+
+    Attributes:
+        schema: In which they are.
+        schema_oid: The schema's number, which is its own among all of the database.
+        oids: The number of each table, by name.
+        layouts: The form of each table, by name.
+        columns: Those of each table, by name.
+    """
+
+    schema: str
+    schema_oid: int
+    oids: dict[str, int]
+    layouts: dict[str, Layout]
+    columns: dict[str, tuple[str, ...]]
+
+
+def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
+    """Find the tables in the first schema of the path that has them, and check them.
+
+    Raises:
+        SchemaError: If there are none, if they are in several schemas, or if one is not a real table
+            with the columns and the primary key that LangGraph gives it, and nothing on it that acts.
+            Also if another schema has tables of these names, and the path does not say which is meant:
+            an account that may make a schema could else hide the real tables.
+    """
+    with own_words():
+        first = _first(connection, path.schemas)
+        if not first.keys() - {"checkpoints"}:
+            raise refuse_schema(
+                "the database has neither of the tables 'checkpoint_blobs' and 'checkpoint_writes'"
+            )
+        places = {(row.schema, row.schema_oid) for row in first.values()}
+        if len(places) > 1:
+            raise refuse_schema("the search path leads to tables in several schemas")
+        if not path.is_own:
+            _require_alone(connection, next(iter(places))[0])
+    return Found(
+        *places.pop(),
+        {name: row.oid for name, row in first.items()},
+        {name: _layout(row) for name, row in first.items()},
+        {name: tuple(column for column, *_ in row.columns) for name, row in first.items()},
+    )
+
+
+def check_table(connection: Connection[Any], found: Found, name: str) -> str:
+    """Check a table once more, that this session has locked under its name.
+
+    Returns:
+        The version of its schema: another one after each change of that, such as a new name.
+
+    Raises:
+        SchemaError: If it is not the table that was found, or no longer as it was.
+    """
+    for row in map(_Row._make, connection.execute(_ONE, (found.schema, name))):
+        if row.flaw is not None:
+            raise refuse_schema(f"table {name!r} {row.flaw}")
+        same = (row.schema_oid, row.oid, _layout(row)) == (
+            found.schema_oid,
+            found.oids[name],
+            found.layouts[name],
+        )
+        if same:
+            return row.schema_version
+    raise refuse_schema("the tables are not what they were when the database was opened")
+
+
+def _require_alone(connection: Connection[Any], schema: str) -> None:
+    other = connection.execute(_ELSEWHERE, (list(NAMES), schema)).fetchone()
+    if other is not None:
+        raise SchemaError(
+            f"the schemas {excerpt(schema)} and {excerpt(other[0])} both have tables of these names",
+            hint="say in the URL which is meant: ?options=-csearch_path%3DNAME",
+        )
+
+
+def _first(connection: Connection[Any], schemas: Sequence[str]) -> dict[str, _Row]:
+    """Return what the catalogs say of the table that each name leads to."""
+    found = [_Row(*row) for row in connection.execute(_ALL, (list(schemas), list(NAMES)))]
+    found.sort(key=lambda row: (NAMES.index(row.name), schemas.index(row.schema)))
+    first: dict[str, _Row] = {}
+    for row in found:
+        if row.name not in first and row.flaw is not None:
+            raise refuse_schema(f"table {row.name!r} {row.flaw}")
+        first.setdefault(row.name, row)
+    return first
+
+
+def _layout(row: _Row) -> Layout:
+    for column, _, acts, collated in row.columns:
+        if acts or collated:
+            flaw = "a generated column" if acts else "a collation on"
+            raise refuse_schema(f"table {row.name!r} has {flaw} {excerpt(column)}")
+    columns = {column: kind or "" for column, kind, *_ in row.columns}
+    for layout in LAYOUTS:
+        if layout.name == row.name and layout.fits(columns, tuple(row.primary)):
+            return layout
+    raise refuse_schema(
+        f"table {row.name!r} does not have the columns and the primary key that LangGraph gives it"
+    )

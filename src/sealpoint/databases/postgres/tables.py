@@ -1,0 +1,219 @@
+"""Transactions over the tables of a saver, in which their owner changes nothing that matters.
+
+The owner of a table decides what runs when it is read or changed: triggers, rules, a view in its
+place, expressions of indexes and of statistics. So each transaction locks its table by name, checks
+what the name now leads to, and uses ``ONLY``, which leaves tables that inherit from it alone. None
+of the modes keeps agents from reading or writing:
+
+    ACCESS SHARE             all that SELECT allows to take. Excludes another name, another schema,
+                             DROP, a view, rules, policies, column types.
+    ROW EXCLUSIVE            to change rows. Excludes triggers, foreign keys and CREATE INDEX too.
+    SHARE UPDATE EXCLUSIVE   excludes CREATE INDEX CONCURRENTLY, CREATE STATISTICS and INHERIT too:
+                             all that is left.
+
+The last mode conflicts with itself, and with VACUUM. It is taken for a superuser, with whose rights
+an expression would run: by a second session until the first one's last SELECT is planned (`Guard`), and
+for an UPDATE. Any other role is advised to have no rights beyond the tables, so an expression gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.databases.postgres.connection import (
+    SearchPath,
+    connect,
+    is_superuser,
+    own_words,
+    refuse_schema,
+)
+from sealpoint.databases.postgres.schema import Found, check_table, find_tables
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composed
+
+READ: Final = "ACCESS SHARE"
+CHANGE: Final = "ROW EXCLUSIVE"
+_EXCLUDE: Final = "SHARE UPDATE EXCLUSIVE"
+_RETRY_SECONDS: Final = 10.0
+# A schema gets no other name while its row is locked. Only a superuser may lock it.
+_KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {} FOR KEY SHARE"
+
+
+class Guard:
+    """A second session, of a superuser: it keeps a table as it is while a statement is planned."""
+
+    def __init__(self, url: str) -> None:
+        """Connect.
+
+        Raises:
+            DatabaseMissingError: If no connection is to be had.
+        """
+        self._connection, _ = connect(url, writable=True)  # a lock on a row is a write
+        with own_words():
+            self._connection.execute("SET ROLE NONE")
+
+    def hold(self, found: Found, table: str) -> None:
+        """Wait for what is being changed, then exclude every change of the table and the schema's name."""
+        self._begin(found, _named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE;", found, table))
+
+    def hold_name(self, found: Found) -> None:
+        """Exclude every change of the schema's name."""
+        self._begin(found)
+
+    def _begin(self, found: Found, *statements: Composed) -> None:
+        from psycopg.sql import SQL, Literal
+
+        keep_name = SQL(_KEEP_NAME).format(Literal(found.schema_oid))
+        whole = SQL(" ").join([SQL("BEGIN;"), *statements, keep_name])
+        self._connection.execute(whole, prepare=False)  # several statements cannot be prepared
+
+    def release(self) -> None:
+        """Let changes go on; without effect if none is held."""
+        _roll_back(self._connection)
+
+    def close(self) -> None:
+        """Close the session."""
+        self._connection.close()
+
+
+class CheckedTables:
+    """One session's transactions over the tables of a saver.
+
+    Attributes:
+        found: The tables, as they were when the session began, and as they have to stay.
+        is_superuser: Whether the session has the rights of a superuser.
+    """
+
+    def __init__(self, connection: Connection[Any], path: SearchPath, url: str) -> None:
+        """Find the tables, and check them.
+
+        Raises:
+            SchemaError: What `find_tables` raises.
+            SuperuserError: If a superuser looks at a standby.
+        """
+        self._connection = connection
+        self.is_superuser = is_superuser(connection)
+        self.found = find_tables(connection, path)
+        self._guard = Guard(url) if self.is_superuser else None
+        self._is_open = False
+
+    def close(self) -> None:
+        """Close the sessions."""
+        self._connection.close()
+        if self._guard is not None:
+            self._guard.close()
+
+    @contextmanager
+    def transaction(self, table: str, mode: str) -> Iterator[None]:
+        """Begin a transaction with a table locked in ``mode`` and checked; the first statement follows.
+
+        Raises:
+            SchemaError: If the tables are not what they were. Nothing of the transaction remains.
+            StoppedError: If the lock was not to be had in time.
+        """
+        with own_words():
+            try:
+                self._begin(table, mode)
+                self._is_open = True
+                yield
+                self._require_same_name()
+                self._connection.execute("COMMIT")
+            finally:
+                self._is_open = False
+                self._end()
+
+    def select(
+        self, table: str, statement: str, parameters: Sequence[Any], *, is_last: bool = True
+    ) -> list[tuple[Any, ...]]:
+        """Return what a SELECT finds, in a transaction of its own if none is open.
+
+        Args:
+            table: The one that is locked.
+            statement: With ``{}`` in the place of the table.
+            parameters: Of the statement.
+            is_last: Whether no other SELECT follows in the transaction that is open: changes may go on
+                as soon as the last one is planned.
+        """
+        if self._is_open:
+            return self._select(table, statement, parameters, is_last)
+        with self.transaction(table, READ):
+            return self._select(table, statement, parameters, is_last)
+
+    def update(self, table: str, statement: str, parameters: Sequence[Any]) -> int:
+        """Return how many rows an UPDATE changed, in the transaction that is open; ``{}`` is the table."""
+        if self._guard is not None:
+            # What waits for this session's first lock lets it take a second one at once.
+            self._connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self.found, table))
+            self._guard.hold_name(self.found)
+            check_table(self._connection, self.found, table)
+        return self._connection.execute(_named(statement, self.found, table), parameters).rowcount
+
+    def _select(
+        self, table: str, statement: str, parameters: Sequence[Any], is_last: bool
+    ) -> list[tuple[Any, ...]]:
+        with self._connection.cursor(binary=True) as cursor:
+            if self._guard is None or not is_last:
+                return cursor.execute(_named(statement, self.found, table), parameters).fetchall()
+            # What is planned stays as it is, so changes need not wait until all rows are there.
+            declared = f"DECLARE sealpoint BINARY NO SCROLL CURSOR FOR {statement}"
+            cursor.execute(_named(declared, self.found, table), parameters)
+            self._guard.release()
+            return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
+
+    def _begin(self, table: str, mode: str) -> None:
+        """Lock and check. With a guard this session never waits: what waits for the guard would go first."""
+        from psycopg.errors import LockNotAvailable
+
+        end = monotonic() + _RETRY_SECONDS
+        while True:
+            try:
+                if self._guard is not None:
+                    self._guard.hold(self.found, table)
+                nowait = "" if self._guard is None else "NOWAIT"
+                locking = f"BEGIN; LOCK TABLE ONLY {{}} IN {mode} MODE {nowait}"
+                self._connection.execute(_named(locking, self.found, table), prepare=False)
+                break
+            except LockNotAvailable:
+                if self._guard is None or monotonic() > end:
+                    raise
+                self._end()
+        self._schema_version = check_table(self._connection, self.found, table)
+
+    def _end(self) -> None:
+        _roll_back(self._connection)
+        if self._guard is not None:
+            self._guard.release()
+
+    def _require_same_name(self) -> None:
+        """Check that the schema had its name throughout: statements name it, and no lock on a table keeps it.
+
+        A guard has locked the name while it was looked up.
+        """
+        if self._guard is not None:
+            return
+        version = self._connection.execute(
+            "SELECT xmin::text FROM pg_namespace WHERE oid = %s", (self.found.schema_oid,)
+        ).fetchone()
+        if version != (self._schema_version,):
+            raise refuse_schema("the schema was changed while its tables were read")
+
+
+def _named(statement: str, found: Found, table: str) -> Composed:
+    from psycopg.sql import SQL, Identifier
+
+    return SQL(statement).format(Identifier(found.schema, table))
+
+
+def _roll_back(connection: Connection[Any]) -> None:
+    """End the transaction that is open, if one is; with its session it has ended too."""
+    from psycopg import Error
+    from psycopg.pq import TransactionStatus
+
+    if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        with suppress(Error):
+            connection.execute("ROLLBACK")

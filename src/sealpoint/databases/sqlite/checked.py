@@ -1,0 +1,155 @@
+"""A connection to a SQLite file whose tables are checked: its cursors, transactions and queries."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sealpoint.databases.sqlite.connection import connect, sqlite_words
+from sealpoint.databases.sqlite.scan import text_or_bytes
+from sealpoint.errors import SchemaError, TextError
+from sealpoint.sqlite import guard, layout
+
+Result = TypeVar("Result")
+
+
+class CheckedFile:
+    """A file that is open, and whose schema is checked again in each transaction if it has changed.
+
+    For one thread at a time.
+
+    Attributes:
+        connection: It has our own settings; no statement runs on it but those of this package.
+        tables: Which of ``checkpoints`` and ``writes`` there are.
+        has_task_path: Whether ``writes`` has the column, which older databases lack.
+    """
+
+    def __init__(self, path: Path, is_over: Callable[[], bool], *, writable: bool = False) -> None:
+        """Open a file that exists, and check its tables as the saver does.
+
+        Args:
+            path: The file.
+            is_over: Asked while a statement is at work; once it says yes, that ends with `HaltedError`.
+            writable: Whether anything will be written.
+
+        Raises:
+            SchemaError: If it has none of the two tables, or has them altered.
+            DamagedFileError: If it is damaged, or no database.
+        """
+        self._path, self._is_over = path, is_over
+        self.connection = connect(path, writable=writable)
+        self._version: int | None = None
+        try:
+            with self.reading():
+                pass
+        except BaseException:
+            self.connection.close()
+            raise
+
+    @contextmanager
+    def cursor(self) -> Iterator[sqlite3.Cursor]:
+        """Give a cursor whose statements are guarded, and raise our own errors."""
+        guarded = guard.guarding(self.connection, self._is_over)
+        with sqlite_words(), guarded, closing(self.connection.cursor()) as cursor:
+            yield cursor
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let all that is read within the context be of one moment.
+
+        In WAL mode writers go on meanwhile; in the other modes they wait.
+        """
+        try:
+            with self.cursor() as cursor:
+                cursor.execute("BEGIN")
+                self._require_checked(cursor)
+            yield
+        finally:
+            self.roll_back()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Cursor]:
+        """Give a cursor in a transaction that reads, which may be that of a snapshot."""
+        with self.cursor() as cursor:
+            is_ours = not self.connection.in_transaction
+            if is_ours:
+                cursor.execute("BEGIN")
+            try:
+                self._require_checked(cursor)
+                yield cursor
+            finally:
+                if is_ours:
+                    self.roll_back()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Cursor]:
+        """Give a cursor in a transaction that writes. It is open afterwards, unless there is an error."""
+        with self.cursor() as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                self._require_checked(cursor)
+                guard.allow(size_bytes(cursor))
+                yield cursor
+            except BaseException:
+                self.roll_back()
+                raise
+
+    def roll_back(self) -> None:
+        """Take back what a transaction has changed, if one is open."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def _require_checked(self, cursor: sqlite3.Cursor) -> None:
+        """Check the tables again if they were changed: inside of the transaction that relies on it."""
+        (version,) = cursor.execute("PRAGMA main.schema_version").fetchone()
+        if version == self._version:
+            return
+        self._version = None  # what was refused is refused again
+        guard.allow(size_bytes(cursor))
+        self.tables = layout.require_tables(cursor)
+        self.has_task_path = layout.has_task_path(cursor)
+        if not self.tables:
+            raise SchemaError(f"{self._path} has neither of the tables 'checkpoints' and 'writes'")
+        self._version = version
+
+    def query(
+        self,
+        statement: str,
+        parameters: tuple[Any, ...],
+        take: Callable[[sqlite3.Cursor, int], Result],
+        subqueries: Collection[str] = (),
+    ) -> Result:
+        """Return what ``take`` makes of the rows of a query, and of the number of bytes that the file has.
+
+        Text that is not UTF-8, which only a forger writes, comes as bytes; then ``take`` begins anew.
+        """
+        try:
+            return self._query(statement, parameters, take, subqueries)
+        except TextError:
+            self.connection.text_factory = text_or_bytes
+        try:
+            return self._query(statement, parameters, take, subqueries)
+        finally:
+            self.connection.text_factory = str
+
+    def _query(
+        self,
+        statement: str,
+        parameters: tuple[Any, ...],
+        take: Callable[[sqlite3.Cursor, int], Result],
+        subqueries: Collection[str],
+    ) -> Result:
+        with self.reading() as cursor:
+            most_bytes = size_bytes(cursor)
+            guard.allow(most_bytes, len(parameters), subqueries)
+            return take(cursor.execute(statement, parameters), most_bytes)
+
+
+def size_bytes(cursor: sqlite3.Cursor) -> int:
+    """Return how much the file can hold, with its log."""
+    (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
+    (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+    return int(pages) * int(page_bytes)

@@ -1,0 +1,96 @@
+"""Walking through the rows of a SQLite table: which are taken, in which order, and texts that are none."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+from sealpoint.crypto.tag import LEGACY
+from sealpoint.databases.rows import Selection
+from sealpoint.errors import DamagedFileError, EndlessTreeError
+
+_LEGACY_END: Final = f"+{LEGACY}".encode()
+_NOT_IN_ORDER: Final = "the row ids of a table are not in order"
+
+
+def require_rising(first: int, row_ids: list[int]) -> None:
+    """Refuse row ids that go back: the pages of a damaged file would be read for ever.
+
+    Raises:
+        DamagedFileError: If one is not above the one before, or is below ``first``.
+    """
+    if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
+        raise DamagedFileError(_NOT_IN_ORDER)
+
+
+def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
+    """Refuse a tree in which a search passes rows by, or a walk meets them twice.
+
+    Args:
+        cursor: Gives each row id, the last one first, and the one that a search for it finds.
+
+    Raises:
+        DamagedFileError: If row ids are not in order, or one is not found.
+    """
+    last = 2**63
+    for row_id, found in cursor:
+        if row_id >= last or found is None:
+            raise DamagedFileError(_NOT_IN_ORDER)
+        last = row_id
+
+
+def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float]]:
+    """Return tags, how many rows they have, and how many bytes the values of those.
+
+    Raises:
+        EndlessTreeError: If the values have more bytes than the file.
+    """
+    found = cursor.fetchall()
+    if sum(size for _, _, size in found) > most_bytes:
+        raise EndlessTreeError("the values of a table have more bytes than the file")
+    return found
+
+
+def text_or_bytes(text: bytes) -> str | bytes:
+    """Decode a text; one that is not UTF-8, which only a forger writes, stays bytes."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    """Return the bytes of a text that `text_or_bytes` gave."""
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def condition(selection: Selection) -> tuple[str, tuple[Any, ...]]:
+    """Return what follows WHERE: what `Selection.takes` says, in SQL.
+
+    Bytes are compared, because GLOB and LIKE take a NUL for the end.
+    """
+    tag, parts, parameters = "CAST(coalesce(type, '') AS BLOB)", list[str](), list[Any]()
+    if not selection.plaintext:
+        parts.append(f"AND instr({tag}, X'2B')")
+    for end in _left_out(selection):
+        parts.append(f"AND NOT (substr({tag}, ?) = ? AND instr({tag}, X'2B'))")
+        parameters += [-len(end), end]
+    if selection.with_key is not None:
+        end = f"@{selection.with_key}".encode()
+        others = f"instr({tag}, X'2B') = 0 OR substr({tag}, ?) = ?"
+        parts.append(f"AND (substr({tag}, ?) = ? OR {others})")
+        parameters += [-len(_LEGACY_END), _LEGACY_END, -len(end), end]
+    if selection.thread_id is not None:
+        parts.append("AND thread_id = ?")
+        parameters.append(selection.thread_id)
+    return " ".join(parts), tuple(parameters)
+
+
+def _left_out(selection: Selection) -> Iterator[bytes]:
+    """Yield how tags end that are not taken."""
+    if not selection.legacy:
+        yield _LEGACY_END
+    if selection.without_key is not None:
+        yield f"@{selection.without_key}".encode()

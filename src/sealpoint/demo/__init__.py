@@ -1,3 +1,0 @@
-"""The demo, `python -m sealpoint.demo`: an agent's state is sealed, searched for and attacked."""
-
-__all__: list[str] = []

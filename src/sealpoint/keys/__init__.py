@@ -1,0 +1,1 @@
+"""Everything about keys: ids, states, material, and the ring file that lists them."""

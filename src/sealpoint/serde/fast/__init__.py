@@ -1,0 +1,1 @@
+"""Shortcuts for speed. Each can be removed, and gives what the general path gives."""

@@ -1,0 +1,156 @@
+"""Legacy ``json`` rows: LangChain's envelopes in JSON, as LangGraph wrote before msgpack.
+
+    {"lc": 2, "type": "constructor", "id": [*module, name], "args": [...], "kwargs": {...}}
+    {"lc": 1, "type": "constructor", "id": ["langchain", ..., name], "kwargs": {...}}
+
+They stand under the same allowlist as msgpack. Secrets, which would be read from the
+environment, and LangChain's other kinds of envelope are refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+from sealpoint.errors import (
+    BlockedTypeError,
+    DecodeError,
+    LimitError,
+    UnbuildableValueError,
+    excerpt,
+)
+from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
+from sealpoint.serde.catalogue import RULES
+from sealpoint.serde.codes import (
+    KEYWORD_ARGUMENTS,
+    METHOD,
+    POSITIONAL_ARGUMENTS,
+    PYDANTIC_V1,
+    PYDANTIC_V2,
+    SINGLE_ARGUMENT,
+)
+from sealpoint.serde.decode import OnBlocked
+from sealpoint.serde.jsontext import parse
+from sealpoint.serde.rebuild import make_builder
+from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits, require_counts
+from sealpoint.serde.warned import warn_once
+
+_LANGCHAIN: Final = {
+    name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")
+}
+
+
+def parse_json(
+    data: bytes,
+    revive: Callable[[dict[str, Any]], Any],
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    strict: bool = True,
+) -> Any:
+    """Return the value of a legacy row; ``revive`` makes what it likes of every envelope in it.
+
+    Args:
+        data: The row.
+        revive: Is called for each envelope; what it returns takes the envelope's place.
+        limits: What the row may be.
+        strict: Whether to refuse what would be returned as something else than was stored, see
+            `sealpoint.serde.jsontext`, and NaN and infinities, which LangGraph wrote.
+
+    Raises:
+        DecodeError: If ``data`` is not JSON in UTF-8, is larger or deeper than ``limits``, or
+            has an object with a key twice.
+    """
+    most = limits.size_bytes // 2  # it is in memory twice, with four bytes a character if one is rare enough
+    if len(data) > most:
+        raise LimitError(f"a json row has {len(data)} bytes; at most {most} are read")
+
+    def build(value: dict[str, Any]) -> Any:
+        is_envelope = value.get("lc") in (1, 2) and "type" in value and "id" in value
+        return revive(value) if is_envelope else value
+
+    return parse(data, limits.depth, limits.elements, build, strict=strict)
+
+
+def decode_json(
+    data: bytes,
+    allowlist: Allowlist,
+    on_blocked: OnBlocked,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    strict: bool = True,
+) -> Any:
+    """Return the value of a legacy row; ``strict`` is as for `parse_json`.
+
+    Raises:
+        DecodeError: If ``data`` is not what `parse_json` takes, or an envelope is malformed.
+        BlockedTypeError: If it names a type that is not allowed.
+        UnbuildableValueError: If a type refuses its arguments.
+    """
+    met: Counter[tuple[str, str]] = Counter()
+    records = count(1)
+
+    def revive(value: dict[str, Any]) -> Any:
+        met[envelope_target(value)] += 1
+        if next(records) > limits.records:
+            raise LimitError(f"value has over {limits.records} records")
+        require_counts(met, limits)
+        try:
+            return _revive(value, allowlist)
+        except (BlockedTypeError, UnbuildableValueError) as error:
+            if on_blocked == "raise":
+                raise
+            warn_once(type(error).__name__, error.module, error.name, f"given as its envelope: {error}")
+            return value
+
+    return parse_json(data, revive, limits, strict=strict)
+
+
+def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
+    module, name = envelope_target(value)
+    if not allowlist.permissive and (module, name) not in allowlist.types:
+        raise BlockedTypeError(module, name, "allowed_json_modules")
+    if value["type"] != "constructor":
+        raise UnbuildableValueError(module, name, f"its envelope is a {excerpt(value['type'])}")
+    args, kwargs, method = value.get("args") or [], value.get("kwargs") or {}, value.get("method")
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise DecodeError("an envelope's args are a list and its kwargs an object")
+    if method == "fromisoformat" and len(args) == 1 and not kwargs:
+        return make_builder(METHOD, module, name, guarded=True)(args[0])
+    if not (method is None or (isinstance(method, list) and None in method)):
+        raise UnbuildableValueError(module, name, f"it asks for the method {excerpt(method)}")
+    if (module, name) == ("re", "compile") and len(args) == 1:
+        args, kwargs = [*args, kwargs.get("flags", 0)], {}
+    return _call(module, name, args, kwargs)
+
+
+def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Build as if from the record that msgpack has for arguments of this form, with the same checks."""
+    if args and kwargs:
+        raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
+    rule = RULES.get((module, name))
+    code = rule.codes[0] if rule else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
+    build = make_builder(code, module, name, guarded=True)
+    if code == SINGLE_ARGUMENT and len(args) == 1:
+        return build(args[0])
+    if code in (KEYWORD_ARGUMENTS, PYDANTIC_V1, PYDANTIC_V2) and not args:
+        return build(kwargs)
+    if code == POSITIONAL_ARGUMENTS and not kwargs:
+        return build(args)
+    raise UnbuildableValueError(module, name, "its envelope does not have the arguments it is written with")
+
+
+def envelope_target(value: dict[str, Any]) -> tuple[str, str]:
+    """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules.
+
+    Raises:
+        DecodeError: If its id is not a list of at least two strings.
+    """
+    path = value["id"]
+    if not isinstance(path, list) or len(path) < 2 or not all(isinstance(part, str) for part in path):
+        raise DecodeError("an envelope's id is a list of at least two strings")
+    *module, name = path
+    if value["lc"] == 1 and module[0] in ("langchain", "langchain_core") and name in _LANGCHAIN:
+        return _LANGCHAIN[name]
+    return ".".join(module), name

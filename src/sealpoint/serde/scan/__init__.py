@@ -1,0 +1,1 @@
+"""The check that unauthenticated bytes pass before they are decoded."""
