@@ -169,6 +169,8 @@ class JsonPlusSerializer:
         return self._loads(kind, content, self._checking if allow_any_type else self._strictest)
 
     def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool = False) -> Any:
+        if kind == "msgpack" and type(content) is bytes:  # nearly always
+            return decoder.decode(content, self._ext_hook)
         if not isinstance(content, _BYTES):  # SQLite gives back an integer where one was put
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == "msgpack":

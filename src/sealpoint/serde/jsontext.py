@@ -118,7 +118,7 @@ def _parse_short(text: str) -> Any:
     try:
         value, end = _SHORT.scan_once(text, 0)
     except StopIteration:
-        end = 0
+        return _SHORT.decode(text)
     return value if end == len(text) else _SHORT.decode(text)
 
 
