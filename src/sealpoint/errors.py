@@ -263,7 +263,7 @@ class SecretMissingError(SealedValueError, ValueError):
     hint = "read it through the saver that wrote it"
 
 
-class UnmixedValueError(SealedValueError, ValueError):
+class UnexpectedSecretError(SealedValueError, ValueError):
     """A per-thread secret was given, and none is mixed into the value's key."""
 
     hint = "the value was written before threads had secrets, or put in its place by somebody else"

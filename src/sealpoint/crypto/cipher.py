@@ -8,7 +8,7 @@ from typing import Final
 
 from sealpoint.crypto.context import Row
 from sealpoint.crypto.counters import Tally
-from sealpoint.crypto.prepared import KeyedRing, parse_tag
+from sealpoint.crypto.prepared import PreparedRing, parse_tag
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import (
     BlobError,
@@ -26,7 +26,7 @@ from sealpoint.keys.ring import KeyRing, NeverPickled
 from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
 
 # What a newer ring may settle: the key is not known, not usable, or not there to seal with.
-_NEWS: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
+_RETRY_AFTER_RELOAD: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
 
 
 class RingCipher(NeverPickled):
@@ -56,7 +56,7 @@ class RingCipher(NeverPickled):
             raise UnknownSuiteError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}")
         self.suite = suite
         self._tally = Tally()
-        self._keyed = KeyedRing(ring, suite, self._tally)  # swapped as a whole, so nobody needs a lock
+        self._keyed = PreparedRing(ring, suite, self._tally)  # swapped as a whole, so nobody needs a lock
         self._follower = Follower(ring, ring.origin, self._put) if follow and ring.origin else None
         self._look_at = monotonic() + LOOK_SECONDS if self._follower else inf
 
@@ -107,7 +107,7 @@ class RingCipher(NeverPickled):
         keyed = self._keyed
         try:
             return keyed.seal(inner, data, row, secret)
-        except _NEWS:
+        except _RETRY_AFTER_RELOAD:
             newer = self._newer_than(keyed, SEALING)
             if newer is keyed:
                 raise
@@ -132,7 +132,7 @@ class RingCipher(NeverPickled):
             BlobError: If ``blob`` is not bytes, or too short.
             UnknownKeyError, KeyDisabledError, KeyDestroyedError: If the key is not to be had.
             RowMissingError, UnboundValueError: If only one of tag and call has a row.
-            SecretMissingError, UnmixedValueError: If only one of tag and call has a secret.
+            SecretMissingError, UnexpectedSecretError: If only one of tag and call has a secret.
             LegacyTypeError: If a row under LANGGRAPH_AES_KEY names a type it may not have.
             IntegrityError: If anything is not as it was sealed.
         """
@@ -145,7 +145,7 @@ class RingCipher(NeverPickled):
         keyed = self._keyed
         try:
             return keyed.open(tag, blob, row, secret)
-        except _NEWS:
+        except _RETRY_AFTER_RELOAD:
             newer = self._newer_than(keyed, parse_tag(tag).key_id or ANY_LEGACY)
             if newer is keyed:
                 raise
@@ -209,7 +209,7 @@ class RingCipher(NeverPickled):
         if self._follower is not None:
             self._follower.look(wait=False)
 
-    def _newer_than(self, keyed: KeyedRing, need: str) -> KeyedRing:
+    def _newer_than(self, keyed: PreparedRing, need: str) -> PreparedRing:
         """Return what is in force once the file was looked at; ``keyed`` again if that changed nothing.
 
         If material of the key that is needed is being asked for just now, that is waited for.
@@ -221,4 +221,4 @@ class RingCipher(NeverPickled):
         return self._keyed
 
     def _put(self, ring: KeyRing) -> None:
-        self._keyed = KeyedRing(ring, self.suite, self._tally)
+        self._keyed = PreparedRing(ring, self.suite, self._tally)

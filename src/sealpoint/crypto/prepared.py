@@ -1,4 +1,4 @@
-"""KeyedRing: a ring with all that sealing and opening take, worked out once for each tag."""
+"""PreparedRing: a ring with all that sealing and opening take, worked out once for each tag."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sealpoint.errors import (
     RowMissingError,
     SecretMissingError,
     UnboundValueError,
-    UnmixedValueError,
+    UnexpectedSecretError,
     excerpt,
 )
 from sealpoint.keys.ring import Key, KeyRing, NeverPickled, require_secret
@@ -31,7 +31,7 @@ Work = Callable[[bytes, bytes], bytes]  # data or blob, and context
 parse_tag = lru_cache(_CACHED_TAGS)(Tag.parse)
 
 
-class KeyedRing(NeverPickled):
+class PreparedRing(NeverPickled):
     """One ring and its caches, which live and die with it. Never changes as seen from outside."""
 
     def __init__(self, ring: KeyRing, suite: str, tally: Tally) -> None:
@@ -103,5 +103,5 @@ class KeyedRing(NeverPickled):
         if "dek" in tag.flags and secret is None:
             raise SecretMissingError(f"{tag.format()} needs the secret of its thread")
         if "dek" not in tag.flags and secret is not None:
-            raise UnmixedValueError(f"{tag.format()} has no secret in its key")
+            raise UnexpectedSecretError(f"{tag.format()} has no secret in its key")
         return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))

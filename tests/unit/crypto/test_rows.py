@@ -12,7 +12,7 @@ from sealpoint.errors import (
     SealpointError,
     SecretMissingError,
     UnboundValueError,
-    UnmixedValueError,
+    UnexpectedSecretError,
 )
 from tests.unit.crypto.rings import OTHER, SECRET, SUITES, make_cipher
 
@@ -113,10 +113,10 @@ REFUSED: list[tuple[Place, Place, type[SealpointError]]] = [
     ((None, None), (ROW, None), UnboundValueError),
     ((None, None), ({}, None), UnboundValueError),
     ((None, SECRET), (None, None), SecretMissingError),
-    ((None, None), (None, SECRET), UnmixedValueError),
+    ((None, None), (None, SECRET), UnexpectedSecretError),
     ((ROW, SECRET), (ROW, None), SecretMissingError),
     ((ROW, SECRET), (None, SECRET), RowMissingError),
-    ((ROW, None), (ROW, SECRET), UnmixedValueError),
+    ((ROW, None), (ROW, SECRET), UnexpectedSecretError),
     ((None, SECRET), (ROW, SECRET), UnboundValueError),
     ((None, SECRET), (None, OTHER), IntegrityError),
     ((None, SECRET), (None, SECRET + b"\0"), KeyMaterialError),
@@ -143,9 +143,9 @@ def test_each_mismatch_has_its_own_refusal(
         ("msgpack+cobblestone256.row@new", None, None, RowMissingError),
         ("msgpack+cobblestone256@new", ROW, None, UnboundValueError),
         ("msgpack+cobblestone256.dek@new", None, None, SecretMissingError),
-        ("msgpack+cobblestone256@new", None, SECRET, UnmixedValueError),
+        ("msgpack+cobblestone256@new", None, SECRET, UnexpectedSecretError),
         ("msgpack+aes", ROW, None, UnboundValueError),
-        ("msgpack+aes", None, SECRET, UnmixedValueError),
+        ("msgpack+aes", None, SECRET, UnexpectedSecretError),
     ],
 )
 def test_mismatch_is_told_before_any_cryptography(

@@ -14,7 +14,7 @@ from sealpoint.errors import (
     PlaintextError,
     RowMissingError,
     UnboundValueError,
-    UnmixedValueError,
+    UnexpectedSecretError,
 )
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, encrypted
 from tests.compat.sample_types import Point
@@ -94,7 +94,7 @@ def test_a_value_that_is_not_bound_opens_in_no_row(serde: EncryptedSerializer) -
     row = serde.dumps_typed(VALUE)
     with pytest.raises(UnboundValueError):
         serde.open(*row, row=ROW)
-    with pytest.raises(UnmixedValueError):
+    with pytest.raises(UnexpectedSecretError):
         serde.open(*row, secret=b"s" * 32)
 
 
