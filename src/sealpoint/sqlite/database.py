@@ -310,7 +310,7 @@ class _Text:
             raise TextError("a row holds text that is not UTF-8") from None
 
 
-async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Result:
+async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function on a worker thread, so that the event loop goes on.
 
     A task that is cancelled meanwhile waits for the thread, which cannot be stopped: else the
