@@ -228,7 +228,7 @@ def test_wrong_usage_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("kind", "option"), [("plain", "--plaintext"), ("eax", "--legacy"), ("gcm", "--legacy")]
+    ("kind", "option"), [("plain", "--allow-plaintext"), ("eax", "--allow-legacy"), ("gcm", "--allow-legacy")]
 )
 def test_what_we_did_not_seal_stays_unless_it_is_asked_for(
     run: Run, path: Path, keys: Path, kind: str, option: str
@@ -412,7 +412,7 @@ def test_no_time_is_too_short_for_nothing(run: Run, tmp_path: Path, check: str) 
     write(plain, "plain", "a")
     ended = run("rotate", plain, "--apply", "--max-seconds", 0, "--verify", check)
     assert ended.code == Exit.FOUND
-    assert ended.err == f"{VALUES} values are not sealed: --plaintext seals them\n"
+    assert ended.err == f"{VALUES} values are not sealed: --allow-plaintext seals them\n"
 
 
 def test_time_is_up_while_values_are_opened_once_more(run: Run, path: Path) -> None:

@@ -55,10 +55,10 @@ def rotate(
     database: DatabaseArgument,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; else only the plan is shown.")] = False,
     plaintext: Annotated[
-        bool, typer.Option("--plaintext", help="Also seal values that are not sealed yet.")
+        bool, typer.Option("--allow-plaintext", help="Also seal values that are not sealed yet.")
     ] = False,
     legacy: Annotated[
-        bool, typer.Option("--legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
+        bool, typer.Option("--allow-legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
     ] = False,
     verify: Annotated[
         Check, typer.Option("--verify", help="Which values to open once more at the end.")

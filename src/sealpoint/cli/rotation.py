@@ -48,18 +48,18 @@ class Action(StrEnum):
     DONE = "is done"
     MOVE = "will move"
     SEAL = "will be sealed"
-    NEEDS_PLAINTEXT = "stays: not sealed, add --plaintext"
-    NEEDS_LEGACY = "stays: under LANGGRAPH_AES_KEY, add --legacy"
-    NEEDS_KEY = "stays: the ring has no usable key for it"
-    PICKLE = "stays: a pickle is never sealed unopened"
-    OTHER_TYPE = "stays: its type is none that is sealed unopened"
-    UNREADABLE = "stays: the tag is none"
+    NEEDS_PLAINTEXT = "skipped: not sealed, add --allow-plaintext"
+    NEEDS_LEGACY = "skipped: under LANGGRAPH_AES_KEY, add --allow-legacy"
+    NEEDS_KEY = "skipped: the ring has no usable key for it"
+    PICKLE = "skipped: a pickle is never sealed unopened"
+    OTHER_TYPE = "skipped: its type is not sealed unopened"
+    UNREADABLE = "skipped: unrecognised tag"
 
 
 _WAY_OUT: Final = "put {it} again sealed, or delete {threads}"
 _ADVICE: Final = {  # on what is left after a run
-    Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --plaintext seals {it}",
-    Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --legacy moves {it}",
+    Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --allow-plaintext seals {it}",
+    Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --allow-legacy moves {it}",
     Action.PICKLE: f"{{pickles}} {{stay}}: read {{it}} with LangGraph and {_WAY_OUT}",
     Action.OTHER_TYPE: f"{{values}} of other types {{stay}}: read {{it}} as the writer did and {_WAY_OUT}",
     Action.UNREADABLE: "{values} {have} a tag that is none: `sealpoint status DB` shows {it}",
