@@ -218,7 +218,7 @@ def opened(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
         kind: tuple[Any, ...] = ("as it is", tag)
         if isinstance(tag, str) and "+" in tag and isinstance(value, bytes):
             try:
-                inner, value = cipher.open(tag, value)
+                inner, value = cipher.open(tag, value).typed
                 kind = ("opened", inner)
             except SealpointError:
                 pass

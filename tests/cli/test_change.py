@@ -618,7 +618,7 @@ def test_workers_share_a_server_and_signals_reach_none_of_them(
         set_up(PostgresSaver, dsn)
         put_blobs(dsn, blobs(MANY))
         url = url_of(dsn)
-        before = {place: K1.open(*sealed) for place, sealed in contents(dsn).items()}
+        before = {place: K1.open(*sealed).typed for place, sealed in contents(dsn).items()}
         options = ["--workers", "2", "--batch", "4", "--rate", "16"]
         command = [*CODE, "rotate", url, "--apply", "--json", *options]
         with subprocess.Popen(
@@ -638,7 +638,7 @@ def test_workers_share_a_server_and_signals_reach_none_of_them(
         assert ended.err.splitlines() == [warning]
         assert (ended.code, ended.document["moved"]) == (Exit.DONE, stopped.document["left"])
         k2 = make_cipher("k2")
-        assert {place: k2.open(*sealed) for place, sealed in contents(dsn).items()} == before
+        assert {place: k2.open(*sealed).typed for place, sealed in contents(dsn).items()} == before
 
 
 def test_workers_end_with_the_program_that_is_killed(pytestconfig: pytest.Config) -> None:

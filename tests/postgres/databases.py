@@ -90,7 +90,7 @@ def contents(url: str) -> Contents:
 def opened(url: str, cipher: RingCipher = K2) -> dict[tuple[Any, ...], tuple[str, bytes]]:
     """The inner type and the bytes of every sealed value."""
     return {
-        place: cipher.open(tag, blob)
+        place: cipher.open(tag, blob).typed
         for place, (tag, blob) in contents(url).items()
         if (tag, blob) != EMPTY[4:]
     }

@@ -30,7 +30,7 @@ def open_stored(
             return tag, value.blob
         hint = _READ_FIRST if tag == "pickle" else _SEAL
         raise PlaintextError(f"value of type {excerpt(tag)} is not sealed", hint=hint)
-    return cipher.open(tag, value.blob, row=value.row)
+    return cipher.open(tag, value.blob, row=value.row).typed
 
 
 def require_bytes(value: StoredValue) -> None:

@@ -110,7 +110,7 @@ class _Reseal:
             changed = self._cipher.reseal(value.tag, value.blob, allow_plaintext=self._allow_plaintext)
             require_decodable(value.tag, value.blob)
         elif tag.endswith(f"+{LEGACY}"):
-            inner, data = self._cipher.open(value.tag, value.blob)
+            inner, data = self._cipher.open(value.tag, value.blob).typed
             require_decodable(inner, data)
             changed = self._cipher.seal(inner, data)
         else:

@@ -2,7 +2,9 @@
 
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.base import (
+    AllowlistSerializer,
     CipherProtocol,
+    SealAwareSerializer,
     SerializerCompat,
     SerializerProtocol,
     UntypedSerializerProtocol,
@@ -14,9 +16,11 @@ from sealpoint.serde.jsonplus import JsonPlusSerializer
 __all__ = [
     "SAFE_TYPES",
     "Allowlist",
+    "AllowlistSerializer",
     "CipherProtocol",
     "EncryptedSerializer",
     "JsonPlusSerializer",
+    "SealAwareSerializer",
     "SerializerCompat",
     "SerializerProtocol",
     "UntypedSerializerProtocol",

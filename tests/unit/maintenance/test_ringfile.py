@@ -104,7 +104,7 @@ def store(*tags: Any) -> list[RowStore]:
 
 def test_new_ring_seals(ring: Path) -> None:
     cipher = RingCipher(KeyRing.load(ring))
-    assert cipher.open(*cipher.seal("msgpack", b"value")) == ("msgpack", b"value")
+    assert cipher.open(*cipher.seal("msgpack", b"value")).typed == ("msgpack", b"value")
 
 
 def test_new_files_are_private(ring: Path) -> None:
