@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from contextlib import suppress
 from functools import partial
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row, Tag, context
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row, RowTemplate, Tag, context
 from sealpoint.errors import (
     IntegrityError,
     KeyMoveError,
@@ -301,3 +302,30 @@ def test_ring_file_reads_back(made: tuple[KeyRing, str, dict[str, bytes]]) -> No
         b"" if key.state is KeyState.DISABLED else key.material for key in ring.keys
     ]
     assert loaded.index_key("purpose") == ring.index_key("purpose")
+
+
+@given(st.dictionaries(texts, texts, max_size=6), st.data())
+def test_packed_contexts_are_the_plain_definition(row: dict[str, str], data: st.DataObject) -> None:
+    """However the coordinates are divided into shared ones and others, and in whatever order they come."""
+    names = data.draw(st.permutations(sorted(row)))
+    names = names[: data.draw(st.integers(0, len(names)))]
+    shared = {name: value for name, value in row.items() if name not in names}
+    packed = RowTemplate(shared, names).row(*(row[name] for name in names))
+    tag = "msgpack+cobblestone256.row@k1"
+    fields = [tag, *(text for pair in sorted(row.items()) for text in pair)]
+    plain = b"sealpoint\0\x01" + b"".join(struct.pack(">I", len(f.encode())) + f.encode() for f in fields)
+    assert context(tag, packed) == context(tag, row) == plain
+
+
+@given(suites, st.dictionaries(texts, texts, max_size=4), secrets)
+def test_packed_row_opens_what_its_coordinates_sealed(
+    suite: str, row: dict[str, str], secret: bytes | None
+) -> None:
+    cipher, names = cipher_of(MATERIAL, suite), list(row)[:1]
+    template = RowTemplate({name: row[name] for name in row if name not in names}, names)
+    packed = template.row(*(row[name] for name in names))
+    sealed = cipher.seal("msgpack", b"value", row=row, secret=secret)
+    assert cipher.open(*sealed, row=packed, secret=secret).data == b"value"
+    assert cipher.reseal(*sealed, row=packed, secret=secret)[0] == sealed[0]
+    with pytest.raises(IntegrityError):
+        cipher.open(*sealed, row=RowTemplate(row, ["another"]).row(""), secret=secret)

@@ -10,6 +10,7 @@ from sealpoint.errors import (
     IntegrityError,
     KeyDestroyedError,
     KeyDisabledError,
+    KeyMaterialError,
     NoActiveKeyError,
     PlaintextError,
     RowMissingError,
@@ -20,6 +21,7 @@ from sealpoint.errors import (
 )
 from tests.unit.crypto.rings import (
     OLD,
+    OTHER,
     SECRET,
     SUITES,
     make_cipher,
@@ -72,6 +74,43 @@ def test_value_with_a_secret_is_not_opened_without(row: dict[str, str] | None) -
     tag, blob = old_cipher().seal("msgpack", b"value", row=row, secret=SECRET)
     with pytest.raises(SecretMissingError):
         make_cipher().reseal(tag, blob, row=row)
+
+
+@pytest.mark.parametrize("row", [None, ROW])
+@pytest.mark.parametrize("suite", SUITES)
+def test_value_with_a_secret_stays_mixed(suite: str, row: dict[str, str] | None) -> None:
+    """From the old key with the secret to the new key with it, bound as before."""
+    flags = ".dek.row" if row else ".dek"
+    cipher = make_cipher(suite)
+    tag, blob = cipher.reseal(
+        *old_cipher().seal("msgpack", b"value", row=row, secret=SECRET), row=row, secret=SECRET
+    )
+    assert tag == f"msgpack+{suite}{flags}@new"
+    assert cipher.open(tag, blob, row=row, secret=SECRET).typed == ("msgpack", b"value")
+    with pytest.raises(SecretMissingError):
+        cipher.open(tag, blob, row=row)
+
+
+def test_wrong_secret_or_row_is_refused() -> None:
+    tag, blob = old_cipher().seal("msgpack", b"value", row=ROW, secret=SECRET)
+    with pytest.raises(IntegrityError):
+        make_cipher().reseal(tag, blob, row=ROW, secret=OTHER)
+    with pytest.raises(IntegrityError):
+        make_cipher().reseal(tag, blob, row={**ROW, "thread_id": "2"}, secret=SECRET)
+    with pytest.raises(RowMissingError):
+        make_cipher().reseal(tag, blob, secret=SECRET)
+    with pytest.raises(KeyMaterialError):
+        make_cipher().reseal(tag, blob, row=ROW, secret=SECRET[:-1])
+
+
+@pytest.mark.parametrize("row", [None, ROW])
+def test_secret_that_is_not_needed_is_not_used(row: dict[str, str] | None) -> None:
+    """As with rows: a caller may pass the secret of the thread for all of its values."""
+    cipher = make_cipher()
+    tag, blob = cipher.reseal(*old_cipher().seal("msgpack", b"value", row=row), row=row, secret=SECRET)
+    assert cipher.open(tag, blob, row=row).typed == ("msgpack", b"value")
+    tag, blob = cipher.reseal("json", b"{}", secret=SECRET, allow_plaintext=True)
+    assert cipher.open(tag, blob).typed == ("json", b"{}")
 
 
 @pytest.mark.parametrize("tag", ["msgpack", "null", "pickle", "", "no tag"])
