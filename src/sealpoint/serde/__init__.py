@@ -3,6 +3,7 @@
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.base import (
     AllowlistSerializer,
+    CarrierSerializer,
     CipherProtocol,
     SealAwareSerializer,
     SerializerCompat,
@@ -17,6 +18,7 @@ __all__ = [
     "SAFE_TYPES",
     "Allowlist",
     "AllowlistSerializer",
+    "CarrierSerializer",
     "CipherProtocol",
     "EncryptedSerializer",
     "JsonPlusSerializer",

@@ -79,6 +79,25 @@ class AllowlistSerializer(SerializerProtocol, Protocol):
         ...
 
 
+@runtime_checkable
+class CarrierSerializer(SerializerProtocol, Protocol):
+    """A serializer that hands stored values on without decoding them, to a saver that wraps another.
+
+    A saver checks what its serializer has decoded. Of an opaque value there is nothing that it could
+    check: it hands it on, and the serializer's owner checks it. The serializer decides which values are
+    opaque, and never the stored bytes.
+    """
+
+    def is_opaque(self, value: object) -> bool:
+        """Whether ``loads_typed`` returned ``value`` without decoding it."""
+        ...
+
+
+def is_opaque(serde: SerializerProtocol, value: object) -> bool:
+    """Whether ``serde`` is a carrier, and returned ``value`` without decoding it."""
+    return isinstance(serde, CarrierSerializer) and serde.is_opaque(value)
+
+
 class CipherProtocol(Protocol):
     """Encrypts bytes of no type, as LangGraph's ciphers do."""
 
