@@ -393,13 +393,13 @@ class SchemaError(SaverError, ValueError):
     hint = "open a copy with the sqlite3 shell and look at sqlite_master before you trust it"
 
 
-class DamagedFileError(SaverError, OSError):
+class DatabaseCorruptError(SaverError, OSError):
     """SQLite finds that a file is damaged, or no database at all."""
 
     hint = "restore it from backup; `.recover` in the sqlite3 shell saves what can be read"
 
 
-class EndlessTreeError(DamagedFileError):
+class EndlessTreeError(DatabaseCorruptError):
     """The pages of a file lead to more rows than it can hold: some are reached again and again."""
 
 

@@ -256,10 +256,10 @@ def decrypt(
     with naming_other_files(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
         run = decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)
-        with closing(pace.keep(run)) as events:  # also if the terminal is gone, to which the bar is drawn
+        with closing(pace.limit(run)) as events:  # also if the terminal is gone, to which the bar is drawn
             for event in events:
                 if isinstance(event, Progress):
-                    rows = event.moved
+                    rows = event.changed
                     move(event.rows, event.total)
                 else:
                     failures.add(event)

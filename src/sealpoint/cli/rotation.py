@@ -90,7 +90,7 @@ def make_plan(store: RowStore, ring: KeyRing, wishes: Wishes) -> list[tuple[Shar
 
 
 def _action(share: Share, ring: KeyRing, wishes: Wishes) -> Action:
-    if share.stays:
+    if share.is_skipped:
         return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
         return Action.SEAL if wishes.allow_plaintext else Action.NEEDS_PLAINTEXT
@@ -126,7 +126,7 @@ class Outcome:
     def add(self, event: Event) -> None:
         """Take in what a run tells."""
         if isinstance(event, Progress):
-            self.moved, self.raced = event.moved, event.raced
+            self.moved, self.raced = event.changed, event.raced
             self.locked(event.lock_seconds)
         elif mark(event) not in self._told:
             self._told.add(mark(event))
@@ -255,10 +255,10 @@ def _events(
         allow_legacy=wishes.allow_legacy,
         batch=wishes.batch,
         max_lock_seconds=wishes.max_lock_seconds,
-        moved=traces.add if wishes.scrub else None,
+        before_change=traces.add if wishes.scrub else None,
         check_keys=False,
     )
-    return pace.keep(run)
+    return pace.limit(run)
 
 
 def _order(wishes: Wishes, cipher: RingCipher) -> Order:

@@ -84,7 +84,7 @@ def test_two_of_them_move_all(url: str, ring: Path) -> None:
     before = {place: K1.open(*sealed).typed for place, sealed in contents(url).items()}
     *_, last = rotate_in_processes(Order(url, ring, "k2", batch=Batch(rows=10)), 2, Stop())
     assert isinstance(last, Progress)
-    assert (last.moved, last.raced) == (ROWS, 0)
+    assert (last.changed, last.raced) == (ROWS, 0)
     k2 = make_cipher("k2")
     assert {place: k2.open(*sealed).typed for place, sealed in contents(url).items()} == before
 
