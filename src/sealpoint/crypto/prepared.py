@@ -10,7 +10,7 @@ from typing import Final
 from sealpoint.crypto.context import Row, context
 from sealpoint.crypto.counters import OPENED, OPENED_RETIRED, SEALED, Tally
 from sealpoint.crypto.suites import Suite, make_suite
-from sealpoint.crypto.tag import LEGACY, Tag
+from sealpoint.crypto.tag import Tag
 from sealpoint.errors import (
     LegacyTypeError,
     RowMissingError,
@@ -19,6 +19,7 @@ from sealpoint.errors import (
     UnmixedValueError,
     excerpt,
 )
+from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.ring import Key, KeyRing, NeverPickled, require_secret
 from sealpoint.keys.state import KeyState
 

@@ -18,25 +18,33 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from sealpoint.crypto import KeyState, check_value
-from sealpoint.crypto.tag import require_key_id
-from sealpoint.databases.rows import RowStore
 from sealpoint.errors import (
     DuplicateKeyError,
     FilePermissionsError,
     HeldError,
-    KeyMoveError,
     KeyRingError,
+    KeyTransitionError,
     OutputExistsError,
 )
-from sealpoint.keys import files as keyfiles
-from sealpoint.keys import ringfile as keyfile
+from sealpoint.keys import files, ringfile
+from sealpoint.keys.ids import require_key_id
 from sealpoint.keys.lock import holding
-from sealpoint.keys.ringfile import RingEntry, find_ring_file, read_ring_entries, read_tables
+from sealpoint.keys.ring import check_value
+from sealpoint.keys.ringfile import (
+    RingEntry,
+    RingFile,
+    find_ring_file,
+    read_ring_entries,
+    read_tables,
+    require_entry,
+)
 from sealpoint.keys.ringtext import NEW_RING, Change, changed, entry_text
 from sealpoint.keys.sources import read_private
-from sealpoint.maintenance.moves import require_entry, require_move, require_related, require_unused
-from sealpoint.maintenance.ringcheck import require_opening
+from sealpoint.keys.state import COMMANDS, KeyState
+
+Precondition = Callable[[RingFile, RingEntry], object]
+"""Raises if a key may not change its state. Called with the ring and the key's entry, while the ring file is
+locked and before anything is written."""
 
 _SHARED: Final = 0o022  # a ring may be read by all, and written by its owner alone
 
@@ -47,14 +55,19 @@ class _Held:
 
     file: Path
     data: bytes
-    entries: tuple[RingEntry, ...]
+    parsed: RingFile
     index_ids: tuple[str, ...]
+
+    @property
+    def entries(self) -> tuple[RingEntry, ...]:
+        """What the file says about its keys."""
+        return self.parsed.entries
 
     def replace(self, change: Change) -> None:
         """Put a changed file in its place."""
         text = changed(self.data.decode(), change, str(self.file))
         like = self.file.stat(follow_symlinks=False)
-        fresh = keyfiles.write_private(keyfiles.beside(self.file, "new"), text.encode(), like)
+        fresh = files.write_private(files.beside(self.file, "new"), text.encode(), like)
         try:
             read_ring_entries(fresh)
             if read_private(self.file, forbidden=_SHARED) != self.data:
@@ -65,7 +78,7 @@ class _Held:
             fresh.replace(self.file)
         finally:
             fresh.unlink(missing_ok=True)
-        keyfiles.keep(self.file.parent)
+        files.keep(self.file.parent)
 
 
 @contextmanager
@@ -73,9 +86,8 @@ def _held(path: str | PathLike[str] | None) -> Iterator[_Held]:
     file = find_ring_file(path)
     with _holding(file):
         data = read_private(file, forbidden=_SHARED)
-        tables, indexes = read_tables(file)
-        index_ids = tuple(index["id"] for index in indexes if "id" in index)
-        yield _Held(file, data, tuple(entry for entry, _ in tables), index_ids)
+        index_ids = tuple(index["id"] for index in read_tables(file)[1] if "id" in index)
+        yield _Held(file, data, RingFile(file), index_ids)
 
 
 @contextmanager
@@ -84,7 +96,7 @@ def _holding(file: Path) -> Iterator[None]:
         raise FilePermissionsError(
             f"this account may not write in {file.parent}", hint="run this as the account that owns the ring"
         )
-    keyfiles.require_unshared(file.parent)
+    files.require_unshared(file.parent)
     with holding(file):
         yield
 
@@ -120,12 +132,12 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
             raise OutputExistsError(f"{file} is there already", hint=hint)
         key_id, entry = _new_key(file, key_id, (), KeyState.ACTIVE)
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
-        fresh = keyfiles.write_private(keyfiles.beside(file, "new"), text.encode())
+        fresh = files.write_private(files.beside(file, "new"), text.encode())
         fresh.chmod(0o644)
         os.link(fresh, file)  # unlike a renaming it never replaces what came in between
         fresh.unlink()
-        keyfiles.keep(file.parent)
-        keyfiles.settle(file, key_id)
+        files.keep(file.parent)
+        files.settle(file, key_id)
     return key_id
 
 
@@ -145,112 +157,100 @@ def stage_key(path: str | PathLike[str] | None = None, key_id: str | None = None
     """
     with _held(path) as ring:
         for entry in ring.entries:
-            keyfiles.settle(ring.file, entry.id)
+            files.settle(ring.file, entry.id)
         taken = [*(entry.id for entry in ring.entries), *ring.index_ids]
         key_id, text = _new_key(ring.file, key_id, taken, KeyState.STAGED)
         ring.replace(lambda tree, parse: tree["key"].append(parse(text)["key"][0]))
-        keyfiles.settle(ring.file, key_id)
+        files.settle(ring.file, key_id)
     return key_id
 
 
 def _new_key(file: Path, key_id: str | None, taken: Sequence[str], state: KeyState) -> tuple[str, str]:
     """Make the material of a key; return its id and the text of its entry."""
     now = datetime.now(UTC)
-    key_id = keyfiles.free_id(file, taken, now.year) if key_id is None else require_key_id(key_id)
+    key_id = files.free_id(file, taken, now.year) if key_id is None else require_key_id(key_id)
     if key_id in taken:
         raise DuplicateKeyError(f"{file} has a key {key_id!r} already")
-    return key_id, entry_text(key_id, state.value, now, check_value(keyfiles.make_material(file, key_id)))
+    return key_id, entry_text(key_id, state.value, now, check_value(files.make_material(file, key_id)))
 
 
-def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> str | None:
+def promote_key(
+    path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None
+) -> str | None:
     """Make a key the one that seals; the one before it goes on to open.
+
+    Args:
+        path: The ring file.
+        key_id: The key.
+        require: What else must hold; also in all other transitions.
 
     Returns:
         The id of the one before it: ``key_id`` itself if it was active already, ``None`` if none was.
 
     Raises:
-        KeyMoveError: If the key's state does not allow it.
-        KeyInUseError: If a store has rows under a key of the ring that is neither of the two.
-            Where no key was active, nothing is refused: that is how sealing is taken up again.
-        WrongRingError: If a store has rows under the key's id that it does not open.
-        KeyRingError: Another of its subclasses, if the key's material is not to be had.
+        KeyTransitionError: If the key's state does not allow it.
+        KeyRingError: Another of its subclasses, if the key's material is not available.
     """
     with _held(path) as ring:
         entry = require_entry(ring.entries, key_id)
         before = next((one.id for one in ring.entries if one.state is KeyState.ACTIVE), None)
         if before == key_id:
             return key_id
-        require_move(entry, "promote")
-        _require_material(ring.file, entry)
-        older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
-        require_unused(older, stores, f"cannot promote {key_id!r}")
-        if stores:
-            table = next(table for one, table in read_tables(ring.file)[0] if one.id == key_id)
-            require_opening(keyfile.load_key(entry, table, ring.file), stores)
+        entry.require_transition("promote")
+        ring.parsed.load_key(key_id)  # without its material no process could load the ring
+        if require is not None:
+            require(ring.parsed, entry)
         ring.replace(lambda tree, _: _promote(tree, key_id, before))
     return before
 
 
-def disable_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> None:
-    """Refuse values under a key that only opened. One that is disabled stays so.
+def disable_key(path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None) -> None:
+    """Refuse values under a key that only opened. A key that is disabled already stays disabled.
 
     Raises:
-        KeyMoveError: If its state does not allow it.
-        KeyInUseError: If a store has rows under it.
+        KeyTransitionError: If its state does not allow it.
     """
-
-    def require(_: Path, entry: RingEntry) -> None:
-        require_unused([entry], stores, f"cannot disable {key_id!r}")
-
-    _move(path, key_id, "disable", KeyState.DISABLED, require)
+    _transition(path, key_id, KeyState.DISABLED, require)
 
 
 def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
-    """Let a disabled key open again. One that only opens stays so.
+    """Let a disabled key open again. A key that only opens is left as it is.
 
     Raises:
-        KeyMoveError: If its state does not allow it.
-        KeyRingError: Another of its subclasses, if the key's material is not to be had.
+        KeyTransitionError: If its state does not allow it.
+        KeyRingError: Another of its subclasses, if the key's material is not available.
     """
-    _move(path, key_id, "enable", KeyState.DECRYPT_ONLY, _require_material)
+    _transition(path, key_id, KeyState.DECRYPT_ONLY, lambda ring, entry: ring.load_key(entry.id))
 
 
 def destroy_key(
-    path: str | PathLike[str] | None,
-    key_id: str,
-    stores: Sequence[RowStore] = (),
-    *,
-    allow_unrelated: bool = False,
+    path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None
 ) -> Path | None:
     """Make a key a tombstone and remove the file with its material. Nothing undoes it.
 
-    The file is removed, not overwritten: journals, snapshots and flash memory keep what they keep,
-    and no program can promise otherwise. Material from other sources is left to who keeps it.
-    Run again on a tombstone, it removes what a stopped run left.
-
-    With ``allow_unrelated`` a store is accepted that has no value under any key of the ring.
+    The file is removed, not overwritten: journals, snapshots and flash memory may keep copies that no
+    program reaches. Material from other sources is not removed.
+    Run again on a tombstone, it removes what an interrupted run left.
 
     Returns:
         The file that was removed, if there was one.
 
     Raises:
-        KeyMoveError: If the key is neither staged nor disabled, or shares its file with another.
-        KeyInUseError, UnrelatedDatabaseError: If a store has rows under it, or under no key of the ring.
+        KeyTransitionError: If the key is neither staged nor disabled, or shares its file with another.
         StoppedError: If the file cannot be removed.
     """
     with _held(path) as ring:
         entry = require_entry(ring.entries, key_id)
         if entry.state is not KeyState.DESTROYED:
-            require_move(entry, "destroy")
-            require_unused([entry], stores, f"cannot destroy {key_id!r}")
-            if not allow_unrelated:
-                require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
-            keyfiles.note_doomed(ring.file, key_id, _own_file(ring, key_id))
+            entry.require_transition("destroy")
+            if require is not None:
+                require(ring.parsed, entry)
+            files.schedule_removal(ring.file, key_id, _own_file(ring, key_id))
             now = datetime.now(UTC).replace(microsecond=0)
-            ring.replace(lambda tree, _: _bury(tree, key_id, now))
+            ring.replace(lambda tree, _: _mark_destroyed(tree, key_id, now))
         else:
-            keyfiles.require_doomed(ring.file, entry)
-        return keyfiles.remove_doomed(ring.file, key_id)
+            files.require_scheduled(ring.file, entry)
+        return files.remove_scheduled(ring.file, key_id)
 
 
 def check_ring(
@@ -267,42 +267,32 @@ def check_ring(
     """
     file = find_ring_file(path)
     found: dict[str, KeyRingError | None] = {}
-    for entry, table in keyfile.read_tables(file)[0]:
+    for entry, table in ringfile.read_tables(file)[0]:
         if entry.state is not KeyState.DESTROYED and (ids is None or entry.id in ids):
             try:
-                keyfile.load_key(entry, table, file)
+                ringfile.load_key(entry, table, file)
                 found[entry.id] = None
             except KeyRingError as error:
                 found[entry.id] = error
     return found
 
 
-def _require_material(file: Path, entry: RingEntry) -> None:
-    """Refuse to let a key be used whose material is not to be had: no process could load the ring."""
-    for problem in check_ring(file, [entry.id]).values():
-        if problem is not None:
-            raise problem
-
-
-# --- what a move does to the ring's tree ------------------------------------------------------
+# --- what a transition does to the ring's tree ---------------------------------------------------
 
 
 def _key(tree: Any, key_id: str) -> Any:
     return next(entry for entry in tree["key"] if entry["id"] == key_id)
 
 
-def _move(
-    path: str | PathLike[str] | None,
-    key_id: str,
-    move: str,
-    state: KeyState,
-    require: Callable[[Path, RingEntry], None],
+def _transition(
+    path: str | PathLike[str] | None, key_id: str, state: KeyState, require: Precondition | None
 ) -> None:
     with _held(path) as ring:
         entry = require_entry(ring.entries, key_id)
         if entry.state is not state:
-            require_move(entry, move)
-            require(ring.file, entry)
+            entry.require_transition(COMMANDS[state])
+            if require is not None:
+                require(ring.parsed, entry)
             ring.replace(lambda tree, _: _key(tree, key_id).update(state=state.value))
 
 
@@ -313,7 +303,7 @@ def _promote(tree: Any, key_id: str, before: str | None) -> None:
         _key(tree, before)["state"] = KeyState.DECRYPT_ONLY.value
 
 
-def _bury(tree: Any, key_id: str, now: datetime) -> None:
+def _mark_destroyed(tree: Any, key_id: str, now: datetime) -> None:
     entry = _key(tree, key_id)
     entry["state"] = KeyState.DESTROYED.value
     del entry["source"]
@@ -336,7 +326,7 @@ def _own_file(ring: _Held, key_id: str) -> str | None:
             and os.path.realpath(folder / own) == os.path.realpath(folder / name)
         ):
             called = repr(other["id"]) if "id" in other else "the [[index]]"
-            raise KeyMoveError(
+            raise KeyTransitionError(
                 f"cannot destroy {key_id!r}: its file is also that of {called}",
                 hint="give each of them a file of its own in the ring, then run the same command again",
             )

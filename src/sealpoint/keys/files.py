@@ -22,16 +22,16 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
-from sealpoint.crypto import check_value
-from sealpoint.crypto.suites import KEY_BYTES
 from sealpoint.errors import (
     FileLinkError,
     FilePermissionsError,
-    KeyMoveError,
     KeyRingError,
+    KeyTransitionError,
     OutputExistsError,
     StoppedError,
 )
+from sealpoint.keys.ids import KEY_BYTES
+from sealpoint.keys.ring import check_value
 from sealpoint.keys.sources import parse_material, read_private
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def settle(ring: Path, key_id: str) -> None:
     _pending(ring, key_id).unlink(missing_ok=True)
 
 
-def note_doomed(ring: Path, key_id: str, name: str | None) -> None:
+def schedule_removal(ring: Path, key_id: str, name: str | None) -> None:
     """Write down which file is to be removed once the key is a tombstone.
 
     Args:
@@ -218,12 +218,12 @@ def note_doomed(ring: Path, key_id: str, name: str | None) -> None:
         keep(ring.parent)
 
 
-def require_doomed(ring: Path, entry: RingEntry) -> None:
+def require_scheduled(ring: Path, entry: RingEntry) -> None:
     """Refuse a note that a stopped run cannot have left for a tombstone, whose source is not known any more.
 
     Raises:
         FilePermissionsError: If it belongs to another account that is not root.
-        KeyMoveError: If the file that it names is not known to hold the key.
+        KeyTransitionError: If the file that it names is not known to hold the key.
     """
     note = beside(ring, f"{entry.id}.destroyed")
     if not note.is_symlink():
@@ -236,7 +236,7 @@ def require_doomed(ring: Path, entry: RingEntry) -> None:
         )
     file = ring.parent / note.readlink()
     if os.path.lexists(file) and not _holds(file, entry):
-        raise KeyMoveError(
+        raise KeyTransitionError(
             f"{note} names {file}, which is not known to hold the key {entry.id!r}",
             hint="remove the note, and the file too if it was the key's",
         )
@@ -252,7 +252,7 @@ def _holds(file: Path, entry: RingEntry) -> bool:
     return entry.check == check_value(material)
 
 
-def remove_doomed(ring: Path, key_id: str) -> Path | None:
+def remove_scheduled(ring: Path, key_id: str) -> Path | None:
     """Remove the file that was written down for a tombstone, and return it if it was there.
 
     Raises:

@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from sealpoint.crypto.suites import KEY_BYTES
-from sealpoint.crypto.tag import LEGACY, require_key_id
 from sealpoint.errors import (
     ActiveKeyError,
     DuplicateKeyError,
@@ -30,6 +28,7 @@ from sealpoint.errors import (
     UnknownSuiteError,
     excerpt,
 )
+from sealpoint.keys.ids import KEY_BYTES, LEGACY, LEGACY_KEY_BYTES, require_key_id
 from sealpoint.keys.state import KeyState, require_suite_state
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
-LEGACY_KEY_BYTES: Final = (16, 24, 32)
 SECRET_BYTES: Final = 32
 
 

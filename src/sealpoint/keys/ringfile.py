@@ -14,21 +14,21 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.crypto.tag import LEGACY, require_key_id
 from sealpoint.errors import (
     ActiveKeyError,
     CheckValueError,
     DuplicateKeyError,
     FileLinkError,
     FilePermissionsError,
-    KeyFileFieldError,
-    KeyFileMissingError,
-    KeyFileSyntaxError,
-    KeyFileVersionError,
+    KeyTransitionError,
+    RingFileError,
+    RingFileMissingError,
     SourceError,
     TestKeysError,
+    UnknownKeyError,
     excerpt,
 )
+from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.ring import (
     Key,
     KeyRing,
@@ -38,10 +38,10 @@ from sealpoint.keys.ring import (
     require_one_legacy,
 )
 from sealpoint.keys.sources import parse_material, read_private, read_source, require_source
-from sealpoint.keys.state import KeyState, require_suite_state
+from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 VERSION: Final = 1
 MAX_RING_BYTES: Final = 64 * 1024
@@ -59,7 +59,7 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
     """Return the ring file: the argument, else the first that is named by the environment or /etc.
 
     Raises:
-        KeyFileMissingError: If none is named, or the named one is not there.
+        RingFileMissingError: If none is named, or the named one is not there.
     """
     named = os.environ.get("SEALPOINT_KEYS")
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
@@ -73,7 +73,7 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
         found = SYSTEM_PATH
     if not os.path.lexists(found):
         unnamed = "" if path is not None or named else ", and $SEALPOINT_KEYS is not set"
-        raise KeyFileMissingError(f"no ring file at {found}{unnamed}")
+        raise RingFileMissingError(f"no ring file at {found}{unnamed}")
     return found
 
 
@@ -98,6 +98,40 @@ class RingEntry:
     suite: str | None
     check: str | None
     source: str | None
+
+    @property
+    def transitions(self) -> tuple[str, ...]:
+        """The commands that a key's state allows. A key that is active becomes another by none of its own."""
+        if self.state is KeyState.ACTIVE:
+            return ()
+        commands = (COMMANDS[state] for state in self.state.transitions)
+        return tuple(name for name in commands if name != "promote" or self.suite != LEGACY)
+
+    def require_transition(self, command: str) -> None:
+        """Raise `KeyTransitionError` if the key's state does not allow a command."""
+        if command in self.transitions:
+            return
+        allowed = ", ".join(self.transitions)
+        hint = f"possible from there: {allowed}" if allowed else "a destroyed key cannot be changed"
+        if self.state is KeyState.ACTIVE:
+            hint = "promote another key first: this one then only opens"
+        if command == "enable" and self.state.opens:
+            hint = "it opens already: there is nothing to enable"
+        is_legacy = command == "promote" and self.suite == LEGACY
+        what = "is for LANGGRAPH_AES_KEY rows" if is_legacy else f"is {self.state.value}"
+        raise KeyTransitionError(f"cannot {command} {self.id!r}: it {what}", hint=hint)
+
+
+def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
+    """Return the entry called ``key_id``.
+
+    Raises:
+        UnknownKeyError: If there is none.
+    """
+    held = {entry.id: entry for entry in entries}
+    if key_id not in held:
+        raise UnknownKeyError(key_id, tuple(held), hint="to add a key: sealpoint keys generate ID")
+    return held[key_id]
 
 
 def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntry, ...]:
@@ -143,6 +177,15 @@ class RingFile(NeverPickled):
             if "command" in table["source"]
         }
         self.origin = Origin(stamp.path, stamp.stamp, commands)
+
+    def load_key(self, key_id: str) -> Key:
+        """Load one key, whatever its state.
+
+        Raises:
+            KeyRingError: If its material is not available, or is not the key's.
+        """
+        entry, table = next(pair for pair in self._tables if pair[0].id == key_id)
+        return load_key(entry, table, self._file)
 
     def runs_commands(self, *held: KeyRing) -> bool:
         """Whether `load` with the same rings would run a command."""
@@ -193,11 +236,13 @@ def read_tables(file: Path) -> tuple[list[tuple[RingEntry, dict[str, Any]]], lis
     table = _parse(read_private(file, forbidden=0o022), file)
     _require_fields(table, _RING_FIELDS, {"version"}, str(file))
     if type(table["version"]) is not int or table["version"] != VERSION:
-        raise KeyFileVersionError(f"{file} does not have version = {VERSION}")
+        raise RingFileError(
+            f"{file} does not have version = {VERSION}", hint="this release reads version = 1"
+        )
     tables, indexes = (_tables(table, name, file) for name in ("key", "index"))
     _require_ids(tables, table.get("active"), file)
     if len(indexes) > 1:
-        raise KeyFileFieldError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
+        raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
     entries = [_read_entry(entry, f"{file}: key {entry['id']!r}") for entry in tables]
     require_one_legacy(entry.suite for entry in entries)
     for index in indexes:
@@ -209,10 +254,10 @@ def read_tables(file: Path) -> tuple[list[tuple[RingEntry, dict[str, Any]]], lis
 
 def _parse(data: bytes, file: Path) -> dict[str, Any]:
     if len(data) > MAX_RING_BYTES:
-        raise KeyFileSyntaxError(f"{file} has {len(data)} bytes, and a ring at most {MAX_RING_BYTES}")
+        raise RingFileError(f"{file} has {len(data)} bytes, and a ring at most {MAX_RING_BYTES}")
     lines = (line for line in data.split(b"\n") if not line.startswith(b"#"))
     if any(line.count(b".") > MAX_LINE_DOTS for line in lines):
-        raise KeyFileSyntaxError(f"{file} has a line with over {MAX_LINE_DOTS} dots")
+        raise RingFileError(f"{file} has a line with over {MAX_LINE_DOTS} dots")
     try:
         return tomllib.loads(data.decode())
     except UnicodeDecodeError:
@@ -225,22 +270,22 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
     except RecursionError:
         problem = "is nested too deeply"
     # Raised out here so that the error above is not its context: it may hold the text, and that inline keys.
-    raise KeyFileSyntaxError(f"{file} {problem}")
+    raise RingFileError(f"{file} {problem}")
 
 
 def _tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
     entries = table.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise KeyFileSyntaxError(f"{file}: '{name}' is written as [[{name}]]")
+        raise RingFileError(f"{file}: '{name}' is written as [[{name}]]")
     return entries
 
 
 def _require_fields(table: Mapping[str, Any], known: frozenset[str], needed: set[str], where: str) -> None:
     for field in table:
         if field not in known:
-            raise KeyFileFieldError(f"{where} has an unknown field {excerpt(field)}")
+            raise RingFileError(f"{where} has an unknown field {excerpt(field)}")
     for field in sorted(needed - table.keys()):
-        raise KeyFileFieldError(f"{where} lacks the field '{field}'")
+        raise RingFileError(f"{where} lacks the field '{field}'")
 
 
 def _require_ids(entries: list[dict[str, Any]], active: object, file: Path) -> None:
@@ -267,10 +312,10 @@ def _read_entry(table: Mapping[str, Any], where: str) -> RingEntry:
         state = KeyState(table["state"])
     except ValueError:
         known = ", ".join(state.value for state in KeyState)
-        raise KeyFileFieldError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
+        raise RingFileError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
     _require_types(table, where)
     if table.get("suite") not in (None, LEGACY):
-        raise KeyFileFieldError(
+        raise RingFileError(
             f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only one to be named"
         )
     require_suite_state(table["id"], table.get("suite"), state)
@@ -307,9 +352,9 @@ def _require_index(table: Mapping[str, Any], where: str) -> None:
 def _require_types(entry: Mapping[str, Any], where: str) -> None:
     for field in ("created", "destroyed"):
         if field in entry and not isinstance(entry[field], datetime):
-            raise KeyFileSyntaxError(f"{where}: '{field}' is not a date with a time")
+            raise RingFileError(f"{where}: '{field}' is not a date with a time")
     if "check" in entry and not isinstance(entry["check"], str):
-        raise KeyFileSyntaxError(f"{where}: 'check' is not a string")
+        raise RingFileError(f"{where}: 'check' is not a string")
 
 
 def _read_material(entry: Mapping[str, Any], file: Path, where: str) -> bytes:

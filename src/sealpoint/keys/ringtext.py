@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from sealpoint.errors import KeyFileSyntaxError, MissingExtraError
+from sealpoint.errors import MissingExtraError, RingFileError
 
 Change = Callable[[Any, Callable[[str], Any]], None]
 """Changes a ring, given as nested mappings and lists; what it is given beside parses more TOML."""
@@ -56,7 +56,7 @@ def changed(text: str, change: Change, name: str) -> str:
 
     Raises:
         MissingExtraError: If tomlkit is not installed.
-        KeyFileSyntaxError: If the text is written in a way that cannot be changed without loss.
+        RingFileError: If the text is written in a way that cannot be changed without loss.
     """
     text = text if text.endswith("\n") else f"{text}\n"
     wanted = tomllib.loads(text)
@@ -65,7 +65,7 @@ def changed(text: str, change: Change, name: str) -> str:
         change(wanted, tomllib.loads)
         new = _rewritten(text, change)
     if new is None or tomllib.loads(new) != wanted:
-        raise KeyFileSyntaxError(
+        raise RingFileError(
             f"{name} is written in a way that cannot be changed without loss",
             hint="write its keys as [[key]] entries, one after another, or change it by hand",
         )

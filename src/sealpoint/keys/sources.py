@@ -18,17 +18,16 @@ from pathlib import Path
 from pwd import getpwuid
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.crypto.suites import KEY_BYTES
 from sealpoint.errors import (
     FileLinkError,
     FilePermissionsError,
-    KeyFileFieldError,
     KeyMaterialError,
-    MaterialSpaceError,
+    RingFileError,
     SourceError,
     SourceTimeoutError,
     excerpt,
 )
+from sealpoint.keys.ids import KEY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,14 +44,14 @@ def parse_material(text: bytes, what: str) -> bytes:
     """Return 32 bytes from 32 raw ones, or from base64 or hex of them with one optional newline.
 
     Raises:
-        MaterialSpaceError: If white space stands at its ends.
-        KeyMaterialError: If ``text`` is nothing of that. ``what`` names it in the message.
+        KeyMaterialError: If ``text`` is none of these. ``what`` names it in the message.
     """
     if len(text) == KEY_BYTES:
         return text
     line = text.removesuffix(b"\n").removesuffix(b"\r")
     if line != line.strip():
-        raise MaterialSpaceError(f"{what}: key material has white space at its ends")
+        hint = "remove the white space; one newline at the end is all that may follow the key"
+        raise KeyMaterialError(f"{what}: key material has white space at its ends", hint=hint)
     with suppress(ValueError):
         data = bytes.fromhex(line.decode("ascii", "replace")) if len(line) == 2 * KEY_BYTES else None
         data = base64.b64decode(line, validate=True) if data is None else data
@@ -188,21 +187,21 @@ def require_source(source: object) -> tuple[str, Any]:
     """Return the kind of a key's source and what it takes, and ask it for nothing.
 
     Raises:
-        KeyFileFieldError: If ``source`` is not a table with exactly one known kind, and after
+        RingFileError: If ``source`` is not a table with exactly one known kind, and after
             it what that kind takes.
     """
     if not isinstance(source, dict) or len(source) != 1:
-        raise KeyFileFieldError(f"source names exactly one of {', '.join(_READERS)}")
+        raise RingFileError(f"source names exactly one of {', '.join(_READERS)}")
     ((kind, value),) = source.items()
     if kind not in _READERS:
-        raise KeyFileFieldError(f"source {excerpt(kind)} is none of {', '.join(_READERS)}")
+        raise RingFileError(f"source {excerpt(kind)} is none of {', '.join(_READERS)}")
     if kind == "command":
         if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
-            raise KeyFileFieldError("source 'command' is a list of words: program and arguments, no shell")
+            raise RingFileError("source 'command' is a list of words: program and arguments, no shell")
     elif not isinstance(value, str) or not value:
-        raise KeyFileFieldError(f"source {kind!r} is a string that is not empty")
+        raise RingFileError(f"source {kind!r} is a string that is not empty")
     elif kind == "credential" and (value in {".", ".."} or "/" in value):
-        raise KeyFileFieldError(f"credential {excerpt(value)} is not a plain name")
+        raise RingFileError(f"credential {excerpt(value)} is not a plain name")
     return kind, value
 
 
@@ -210,7 +209,7 @@ def read_source(source: object, folder: Path) -> bytes:
     """Return the bytes of a key's source; a relative file stands in ``folder``.
 
     Raises:
-        KeyFileFieldError: If ``source`` is none.
+        RingFileError: If ``source`` is none.
         KeyRingError: Another of its subclasses, if the source gives nothing.
     """
     kind, value = require_source(source)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import KeyMoveError
+from sealpoint.errors import KeyTransitionError
+from sealpoint.keys.ids import LEGACY
 
 
 class KeyState(Enum):
@@ -30,42 +30,49 @@ class KeyState(Enum):
         return self in _OPENING
 
     @property
-    def moves(self) -> tuple[KeyState, ...]:
-        """The states that a key in this one may go to by one move."""
-        return _MOVES[self]
+    def transitions(self) -> tuple[KeyState, ...]:
+        """The states that a key in this one may go to in one step."""
+        return _TRANSITIONS[self]
 
     def reaches(self, to: KeyState) -> bool:
-        """Whether a key in this state is, or can come to be by any number of moves, in state ``to``."""
+        """Whether a key in this state is in state ``to``, or can get there in any number of steps."""
         found = {self}
-        while more := {after for state in found for after in state.moves} - found:
+        while more := {after for state in found for after in state.transitions} - found:
             found |= more
         return to in found
 
-    def require_move(self, to: KeyState) -> KeyState:
+    def require_transition(self, to: KeyState) -> KeyState:
         """Return ``to``.
 
         Raises:
-            KeyMoveError: If a key in this state may not go there.
+            KeyTransitionError: If a key in this state may not go there.
         """
-        if to not in self.moves:
-            raise KeyMoveError(f"a key that is {self.value} cannot become {to.value}")
+        if to not in self.transitions:
+            raise KeyTransitionError(f"a key that is {self.value} cannot become {to.value}")
         return to
 
 
 _OPENING: Final = frozenset({KeyState.STAGED, KeyState.ACTIVE, KeyState.DECRYPT_ONLY})
-_MOVES: Final = {
+_TRANSITIONS: Final = {
     KeyState.STAGED: (KeyState.ACTIVE, KeyState.DESTROYED),
     KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
     KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED),
     KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.DESTROYED),
     KeyState.DESTROYED: (),
 }
+COMMANDS: Final = {
+    KeyState.ACTIVE: "promote",
+    KeyState.DECRYPT_ONLY: "enable",
+    KeyState.DISABLED: "disable",
+    KeyState.DESTROYED: "destroy",
+}
+"""The command of ``sealpoint keys`` that brings a key into a state."""
 
 
 def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
-    """Raise `KeyMoveError` if a key for ``suite`` cannot be in ``state``."""
+    """Raise `KeyTransitionError` if a key for ``suite`` cannot be in ``state``."""
     if suite == LEGACY and state in (KeyState.ACTIVE, KeyState.STAGED):
-        raise KeyMoveError(
+        raise KeyTransitionError(
             f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens",
             hint='give it state = "decrypt-only", and let another key be active',
         )

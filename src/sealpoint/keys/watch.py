@@ -17,8 +17,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
 
-from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import KeyReversalError, SealpointError
+from sealpoint.errors import RingRollbackError, SealpointError
+from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.ring import Key, KeyRing, NeverPickled, Origin, expand
 from sealpoint.keys.state import KeyState
 
@@ -261,7 +261,7 @@ def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None =
         seen: The `marks` of all rings so far; by default those of ``old`` alone.
 
     Raises:
-        KeyReversalError: If a key is gone, is in a state that it cannot have come to, or has other
+        RingRollbackError: If a key is gone, is in a state that it cannot have come to, or has other
             material or another suite; or if the index key is gone or another.
     """
     for key in old.keys:
@@ -269,19 +269,19 @@ def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None =
     before = marks(old) if seen is None else seen
     for key_id, mark in marks(new).items():
         if not compare_digest(before.get(key_id, mark), mark):
-            raise KeyReversalError(f"key {key_id!r} has other material than before")
+            raise RingRollbackError(f"key {key_id!r} has other material than before")
     if not new.keeps_index(old):
-        raise KeyReversalError("the index key is gone, or is another one")
+        raise RingRollbackError("the index key is gone, or is another one")
     return new
 
 
 def _require_later_key(old: Key, new: Key | RingEntry | None) -> None:
     if new is None:
-        raise KeyReversalError(f"key {old.id!r} is gone; a key that is not wanted any more is destroyed")
+        raise RingRollbackError(f"key {old.id!r} is gone; a key that is not wanted any more is destroyed")
     if new.suite != old.suite:
-        raise KeyReversalError(f"key {old.id!r} is for another suite than before")
+        raise RingRollbackError(f"key {old.id!r} is for another suite than before")
     if not old.state.reaches(new.state):
-        raise KeyReversalError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
+        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
 
 
 _followers: Final = WeakSet[Follower]()

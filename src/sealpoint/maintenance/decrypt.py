@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.rows import (
     BATCH,
     Batch,
@@ -43,6 +42,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.keys.files import keep
+from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.lock import holding
 from sealpoint.maintenance.partial import private_folder, remove_leftovers
 from sealpoint.maintenance.verify import pages

@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.crypto import Tag
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.rows import RowStore, TagCount
 from sealpoint.errors import TagError, excerpt
+from sealpoint.keys.ids import LEGACY
 
 if TYPE_CHECKING:
     from sealpoint.keys.ringfile import RingEntry

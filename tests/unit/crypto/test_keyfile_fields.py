@@ -11,13 +11,11 @@ from sealpoint.errors import (
     ActiveKeyError,
     DuplicateKeyError,
     FileLinkError,
-    KeyFileFieldError,
-    KeyFileSyntaxError,
-    KeyFileVersionError,
     KeyIdError,
     KeyMaterialError,
-    KeyMoveError,
     KeyRingError,
+    KeyTransitionError,
+    RingFileError,
 )
 from tests.unit.crypto.rings import NEW, ring_text, write, write_ring
 
@@ -28,23 +26,23 @@ INDEX = ["[[index]]", "source = { file = 'k1.key' }"]
 Case = tuple[str, type[KeyRingError], str]
 CASES: dict[str, Case] = {
     # the file
-    "empty": ("", KeyFileFieldError, "lacks the field 'version'"),
-    "no TOML": ("version = 1\nactive = k1\n", KeyFileSyntaxError, "line 2"),
-    "duplicate field": ("version = 1\nversion = 1\n", KeyFileSyntaxError, "not TOML"),
-    "deep nesting": ("a = " + "[" * 50_000, KeyFileSyntaxError, "nested too deeply"),
-    "deep tables": ("a = " + "{a = " * 10_000, KeyFileSyntaxError, "nested too deeply"),
-    "long dotted key": ("a" + ".a" * 30_000 + " = 1", KeyFileSyntaxError, "a line with over 64 dots"),
-    "too large": (GOOD + "#" * (1 << 16), KeyFileSyntaxError, "a ring at most 65536"),
-    "endless number": ("version = " + "1" * 10_000, KeyFileSyntaxError, "too many digits"),
-    "unknown field": ("colour = 'red'\n" + GOOD, KeyFileFieldError, "unknown field 'colour'"),
+    "empty": ("", RingFileError, "lacks the field 'version'"),
+    "no TOML": ("version = 1\nactive = k1\n", RingFileError, "line 2"),
+    "duplicate field": ("version = 1\nversion = 1\n", RingFileError, "not TOML"),
+    "deep nesting": ("a = " + "[" * 50_000, RingFileError, "nested too deeply"),
+    "deep tables": ("a = " + "{a = " * 10_000, RingFileError, "nested too deeply"),
+    "long dotted key": ("a" + ".a" * 30_000 + " = 1", RingFileError, "a line with over 64 dots"),
+    "too large": (GOOD + "#" * (1 << 16), RingFileError, "a ring at most 65536"),
+    "endless number": ("version = " + "1" * 10_000, RingFileError, "too many digits"),
+    "unknown field": ("colour = 'red'\n" + GOOD, RingFileError, "unknown field 'colour'"),
     # version
-    "no version": (GOOD.replace("version = 1\n", ""), KeyFileFieldError, "lacks the field 'version'"),
-    "version 0": (GOOD.replace("= 1\n", "= 0\n"), KeyFileVersionError, "version = 1"),
-    "version 2": (GOOD.replace("= 1\n", "= 2\n"), KeyFileVersionError, "version = 1"),
-    "version '1'": (GOOD.replace("= 1\n", "= '1'\n"), KeyFileVersionError, "version = 1"),
-    "version 1.0": (GOOD.replace("= 1\n", "= 1.0\n"), KeyFileVersionError, "version = 1"),
-    "version true": (GOOD.replace("= 1\n", "= true\n"), KeyFileVersionError, "version = 1"),
-    "version huge": (GOOD.replace("= 1\n", f"= 0x{'f' * 9000}\n"), KeyFileVersionError, "version = 1"),
+    "no version": (GOOD.replace("version = 1\n", ""), RingFileError, "lacks the field 'version'"),
+    "version 0": (GOOD.replace("= 1\n", "= 0\n"), RingFileError, "version = 1"),
+    "version 2": (GOOD.replace("= 1\n", "= 2\n"), RingFileError, "version = 1"),
+    "version '1'": (GOOD.replace("= 1\n", "= '1'\n"), RingFileError, "version = 1"),
+    "version 1.0": (GOOD.replace("= 1\n", "= 1.0\n"), RingFileError, "version = 1"),
+    "version true": (GOOD.replace("= 1\n", "= true\n"), RingFileError, "version = 1"),
+    "version huge": (GOOD.replace("= 1\n", f"= 0x{'f' * 9000}\n"), RingFileError, "version = 1"),
     # active
     "active names no key": (GOOD.replace("active = 'k1'", "active = 'k2'"), ActiveKeyError, "names 'k2'"),
     "active is missing": (GOOD.replace("active = 'k1'\n", ""), ActiveKeyError, "names no key"),
@@ -53,62 +51,62 @@ CASES: dict[str, Case] = {
     "no key is active": ("active = 'k1'\n" + ring_text(state="staged"), ActiveKeyError, "none"),
     "two active keys": (ring_text(*SECOND).replace("'staged'", "'active'"), ActiveKeyError, "k1, k2"),
     # tables
-    "key = 3": ("version = 1\nkey = 3\n", KeyFileSyntaxError, "[[key]]"),
-    "key = [3]": ("version = 1\nkey = [3]\n", KeyFileSyntaxError, "[[key]]"),
-    "[key]": (GOOD.replace("[[key]]", "[key]"), KeyFileSyntaxError, "[[key]]"),
-    "[index]": (ring_text(*INDEX).replace("[[index]]", "[index]"), KeyFileSyntaxError, "[[index]]"),
-    "two indexes": (ring_text(*INDEX, *INDEX), KeyFileFieldError, "2 [[index]] entries"),
+    "key = 3": ("version = 1\nkey = 3\n", RingFileError, "[[key]]"),
+    "key = [3]": ("version = 1\nkey = [3]\n", RingFileError, "[[key]]"),
+    "[key]": (GOOD.replace("[[key]]", "[key]"), RingFileError, "[[key]]"),
+    "[index]": (ring_text(*INDEX).replace("[[index]]", "[index]"), RingFileError, "[[index]]"),
+    "two indexes": (ring_text(*INDEX, *INDEX), RingFileError, "2 [[index]] entries"),
     # id
-    "no id": (GOOD.replace("id = 'k1'\n", ""), KeyFileFieldError, "lacks the field 'id'"),
+    "no id": (GOOD.replace("id = 'k1'\n", ""), RingFileError, "lacks the field 'id'"),
     "id = 5": (GOOD.replace("id = 'k1'", "id = 5"), KeyIdError, "not a key id"),
     "id = ['k1']": (GOOD.replace("id = 'k1'", "id = ['k1']"), KeyIdError, "not a key id"),
     "id in capitals": (GOOD.replace("id = 'k1'", "id = 'K1'"), KeyIdError, "'K1'"),
     "duplicate ids": (ring_text(*SECOND).replace("'k2'", "'k1'"), DuplicateKeyError, "'k1'"),
     # state
-    "no state": (GOOD.replace("state = 'active'\n", ""), KeyFileFieldError, "lacks the field 'state'"),
-    "unknown state": (ring_text(state="retired"), KeyFileFieldError, "none of staged, active"),
-    "state in capitals": (ring_text(state="STAGED"), KeyFileFieldError, "'STAGED'"),
+    "no state": (GOOD.replace("state = 'active'\n", ""), RingFileError, "lacks the field 'state'"),
+    "unknown state": (ring_text(state="retired"), RingFileError, "none of staged, active"),
+    "state in capitals": (ring_text(state="STAGED"), RingFileError, "'STAGED'"),
     "state = []": (GOOD.replace("state = 'active'", "state = ['active']"), ActiveKeyError, "none"),
-    "second state = []": (ring_text(*SECOND).replace("'staged'", "['x']"), KeyFileFieldError, "'list'"),
+    "second state = []": (ring_text(*SECOND).replace("'staged'", "['x']"), RingFileError, "'list'"),
     # created, destroyed, check, suite
-    "created = text": (ring_text("created = 'yesterday'"), KeyFileSyntaxError, "'created'"),
-    "created = date": (ring_text("created = 2026-11-01"), KeyFileSyntaxError, "'created'"),
-    "created = 5": (ring_text("created = 5"), KeyFileSyntaxError, "'created'"),
-    "check = 5": (ring_text("check = 12345678"), KeyFileSyntaxError, "'check' is not a string"),
-    "suite = 5": (ring_text("suite = 5"), KeyFileFieldError, "suite 'int' is not 'aes'"),
-    "suite of ours": (ring_text("suite = 'xaes256gcm'"), KeyFileFieldError, "suite 'xaes256gcm'"),
-    "active legacy key": (ring_text("suite = 'aes'"), KeyMoveError, "only opens"),
-    "unknown key field": (ring_text("chekc = '01234567'"), KeyFileFieldError, "unknown field 'chekc'"),
+    "created = text": (ring_text("created = 'yesterday'"), RingFileError, "'created'"),
+    "created = date": (ring_text("created = 2026-11-01"), RingFileError, "'created'"),
+    "created = 5": (ring_text("created = 5"), RingFileError, "'created'"),
+    "check = 5": (ring_text("check = 12345678"), RingFileError, "'check' is not a string"),
+    "suite = 5": (ring_text("suite = 5"), RingFileError, "suite 'int' is not 'aes'"),
+    "suite of ours": (ring_text("suite = 'xaes256gcm'"), RingFileError, "suite 'xaes256gcm'"),
+    "active legacy key": (ring_text("suite = 'aes'"), KeyTransitionError, "only opens"),
+    "unknown key field": (ring_text("chekc = '01234567'"), RingFileError, "unknown field 'chekc'"),
     # source
     "no source": (
         GOOD.replace("source = { file = 'k1.key' }", ""),
-        KeyFileFieldError,
+        RingFileError,
         "lacks the field 'source'",
     ),
-    "source = text": (ring_text(source="'x'"), KeyFileFieldError, "exactly one"),
-    "source = list": (ring_text(source="[{ file = 'k1.key' }]"), KeyFileFieldError, "exactly one"),
-    "empty source": (ring_text(source="{}"), KeyFileFieldError, "exactly one"),
-    "several sources": (ring_text(source="{ file = 'k1.key', env = 'X' }"), KeyFileFieldError, "exactly one"),
-    "unknown source": (ring_text(source="{ vault = 'x' }"), KeyFileFieldError, "'vault' is none of"),
-    "file = 5": (ring_text(source="{ file = 5 }"), KeyFileFieldError, "'file' is a string"),
-    "command = text": (ring_text(source="{ command = 'cat k1.key' }"), KeyFileFieldError, "list of words"),
-    "inline = empty": (ring_text(source="{ inline = '' }"), KeyFileFieldError, "'inline' is a string"),
+    "source = text": (ring_text(source="'x'"), RingFileError, "exactly one"),
+    "source = list": (ring_text(source="[{ file = 'k1.key' }]"), RingFileError, "exactly one"),
+    "empty source": (ring_text(source="{}"), RingFileError, "exactly one"),
+    "several sources": (ring_text(source="{ file = 'k1.key', env = 'X' }"), RingFileError, "exactly one"),
+    "unknown source": (ring_text(source="{ vault = 'x' }"), RingFileError, "'vault' is none of"),
+    "file = 5": (ring_text(source="{ file = 5 }"), RingFileError, "'file' is a string"),
+    "command = text": (ring_text(source="{ command = 'cat k1.key' }"), RingFileError, "list of words"),
+    "inline = empty": (ring_text(source="{ inline = '' }"), RingFileError, "'inline' is a string"),
     "inline passphrase": (ring_text(source="{ inline = 'hunter2' }"), KeyMaterialError, "not a key"),
     # a destroyed key is a tombstone, and only that has a date of destruction
-    "destroyed with source": (ring_text(state="destroyed"), KeyFileFieldError, "unknown field 'source'"),
-    "active with date": (ring_text("destroyed = 2026-01-01T00:00:00Z"), KeyFileFieldError, "'destroyed'"),
+    "destroyed with source": (ring_text(state="destroyed"), RingFileError, "unknown field 'source'"),
+    "active with date": (ring_text("destroyed = 2026-01-01T00:00:00Z"), RingFileError, "'destroyed'"),
     "destroyed = text": (
         "version = 1\n[[key]]\nid = 'k1'\nstate = 'destroyed'\ndestroyed = 'today'\n",
-        KeyFileSyntaxError,
+        RingFileError,
         "'destroyed'",
     ),
     # index
-    "index without source": (ring_text("[[index]]", "id = 'index'"), KeyFileFieldError, "lacks the field"),
+    "index without source": (ring_text("[[index]]", "id = 'index'"), RingFileError, "lacks the field"),
     "index with a key's id": (ring_text(*INDEX, "id = 'k1'"), DuplicateKeyError, "both called 'k1'"),
-    "index with state": (ring_text(*INDEX, "state = 'active'"), KeyFileFieldError, "unknown field 'state'"),
+    "index with state": (ring_text(*INDEX, "state = 'active'"), RingFileError, "unknown field 'state'"),
     "index id = 5": (ring_text(*INDEX, "id = 5"), KeyIdError, "not a key id"),
-    "index created = text": (ring_text(*INDEX, "created = 'x'"), KeyFileSyntaxError, "'created'"),
-    "index check = 5": (ring_text(*INDEX, "check = 5"), KeyFileSyntaxError, "'check'"),
+    "index created = text": (ring_text(*INDEX, "created = 'x'"), RingFileError, "'created'"),
+    "index check = 5": (ring_text(*INDEX, "check = 5"), RingFileError, "'check'"),
 }
 
 
@@ -137,7 +135,7 @@ def test_each_mistake_has_its_error(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"version = 1\n# \xe4\n", "version = 1".encode("utf-16")])
 def test_not_utf_8(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(KeyFileSyntaxError, match="not UTF-8"):
+    with pytest.raises(RingFileError, match="not UTF-8"):
         KeyRing.load(write(tmp_path / "keys.toml", data))
 
 

@@ -16,9 +16,9 @@ from sealpoint.errors import (
     KeyDestroyedError,
     KeyIdError,
     KeyMaterialError,
-    KeyMoveError,
     KeyPickleError,
     KeyRingError,
+    KeyTransitionError,
     UnknownKeyError,
     UnknownSuiteError,
 )
@@ -53,13 +53,13 @@ def test_which_states_open(state: KeyState) -> None:
 
 @pytest.mark.parametrize(("state", "to"), sorted(MOVES, key=str))
 def test_allowed_move(state: KeyState, to: KeyState) -> None:
-    assert state.require_move(to) is to
+    assert state.require_transition(to) is to
 
 
 @pytest.mark.parametrize(("state", "to"), [pair for pair in product(KeyState, KeyState) if pair not in MOVES])
 def test_every_other_move_is_refused(state: KeyState, to: KeyState) -> None:
-    with pytest.raises(KeyMoveError, match=f"{state.value} cannot become {to.value}"):
-        state.require_move(to)
+    with pytest.raises(KeyTransitionError, match=f"{state.value} cannot become {to.value}"):
+        state.require_transition(to)
 
 
 def test_key_knows_its_defaults() -> None:
@@ -115,7 +115,7 @@ def test_key_names_no_suite_but_the_legacy_one() -> None:
 
 @pytest.mark.parametrize("state", [STAGED, ACTIVE])
 def test_legacy_key_only_opens(state: KeyState) -> None:
-    with pytest.raises(KeyMoveError, match="only opens"):
+    with pytest.raises(KeyTransitionError, match="only opens"):
         Key("k1", NEW, state, suite="aes")
 
 

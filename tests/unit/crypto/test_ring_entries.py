@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.errors import KeyFileMissingError, KeyRingError
+from sealpoint.errors import KeyRingError, RingFileMissingError
 from sealpoint.keys.ringfile import RingEntry, read_ring_entries
 from tests.unit.crypto.rings import ring_text, write
 from tests.unit.crypto.test_keyfile_fields import CASES
@@ -67,7 +67,7 @@ def test_inline_material_is_not_in_an_entry() -> None:
 def test_same_file_as_for_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEALPOINT_KEYS", str(write(tmp_path / "keys.toml", ring_text())))
     assert [entry.id for entry in read_ring_entries()] == ["k1"]
-    with pytest.raises(KeyFileMissingError):
+    with pytest.raises(RingFileMissingError):
         read_ring_entries(tmp_path / "none.toml")
 
 

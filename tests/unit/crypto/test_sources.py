@@ -14,10 +14,9 @@ import pytest
 from sealpoint.errors import (
     FileLinkError,
     FilePermissionsError,
-    KeyFileFieldError,
     KeyMaterialError,
     KeyRingError,
-    MaterialSpaceError,
+    RingFileError,
     SourceError,
 )
 from sealpoint.keys.sources import MAX_FILE_BYTES, parse_material, read_private, read_source
@@ -68,7 +67,7 @@ def test_what_is_no_material(text: bytes) -> None:
 @pytest.mark.parametrize("key", [HEX, BASE64])
 @pytest.mark.parametrize("around", ["{} ", " {}", "{} \n", "{}\t", "{}\n\n", "\n{}", "{}\r\r\n"])
 def test_white_space_around_material_has_an_error_of_its_own(key: bytes, around: str) -> None:
-    with pytest.raises(MaterialSpaceError) as caught:
+    with pytest.raises(KeyMaterialError) as caught:
         parse_material(around.format(key.decode()).encode(), "key")
     assert "remove the white space" in caught.value.hint
 
@@ -303,7 +302,7 @@ def test_credential_is_a_plain_name(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (tmp_path / "c").mkdir()
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "c"))
     write(tmp_path / "k1", NEW)
-    with pytest.raises(KeyFileFieldError, match="plain name"):
+    with pytest.raises(RingFileError, match="plain name"):
         read_source({"credential": name}, tmp_path)
 
 
@@ -311,7 +310,7 @@ def test_credential_is_a_plain_name(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     "source", [None, "x", [], 5, {}, {"file": "a", "env": "B"}, {"vault": "x"}, {"": ""}]
 )
 def test_a_source_is_exactly_one(tmp_path: Path, source: object) -> None:
-    with pytest.raises(KeyFileFieldError, match="file, env, command, credential, inline") as caught:
+    with pytest.raises(RingFileError, match="file, env, command, credential, inline") as caught:
         read_source(source, tmp_path)
     assert "keys.example" in caught.value.hint
 
@@ -319,11 +318,11 @@ def test_a_source_is_exactly_one(tmp_path: Path, source: object) -> None:
 @pytest.mark.parametrize("kind", ["file", "env", "credential", "inline", "command"])
 @pytest.mark.parametrize("value", [None, 5, "", [], ["a", 5], {}])
 def test_each_source_checks_its_type(tmp_path: Path, kind: str, value: object) -> None:
-    with pytest.raises(KeyFileFieldError, match=kind):
+    with pytest.raises(RingFileError, match=kind):
         read_source({kind: value}, tmp_path)
 
 
 def test_command_is_a_list_of_words(tmp_path: Path) -> None:
     """A line for a shell is refused, not split."""
-    with pytest.raises(KeyFileFieldError, match="no shell"):
+    with pytest.raises(RingFileError, match="no shell"):
         read_source({"command": "cat key"}, tmp_path)

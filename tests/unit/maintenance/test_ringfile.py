@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
-from sealpoint.crypto.tag import require_key_id
 from sealpoint.databases.rows import RowStore, TagCount
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
@@ -27,32 +26,29 @@ from sealpoint.errors import (
     FileLinkError,
     FilePermissionsError,
     HeldError,
-    KeyFileSyntaxError,
     KeyIdError,
     KeyInUseError,
-    KeyMoveError,
+    KeyTransitionError,
     MissingExtraError,
     OutputExistsError,
+    RingFileError,
     SourceError,
     StoppedError,
     UnknownKeyError,
     UnrelatedDatabaseError,
     WrongRingError,
 )
-from sealpoint.keys import edit as ringfile
-from sealpoint.keys import files as keyfiles
+from sealpoint.keys import edit, files
 from sealpoint.keys.edit import (
     check_ring,
     create_ring,
-    destroy_key,
-    disable_key,
     enable_key,
-    promote_key,
     stage_key,
 )
+from sealpoint.keys.ids import require_key_id
 from sealpoint.keys.lock import holding
 from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
-from sealpoint.maintenance.moves import moves
+from sealpoint.maintenance.transitions import destroy_key, disable_key, promote_key
 from tests.unit.crypto.rings import material_of
 from tests.unit.maintenance.sealed import write
 
@@ -111,13 +107,13 @@ def test_new_files_are_private(ring: Path) -> None:
     """The ring holds no secret and may be read by all; keys and their folder are for their owner."""
     modes = {name: (ring.parent / name).stat().st_mode & 0o777 for name in ("keys.toml", "keys.d")}
     assert modes == {"keys.toml": 0o644, "keys.d": 0o700}
-    assert keyfiles.key_file(ring, "k1").stat().st_mode & 0o777 == 0o600
+    assert files.key_file(ring, "k1").stat().st_mode & 0o777 == 0o600
     assert names(ring) == {"keys.toml", "keys.d/k1.key"}
 
 
 def test_new_key_is_base64_of_its_own_bytes(ring: Path) -> None:
     stage_key(ring, "k2")
-    lines = [keyfiles.key_file(ring, key_id).read_bytes() for key_id in ("k1", "k2")]
+    lines = [files.key_file(ring, key_id).read_bytes() for key_id in ("k1", "k2")]
     assert all(line.endswith(b"\n") and len(base64.b64decode(line)) == 32 for line in lines)
     assert lines[0] != lines[1]
 
@@ -151,28 +147,28 @@ def test_default_ids_of_two_rings_differ(tmp_path: Path) -> None:
 
 
 def test_default_ids_go_on_after_z(tmp_path: Path) -> None:
-    ids = [keyfiles.free_id(tmp_path / "keys.toml", (), 2026)]
+    ids = [files.free_id(tmp_path / "keys.toml", (), 2026)]
     while len(ids) < 60:
-        ids.append(keyfiles.free_id(tmp_path / "keys.toml", set(ids), 2026))
+        ids.append(files.free_id(tmp_path / "keys.toml", set(ids), 2026))
     assert [key_id[:-5] for key_id in ids[25:28]] == ["k26z", "k26aa", "k26ab"]
     assert ids[-1][:-5] == "k26bh"
 
 
 def test_default_id_goes_on_after_ids_of_earlier_versions(tmp_path: Path) -> None:
     ring = tmp_path / "keys.toml"
-    keyfiles.key_file(ring, "k26c").parent.mkdir()
-    keyfiles.key_file(ring, "k26c").write_text("of a ring that is not here")
-    assert keyfiles.free_id(ring, ["k26a", "k26b"], 2026)[:-4] == "k26d-"
+    files.key_file(ring, "k26c").parent.mkdir()
+    files.key_file(ring, "k26c").write_text("of a ring that is not here")
+    assert files.free_id(ring, ["k26a", "k26b"], 2026)[:-4] == "k26d-"
 
 
 def test_default_id_of_a_stopped_move_is_taken_up(tmp_path: Path) -> None:
     """Else each attempt would leave another key file."""
     ring = tmp_path / "keys.toml"
-    key_id = keyfiles.free_id(ring, (), 2026)
-    material = keyfiles.make_material(ring, key_id)
-    assert keyfiles.free_id(ring, (), 2026) == key_id
-    assert keyfiles.make_material(ring, key_id) == material
-    assert keyfiles.free_id(tmp_path / "other.toml", (), 2026) != key_id
+    key_id = files.free_id(ring, (), 2026)
+    material = files.make_material(ring, key_id)
+    assert files.free_id(ring, (), 2026) == key_id
+    assert files.make_material(ring, key_id) == material
+    assert files.free_id(tmp_path / "other.toml", (), 2026) != key_id
 
 
 def test_tombstone_keeps_its_id(ring: Path) -> None:
@@ -192,10 +188,10 @@ def test_odd_id_is_refused(ring: Path, key_id: str) -> None:
 def test_key_file_of_somebody_else_is_left_alone(ring: Path) -> None:
     """Two rings may share a folder: neither takes up the other's key, nor writes over it."""
     create_ring(ring.with_name("other.toml"), "k2")
-    before = keyfiles.key_file(ring, "k2").read_bytes()
+    before = files.key_file(ring, "k2").read_bytes()
     with pytest.raises(OutputExistsError):
         stage_key(ring, "k2")
-    assert keyfiles.key_file(ring, "k2").read_bytes() == before
+    assert files.key_file(ring, "k2").read_bytes() == before
     assert states(ring) == {"k1": "active"}
 
 
@@ -244,7 +240,7 @@ def test_every_move_from_every_state(ring: Path, state: KeyState, move: str) -> 
     bring(ring, state)
     before, entry = ring.read_bytes(), read_ring_entries(ring)[1]
     if move in MOVES[state]:
-        assert move in moves(entry)
+        assert move in entry.transitions
         ACTS[move](ring, "k2")
         assert states(ring)["k2"] == AIMS[move].value
         KeyRing.load(ring)
@@ -252,8 +248,8 @@ def test_every_move_from_every_state(ring: Path, state: KeyState, move: str) -> 
         ACTS[move](ring, "k2")
         assert ring.read_bytes() == before
     else:
-        assert move not in moves(entry)
-        with pytest.raises(KeyMoveError):
+        assert move not in entry.transitions
+        with pytest.raises(KeyTransitionError):
             ACTS[move](ring, "k2")
         assert ring.read_bytes() == before
 
@@ -275,7 +271,7 @@ def test_promotion_says_which_key_was_active(ring: Path) -> None:
 def test_promotion_asks_for_the_material(ring: Path) -> None:
     """A key that is not to be had would take sealing away from every process that follows the ring."""
     stage_key(ring, "k2")
-    keyfiles.key_file(ring, "k2").unlink()
+    files.key_file(ring, "k2").unlink()
     with pytest.raises(SourceError):
         promote_key(ring, "k2")
     assert states(ring) == {"k1": "active", "k2": "staged"}
@@ -284,7 +280,7 @@ def test_promotion_asks_for_the_material(ring: Path) -> None:
 def test_legacy_key_is_never_promoted(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", "0123456789abcdef")
     ring.write_text(f"{ring.read_text()}\n{LEGACY.format('decrypt-only')}")
-    with pytest.raises(KeyMoveError, match="LANGGRAPH_AES_KEY"):
+    with pytest.raises(KeyTransitionError, match="LANGGRAPH_AES_KEY"):
         promote_key(ring, "old")
     disable_key(ring, "old")
     assert destroy_key(ring, "old") is None
@@ -300,7 +296,7 @@ def test_key_with_rows_is_not_destroyed(ring: Path, tag: str) -> None:
     with pytest.raises(KeyInUseError, match=r"state\.db has 3 rows under 'k2'"):
         destroy_key(ring, "k2", store("msgpack+cobblestone256@k1", tag))
     assert states(ring)["k2"] == "staged"
-    assert keyfiles.key_file(ring, "k2").exists()
+    assert files.key_file(ring, "k2").exists()
 
 
 @pytest.mark.parametrize("tag", ["msgpack", "msgpack+cobblestone256@k1", "msgpack+aes", 7, None, b"x+y@k2"])
@@ -317,7 +313,7 @@ def test_database_of_another_ring_is_no_evidence(ring: Path, tags: tuple[object,
     with pytest.raises(UnrelatedDatabaseError, match=r"state\.db has no value under any key of the ring"):
         destroy_key(ring, "k2", [*store("msgpack+cobblestone256@k1"), *store(*tags)])
     assert states(ring)["k2"] == "staged"
-    assert keyfiles.key_file(ring, "k2").exists()
+    assert files.key_file(ring, "k2").exists()
     destroy_key(ring, "k2", store(*tags), allow_unrelated=True)
     assert states(ring)["k2"] == "destroyed"
 
@@ -340,7 +336,7 @@ def test_key_that_does_not_open_the_rows_of_its_id_is_not_promoted(ring: Path, t
         with pytest.raises(WrongRingError, match="cannot promote 'k2'"):
             promote_key(ring, "k2", [store])
         assert states(ring)["k2"] == "staged"
-        keyfiles.key_file(ring, "k2").write_bytes(material_of("k2"))
+        files.key_file(ring, "k2").write_bytes(material_of("k2"))
         ring.write_text(re.sub(r'\ncheck = "[0-9a-f]*"', "", ring.read_text()))
         assert promote_key(ring, "k2", [store]) == "k1"
 
@@ -384,7 +380,7 @@ def test_refusal_says_how_rows_come_away_from_under_a_key(
 
 def test_destroying_removes_the_key_file(ring: Path) -> None:
     stage_key(ring, "k2")
-    file = keyfiles.key_file(ring, "k2")
+    file = files.key_file(ring, "k2")
     assert destroy_key(ring, "k2") == file
     assert names(ring) == {"keys.toml", "keys.d/k1.key"}
     entry = read_ring_entries(ring)[1]
@@ -395,7 +391,7 @@ def test_destroying_removes_the_key_file(ring: Path) -> None:
 def test_file_that_cannot_be_removed_is_named(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tombstone stands, and the same move again does the rest."""
     stage_key(ring, "k2")
-    file, unlink = keyfiles.key_file(ring, "k2"), Path.unlink
+    file, unlink = files.key_file(ring, "k2"), Path.unlink
 
     def refuse(path: Path, missing_ok: bool = False) -> None:
         if path == file:
@@ -416,7 +412,7 @@ def test_file_that_cannot_be_removed_is_named(ring: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("gone", ["file", "folder"])
 def test_file_that_was_taken_away_before_is_not_said_to_be_removed(ring: Path, gone: str) -> None:
     stage_key(ring, "k2")
-    file = keyfiles.key_file(ring, "k2")
+    file = files.key_file(ring, "k2")
     file.rename(ring.parent / "safe") if gone == "file" else file.parent.rename(ring.parent / "safe")
     assert destroy_key(ring, "k2") is None
     assert states(ring)["k2"] == "destroyed"
@@ -427,10 +423,10 @@ def test_file_of_two_keys_is_not_removed(ring: Path) -> None:
     stage_key(ring, "k2")
     entry = "\n[[key]]\nid = 'k3'\nstate = 'staged'\nsource = { file = './keys.d/../keys.d/k2.key' }\n"
     ring.write_text(ring.read_text() + entry)
-    with pytest.raises(KeyMoveError, match="also that of 'k3'") as caught:
+    with pytest.raises(KeyTransitionError, match="also that of 'k3'") as caught:
         destroy_key(ring, "k2")
     assert "a file of its own" in caught.value.hint
-    assert keyfiles.key_file(ring, "k2").exists()
+    assert files.key_file(ring, "k2").exists()
 
 
 def index_of(file: str, key_id: str | None = None) -> str:
@@ -442,18 +438,18 @@ def test_key_is_not_taken_for_the_index(ring: Path) -> None:
     """A key may be called as an index without an id is; each keeps its own file."""
     stage_key(ring, "index")
     other = ring.with_name("other.key")
-    other.write_bytes(keyfiles.key_file(ring, "k1").read_bytes())
+    other.write_bytes(files.key_file(ring, "k1").read_bytes())
     ring.write_text(ring.read_text() + index_of("other.key"))
-    assert destroy_key(ring, "index") == keyfiles.key_file(ring, "index")
+    assert destroy_key(ring, "index") == files.key_file(ring, "index")
     assert names(ring) == {"keys.toml", "keys.d/k1.key", "other.key"}
 
 
 def test_file_of_the_index_is_not_removed(ring: Path) -> None:
     stage_key(ring, "index")
     ring.write_text(ring.read_text() + index_of("keys.d/index.key"))
-    with pytest.raises(KeyMoveError, match=r"also that of the \[\[index\]\]"):
+    with pytest.raises(KeyTransitionError, match=r"also that of the \[\[index\]\]"):
         destroy_key(ring, "index")
-    assert keyfiles.key_file(ring, "index").exists()
+    assert files.key_file(ring, "index").exists()
 
 
 def test_id_of_the_index_is_taken(ring: Path) -> None:
@@ -473,7 +469,7 @@ def test_note_of_a_stopped_run_removes_the_key_alone(ring: Path, content: bytes)
     other.write_bytes(content)
     other.chmod(0o600)
     ring.with_name(".keys.toml.k2.destroyed").symlink_to(other)
-    with pytest.raises(KeyMoveError, match="not known to hold the key 'k2'"):
+    with pytest.raises(KeyTransitionError, match="not known to hold the key 'k2'"):
         destroy_key(ring, "k2")
     assert other.read_bytes() == content
 
@@ -487,14 +483,14 @@ def test_note_of_another_account_is_refused(ring: Path) -> None:
     os.chown(note, 12345, 12345, follow_symlinks=False)
     with pytest.raises(FilePermissionsError, match="belongs to user 12345"):
         destroy_key(ring, "k2")
-    assert keyfiles.key_file(ring, "k1").exists()
+    assert files.key_file(ring, "k1").exists()
 
 
 def test_check_names_each_key_that_is_wrong(ring: Path) -> None:
     for key_id in ("k2", "k3", "k4"):
         stage_key(ring, key_id)
-    keyfiles.key_file(ring, "k2").unlink()
-    keyfiles.key_file(ring, "k3").write_bytes(os.urandom(32))
+    files.key_file(ring, "k2").unlink()
+    files.key_file(ring, "k3").write_bytes(os.urandom(32))
     destroy_key(ring, "k4")
     found = {key_id: type(error).__name__ for key_id, error in check_ring(ring).items()}
     assert found == {"k1": "NoneType", "k2": "SourceError", "k3": "CheckValueError"}
@@ -592,7 +588,7 @@ def test_owner_stays_or_nothing_is_written(ring: Path, monkeypatch: pytest.Monke
     theirs = os.stat_result([*own[:4], own.st_uid + 1, *own[5:10]])
     monkeypatch.setattr(os, "fchown", refuse)
     with pytest.raises(FilePermissionsError, match=f"file of user {own.st_uid + 1}"):
-        keyfiles.write_private(ring.with_name("new"), b"text", theirs)
+        files.write_private(ring.with_name("new"), b"text", theirs)
     assert names(ring) == {"keys.toml", "keys.d/k1.key"}
 
 
@@ -607,10 +603,10 @@ def test_change_by_hand_meanwhile_is_not_lost(ring: Path, monkeypatch: pytest.Mo
 
     def write_and_edit(*arguments: Any) -> Path:
         ring.write_text(ring.read_text() + "# by hand\n")
-        return keyfiles.write_private(*arguments)
+        return files.write_private(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ringfile, "keyfiles", _with(keyfiles, write_private=write_and_edit))
+        patch.setattr(edit, "files", _with(files, write_private=write_and_edit))
         with pytest.raises(HeldError, match="changed by somebody else"):
             promote_key(ring, "k2")
     assert states(ring)["k2"] == "staged"
@@ -675,7 +671,7 @@ def test_without_tomlkit(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_cannot_be_kept_is_not_touched(tmp_path: Path, text: str) -> None:
     (tmp_path / "keys.toml").write_text(text)
-    with pytest.raises(KeyFileSyntaxError):
+    with pytest.raises(RingFileError):
         stage_key(tmp_path / "keys.toml", "k9")
     assert (tmp_path / "keys.toml").read_text() == text
 
