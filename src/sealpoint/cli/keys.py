@@ -16,8 +16,9 @@ from sealpoint.cli.stores import KeysOption, opened
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import KeyRingError
 from sealpoint.keys import edit
-from sealpoint.keys.files import key_file
-from sealpoint.keys.ringfile import SYSTEM_PATH, RingEntry, find_ring_file, read_ring_entries, require_entry
+from sealpoint.keys.entry import RingEntry, require_entry
+from sealpoint.keys.leftovers import key_file
+from sealpoint.keys.ringfile import SYSTEM_PATH, find_ring_file, read_ring_entries
 from sealpoint.maintenance import transitions
 
 EPILOG: Final = (

@@ -26,7 +26,8 @@ from sealpoint.cli.stores import (
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Event, Failure, Progress
 from sealpoint.errors import RingFileMissingError, UnknownKeyError, excerpt
-from sealpoint.keys.ringfile import RingEntry, read_ring_entries
+from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance.audit import audit as look_at
 from sealpoint.maintenance.inspect import inspect as read_thread
 from sealpoint.maintenance.inspect import threads

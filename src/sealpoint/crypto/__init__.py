@@ -9,7 +9,8 @@ from __future__ import annotations
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.context import Row, context
 from sealpoint.crypto.tag import Tag
-from sealpoint.keys.ring import Key, KeyRing, check_value
+from sealpoint.keys.key import Key, check_value
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import KeyState
 
 __all__ = ["Key", "KeyRing", "KeyState", "RingCipher", "Row", "Tag", "check_value", "context"]

@@ -20,8 +20,12 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.keys.ids import LEGACY
-from sealpoint.keys.ring import Key, KeyRing, NeverPickled, require_secret
+from sealpoint.keys.key import Key, require_secret
+from sealpoint.keys.material import NeverPickled
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import KeyState
+
+_RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
 
 LEGACY_INNER: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json"})
 _CACHED_TAGS: Final = 256
@@ -91,7 +95,7 @@ class KeyedRing(NeverPickled):
         return tag.inner, self._keyed(key, tag.suite, None).open, context(text), self._count_open(key)
 
     def _count_open(self, key: Key) -> count[int]:
-        return self._tally.counter(OPENED_RETIRED if key.state is KeyState.DECRYPT_ONLY else OPENED, key.id)
+        return self._tally.counter(OPENED_RETIRED if key.state in _RETIRED else OPENED, key.id)
 
     def _require_matching(self, tag: Tag, row: Row | None, secret: bytes | None) -> Key:
         """Refuse what can be refused before any cryptography, and return the key."""

@@ -13,7 +13,7 @@ from sealpoint.errors import TagError, excerpt
 from sealpoint.keys.ids import LEGACY
 
 if TYPE_CHECKING:
-    from sealpoint.keys.ringfile import RingEntry
+    from sealpoint.keys.entry import RingEntry
 
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5

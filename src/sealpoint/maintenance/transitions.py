@@ -11,8 +11,9 @@ from sealpoint.crypto import KeyState, Tag
 from sealpoint.databases.rows import RowStore
 from sealpoint.errors import KeyInUseError, TagError, UnrelatedDatabaseError
 from sealpoint.keys import edit
+from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.ids import LEGACY
-from sealpoint.keys.ringfile import RingEntry, RingFile
+from sealpoint.keys.ringfile import RingFile
 from sealpoint.maintenance.ringcheck import require_opening
 
 

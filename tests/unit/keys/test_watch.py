@@ -22,7 +22,7 @@ from sealpoint.errors import (
     RingRollbackError,
     UnknownKeyError,
 )
-from sealpoint.keys import ringfile, watch
+from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
 from tests.unit.crypto.rings import (
     NEW,
@@ -284,17 +284,18 @@ def test_look_that_is_interrupted_is_made_again(file: Path, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ringfile.RingFile, "load", interrupt)
+        patch.setattr(KeyRing, "load_local", interrupt)
         with pytest.raises(KeyboardInterrupt):
             subject.open(*value)
     assert subject.open(*value) == VALUE
 
 
 REACHED = {
-    "staged": {"staged", "active", "decrypt-only", "disabled", "destroyed"},
-    "active": {"active", "decrypt-only", "disabled", "destroyed"},
-    "decrypt-only": {"active", "decrypt-only", "disabled", "destroyed"},
-    "disabled": {"active", "decrypt-only", "disabled", "destroyed"},
+    "staged": {"staged", "active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "active": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "decrypt-only": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "disabled": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "compromised": {"compromised", "disabled", "destroyed"},
     "destroyed": {"destroyed"},
 }
 

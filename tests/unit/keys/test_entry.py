@@ -93,7 +93,34 @@ CASES: dict[str, Case] = {
     "inline = empty": (ring_text(source="{ inline = '' }"), RingFileError, "'inline' is a string"),
     "inline passphrase": (ring_text(source="{ inline = 'hunter2' }"), KeyMaterialError, "not a key"),
     # a destroyed key is a tombstone, and only that has a date of destruction
-    "destroyed with source": (ring_text(state="destroyed"), RingFileError, "unknown field 'source'"),
+    "destroyed with inline": (
+        ring_text(state="destroyed", source="{ inline = 'x' }"),
+        RingFileError,
+        "still in the ring",
+    ),
+    "active with outcome": (ring_text("material = 'left'"), RingFileError, "unknown field 'material'"),
+    "destroyed, odd outcome": (ring_text("material = 'lost'", state="destroyed"), RingFileError, "none of"),
+    "destroyed, outcome = []": (ring_text("material = []", state="destroyed"), RingFileError, "none of"),
+    # times and owner
+    **{
+        f"{field} = {name}": (ring_text(f"{field} = {value}", state="disabled"), RingFileError, f"'{field}'")
+        for field in ("activated", "retired", "disabled", "compromised", "expires")
+        for name, value in (("text", "'2026'"), ("date", "2026-11-01"), ("5", "5"), ("list", "[]"))
+    },
+    "owner = 5": (ring_text("owner = 5"), RingFileError, "'owner'"),
+    "owner = []": (ring_text("owner = []"), RingFileError, "'owner'"),
+    "owner of two lines": (ring_text(r'owner = "a\nb"'), RingFileError, "'owner'"),
+    "active, and compromised": (
+        ring_text("compromised = 2026-01-01T00:00:00Z"),
+        RingFileError,
+        "was compromised, and is active",
+    ),
+    # tables that are reserved
+    "[[threads]]": (ring_text("[[threads]]"), RingFileError, "[threads]"),
+    "[[ledger]]": (ring_text("[[ledger]]"), RingFileError, "[ledger]"),
+    "[wrapper]": (ring_text("[wrapper]"), RingFileError, "[[wrapper]]"),
+    "database = [1]": ("database = [1]\n" + GOOD, RingFileError, "[[database]]"),
+    "ledger = 5": ("ledger = 5\n" + GOOD, RingFileError, "[ledger]"),
     "active with date": (ring_text("destroyed = 2026-01-01T00:00:00Z"), RingFileError, "'destroyed'"),
     "destroyed = text": (
         "version = 1\n[[key]]\nid = 'k1'\nstate = 'destroyed'\ndestroyed = 'today'\n",

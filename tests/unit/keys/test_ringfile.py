@@ -20,7 +20,7 @@ from sealpoint.errors import (
     TestKeysError,
 )
 from sealpoint.keys import ringfile
-from sealpoint.keys.ring import check_value
+from sealpoint.keys.key import check_value
 from tests.unit.crypto.rings import NEW, OLD, OTHER, ring_text, write, write_ring
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"
