@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row, RowTemplate, Tag, context
 from sealpoint.errors import (
     IntegrityError,
-    KeyMoveError,
-    KeyReversalError,
+    KeyTransitionError,
+    RingRollbackError,
     SealedValueError,
     SealpointError,
     TagError,
@@ -212,8 +212,8 @@ def histories(draw: st.DrawFn) -> list[KeyRing]:
         key = draw(st.sampled_from(list(states.values())))
         to = draw(st.sampled_from(KeyState))
         try:
-            key.state.require_move(to)
-        except KeyMoveError:
+            key.state.require_transition(to)
+        except KeyTransitionError:
             added = draw(key_ids.filter(partial(not_in, states)))
             states[added] = Key(added, draw(materials), KeyState.STAGED)
         else:
@@ -239,7 +239,7 @@ def test_no_ring_from_before_a_key_was_added_or_left_its_first_state(history: li
     ends = (KeyState.STAGED, KeyState.DESTROYED)
     left = [(was, now) for was, now in pairs if was is not now and (was is ends[0] or now is ends[1])]
     if left or len(last.keys) > len(first.keys):
-        with pytest.raises(KeyReversalError):
+        with pytest.raises(RingRollbackError):
             require_later(last, first)
     else:
         require_later(last, first)

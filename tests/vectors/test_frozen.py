@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, context
-from sealpoint.keys.ring import check_value, mix
+from sealpoint.keys.key import check_value, mix
 
 FROZEN: dict[str, Any] = json.loads(Path(__file__).with_name("frozen.json").read_text(encoding="utf-8"))
 

@@ -15,10 +15,10 @@ from sealpoint.cli.exits import Exit
 from sealpoint.cli.screen import complain, progress_bar
 from sealpoint.cli.signals import stopping
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import LockedError, ScrubError, StoppedError
+from sealpoint.keys.ids import LEGACY
 from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate

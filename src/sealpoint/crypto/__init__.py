@@ -10,7 +10,8 @@ from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.context import PackedRow, Row, RowTemplate, context
 from sealpoint.crypto.prepared import Opened
 from sealpoint.crypto.tag import Tag
-from sealpoint.keys.ring import Key, KeyRing, check_value
+from sealpoint.keys.key import Key, check_value
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import KeyState
 
 __all__ = [

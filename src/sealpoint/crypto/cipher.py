@@ -22,7 +22,8 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
-from sealpoint.keys.ring import KeyRing, NeverPickled
+from sealpoint.keys.material import NeverPickled
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
 
 # Errors that a newer ring file may resolve: the key is not known, not usable, or not there to seal with.

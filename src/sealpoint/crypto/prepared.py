@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
 from sealpoint.crypto.counters import OPENED, OPENED_RETIRED, SEALED, Tally
-from sealpoint.crypto.suites import LEGACY, Suite, make_suite
+from sealpoint.crypto.suites import Suite, make_suite
 from sealpoint.crypto.tag import Tag
 from sealpoint.errors import (
     LegacyTypeError,
@@ -19,8 +19,13 @@ from sealpoint.errors import (
     UnexpectedSecretError,
     excerpt,
 )
-from sealpoint.keys.ring import Key, KeyRing, NeverPickled, require_secret
+from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.key import Key, require_secret
+from sealpoint.keys.material import NeverPickled
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import KeyState
+
+_RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
 
 LEGACY_INNER: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json"})
 _CACHED_TAGS: Final = 256
@@ -159,7 +164,7 @@ class PreparedRing(NeverPickled):
     def _prepare_open(self, text: str, is_bound: bool = False, is_mixed: bool = False) -> _Opening:
         tag = parse_tag(text)
         key = self._require_matching(tag, is_bound, is_mixed)
-        kind = OPENED_RETIRED if key.state is KeyState.DECRYPT_ONLY else OPENED
+        kind = OPENED_RETIRED if key.state in _RETIRED else OPENED
         counter = self._tally.counter(kind, key.id)
         open_ = self._suite_of(key, tag.suite, None).open
         authenticated = tag.suite != LEGACY

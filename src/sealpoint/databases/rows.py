@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.crypto import Row
 from sealpoint.crypto.prepared import parse_tag
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.errors import RowError
+from sealpoint.keys.ids import LEGACY
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.cells import open_cell, require_decodable
 from sealpoint.databases.rows import (
     BATCH,
@@ -42,7 +41,8 @@ from sealpoint.errors import (
     StoppedError,
     excerpt,
 )
-from sealpoint.keys.files import keep
+from sealpoint.keys.files import fsync_path
+from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.lock import holding
 from sealpoint.maintenance.partial import private_folder, remove_leftovers
 from sealpoint.maintenance.verify import pages
@@ -219,9 +219,9 @@ def _require_free(out: Path) -> None:
 
 def _put_in_place(copy: Path, out: Path) -> None:
     _require_free(out)
-    keep(copy)
+    fsync_path(copy)
     _name(copy, out)
-    keep(out.parent)
+    fsync_path(out.parent)
 
 
 def _name(copy: Path, out: Path) -> None:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.cells import require_bytes, require_decodable
 from sealpoint.databases.rows import (
     BATCH,
@@ -32,6 +31,7 @@ from sealpoint.databases.rows import (
     mark,
 )
 from sealpoint.errors import KeyRingError, SealpointError
+from sealpoint.keys.ids import LEGACY
 from sealpoint.maintenance.ringcheck import require_own_ring
 
 MAX_PASSES: Final = 8

@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.crypto import Tag
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.rows import RowStore, TagCount
 from sealpoint.errors import TagError, excerpt
+from sealpoint.keys.ids import LEGACY
 
 if TYPE_CHECKING:
-    from sealpoint.keys.ringfile import RingEntry
+    from sealpoint.keys.entry import RingEntry
 
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5

@@ -16,7 +16,7 @@ from sealpoint import KeyState
 from sealpoint.databases.cells import require_decodable
 from sealpoint.databases.rows import MAX_TAGS, RowStore, TagCount
 from sealpoint.errors import RowError, UnknownTypeError
-from sealpoint.keys.ringfile import RingEntry
+from sealpoint.keys.entry import RingEntry
 from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Kind, Share, classify, status
 from tests.unit.maintenance.foreign import GOLDEN, insert, rows_of, write
 

@@ -13,7 +13,7 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.databases.rows import Batch, Event, Failure, Progress
-from sealpoint.errors import IntegrityError, KeyFileMissingError, StoppedError
+from sealpoint.errors import IntegrityError, RingFileMissingError, StoppedError
 from sealpoint.maintenance.pace import Stop
 from sealpoint.maintenance.workers import Order, _sum, rotate_in_processes
 from tests.postgres.databases import K1, blobs, contents, put_blobs, set_up
@@ -105,7 +105,7 @@ def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
 
 
 def test_what_ends_one_of_them_is_raised(url: str, tmp_path: Path) -> None:
-    with pytest.raises(KeyFileMissingError):
+    with pytest.raises(RingFileMissingError):
         list(rotate_in_processes(Order(url, tmp_path / "missing.toml", "k2"), 1, Stop()))
 
 

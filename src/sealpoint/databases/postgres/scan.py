@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.rows import Rewritten, Selection, Table
+from sealpoint.keys.ids import LEGACY
 
 # A channel without a value is a row of this type: there is nothing in it to seal.
 IS_VALUE: Final = "(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.rows import Selection
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError
+from sealpoint.keys.ids import LEGACY
 
 _LEGACY_END: Final = f"+{LEGACY}".encode()
 _NOT_IN_ORDER: Final = "the row ids of a table are not in order"

@@ -18,12 +18,11 @@ from sealpoint.errors import (
     CheckValueError,
     KeyDestroyedError,
     KeyDisabledError,
-    KeyReversalError,
     NoActiveKeyError,
+    RingRollbackError,
     UnknownKeyError,
 )
-from sealpoint.keys import ringfile as keyfile
-from sealpoint.keys import watch as follow
+from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
 from tests.unit.crypto.rings import (
     NEW,
@@ -51,7 +50,7 @@ def file(tmp_path: Path) -> Path:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in a list: it goes on when a test says so."""
     now = [1000.0]
-    for module in (cipher, follow):
+    for module in (cipher, watch):
         monkeypatch.setattr(module, "monotonic", lambda: now[0])
     return now
 
@@ -285,17 +284,18 @@ def test_look_that_is_interrupted_is_made_again(file: Path, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(keyfile.RingFile, "load", interrupt)
+        patch.setattr(KeyRing, "load_local", interrupt)
         with pytest.raises(KeyboardInterrupt):
             subject.open(*value)
     assert subject.open(*value).typed == VALUE
 
 
 REACHED = {
-    "staged": {"staged", "active", "decrypt-only", "disabled", "destroyed"},
-    "active": {"active", "decrypt-only", "disabled", "destroyed"},
-    "decrypt-only": {"active", "decrypt-only", "disabled", "destroyed"},
-    "disabled": {"active", "decrypt-only", "disabled", "destroyed"},
+    "staged": {"staged", "active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "active": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "decrypt-only": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "disabled": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "compromised": {"compromised", "disabled", "destroyed"},
     "destroyed": {"destroyed"},
 }
 
@@ -311,7 +311,7 @@ def test_states_that_follow_each_other(before: KeyState, after: KeyState) -> Non
     if after.value in REACHED[before.value]:
         assert require_later(old, new) is new
     else:
-        with pytest.raises(KeyReversalError, match="'k1'"):
+        with pytest.raises(RingRollbackError, match="'k1'"):
             require_later(old, new)
 
 
@@ -332,7 +332,7 @@ LEGACY = KeyRing([Key("k1", OLD, KeyState.DECRYPT_ONLY, suite="aes")])
     ],
 )
 def test_rings_that_do_not_follow_each_other(old: KeyRing, new: KeyRing, words: str) -> None:
-    with pytest.raises(KeyReversalError, match=words) as caught:
+    with pytest.raises(RingRollbackError, match=words) as caught:
         require_later(old, new)
     assert "hint" in caught.value.__notes__[0]
 

@@ -15,7 +15,7 @@ import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher
 from sealpoint.errors import KeyDestroyedError, KeyDisabledError, UnknownKeyError
-from sealpoint.keys import watch as follow
+from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
 from tests.unit.crypto.rings import material_of, replace, write
 
@@ -63,7 +63,7 @@ def ring(tmp_path: Path) -> Commands:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    for module in (cipher, follow):
+    for module in (cipher, watch):
         monkeypatch.setattr(module, "monotonic", lambda: now[0])
     return now
 
