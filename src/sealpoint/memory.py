@@ -8,7 +8,7 @@ from typing import Self
 
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import SqliteSaver
-from sealpoint.sqlite.database import off_the_loop
+from sealpoint.sqlite.database import run_in_thread
 
 
 class InMemorySaver(SqliteSaver):
@@ -34,4 +34,4 @@ class InMemorySaver(SqliteSaver):
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await off_the_loop(self._database.close)
+        await run_in_thread(self._database.close)

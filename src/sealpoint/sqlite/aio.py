@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 from sealpoint.errors import ConfigError
 from sealpoint.serde import SerializerProtocol
-from sealpoint.sqlite.database import off_the_loop
+from sealpoint.sqlite.database import run_in_thread
 from sealpoint.sqlite.saver import SqliteSaver
 
 Result = TypeVar("Result")
@@ -63,11 +63,11 @@ class AsyncSqliteSaver(SqliteSaver):
         try:
             yield saver
         finally:
-            await off_the_loop(saver._database.close)
+            await run_in_thread(saver._database.close)
 
     async def setup(self) -> None:  # type: ignore[override]  # asynchronous, as LangGraph's is
         """Make the tables, or check those that are there. Every other method does it at need."""
-        await off_the_loop(self._database.setup)
+        await run_in_thread(self._database.setup)
 
 
 class _Thread:

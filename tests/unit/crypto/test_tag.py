@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sealpoint.crypto import Tag
-from sealpoint.crypto.tag import require_key_id
 from sealpoint.errors import KeyIdError, TagError, UnknownFlagError, UnknownSuiteError
+from sealpoint.keys.ids import require_key_id
 
 TAGS = {
     "msgpack+cobblestone256@k26b": Tag("msgpack", "cobblestone256", (), "k26b"),
