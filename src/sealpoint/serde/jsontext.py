@@ -117,8 +117,8 @@ def _parse_short(text: str) -> Any:
     """
     try:
         value, end = _SHORT.scan_once(text, 0)
-    except StopIteration:
-        end = 0
+    except StopIteration:  # no value at the start: white space, nothing, or an error
+        return _SHORT.decode(text)
     return value if end == len(text) else _SHORT.decode(text)
 
 
