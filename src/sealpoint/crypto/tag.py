@@ -16,6 +16,8 @@ from typing import Final
 from sealpoint.crypto.suites import LEGACY, SUITES
 from sealpoint.errors import KeyIdError, TagError, UnknownFlagError, UnknownSuiteError, excerpt
 
+__all__ = ["FLAGS", "LEGACY", "MAX_CHARS", "SUITES", "Tag", "require_key_id"]
+
 MAX_CHARS: Final = 64
 FLAGS: Final = ("dek", "row")
 
