@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
@@ -21,6 +22,7 @@ from sealpoint.serde.legacy_json import decode_json
 from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
+logger: Final = logging.getLogger("sealpoint.serde")
 
 _BYTES: Final = (bytes, bytearray)  # a union would be made anew for every value
 _FROM_ENVIRONMENT: Final[Any] = object()

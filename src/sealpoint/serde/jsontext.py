@@ -116,8 +116,8 @@ def _parse_short(text: str) -> Any:
     Without white space around it the scanner alone does, in two thirds of the time.
     """
     try:
-        value, end = _SHORT.scan_once(text, 0)
-    except StopIteration:
+        value, end = _SHORT.scan_once(text, 0)  # type: ignore[attr-defined]  # typeshed lacks it
+    except StopIteration:  # no value at the start: white space, nothing, or an error
         return _SHORT.decode(text)
     return value if end == len(text) else _SHORT.decode(text)
 
