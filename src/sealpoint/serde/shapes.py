@@ -1,4 +1,4 @@
-"""Shapes: what the fields of LangChain's messages and documents must be in unsealed bytes.
+"""Shapes: what the fields of LangChain's messages and documents must be in unauthenticated bytes.
 
 The constructors accept more than they write: content of any type is turned into text by
 ``repr``, text in four places is parsed as JSON, and every wrong item costs a kilobyte of
@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sealpoint.serde.guards import RefusedError, require_json_depth
-
-MAX_FIELDS: Final = 1000
-MAX_RAW_TOOL_CALLS: Final = 1000
-"""Tool calls in a provider's own form: LangChain converts them before it checks them."""
-
-MAX_JSON_DEPTH: Final = 64
-MAX_JSON_ELEMENTS: Final = 2_000_000
-MAX_PARTIAL_JSON_CHARS: Final = 256
-"""Incomplete JSON of a streamed message: its parser takes time in the square of the length."""
+from sealpoint.serde.limits import (
+    MAX_FIELDS,
+    MAX_JSON_DEPTH,
+    MAX_JSON_ELEMENTS,
+    MAX_PARTIAL_JSON_CHARS,
+    MAX_RAW_TOOL_CALLS,
+)
 
 _NONE: Final[type] = type(None)
 _TEXT: Final = frozenset((str,))
