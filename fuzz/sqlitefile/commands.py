@@ -51,7 +51,7 @@ FEW: Final = Batch(rows=5)
 """What commands read at a time, so that each table takes several batches."""
 
 _READ: Final = SqliteRows.read
-_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|xaes256gcm):(k\d)")
+_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|xaes256gcm)@(k\d)")
 
 
 class WrongAnswerError(AssertionError):

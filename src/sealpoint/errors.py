@@ -6,7 +6,7 @@ shown under the traceback. Neither ever holds key material or decrypted bytes.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 EXCERPT_CHARS: Final = 200
 
@@ -32,6 +32,27 @@ class SealpointError(Exception):
             self.hint = hint
         if self.hint:
             self.add_note(f"hint: {self.hint}")
+
+
+class OmittedAttributeError(SealpointError, AttributeError):
+    """An attribute of LangGraph's class is left out of sealpoint's on purpose."""
+
+
+class Omitted:
+    """Stands in a class for an attribute that LangGraph's has: reading it raises `OmittedAttributeError`.
+
+    To ``hasattr``, and to ``getattr`` with a default, the attribute is missing.
+    """
+
+    def __init__(self, hint: str) -> None:
+        """Make a stand-in whose error says with ``hint`` what to use instead."""
+        self._hint = hint
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        raise OmittedAttributeError(f"sealpoint has no {self._name}", hint=self._hint)
 
 
 # --- keys and key rings -----------------------------------------------------------------------

@@ -94,7 +94,7 @@ def under(path: Path, key_id: str) -> int:
     with closing(sqlite3.connect(path)) as connection:
         counts = [
             connection.execute(
-                f"SELECT count(*) FROM {table} WHERE type LIKE '%:' || ?", (key_id,)
+                f"SELECT count(*) FROM {table} WHERE type LIKE '%@' || ?", (key_id,)
             ).fetchone()[0]
             for table in ("checkpoints", "writes")
         ]

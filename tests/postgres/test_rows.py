@@ -46,9 +46,9 @@ from tests.server import server
 from tests.unit.sqlite.rows import at
 
 TAGS = (
-    *("msgpack", "null", "", "k1", "x:k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
+    *("msgpack", "null", "", "k1", "x@k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
     *("msgpack+cobblestone256@k1", "msgpack+cobblestone256.row@k1", "msgpack+xaes256gcm@k2", "+@k1"),
-    *("msgpack+cobblestone256@k11", "msgpack+cobblestone256@1k1", "a%b+c:k_", "\\+@k1", "é+x@k1", None),
+    *("msgpack+cobblestone256@k11", "msgpack+cobblestone256@1k1", "a%b+c@k_", "\\+@k1", "é+x@k1", None),
 )
 SELECTIONS = [
     Selection(key, plaintext, legacy, thread)

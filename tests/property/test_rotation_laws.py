@@ -32,6 +32,7 @@ pieces = st.sampled_from(
         "+",
         "aes",
         ":",
+        "@",
         "k1",
         "k2",
         "@k1",

@@ -8,7 +8,8 @@ from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Cell, Unreadable
 from sealpoint.errors import BlobError, DecodeError, PlaintextError, UnknownTypeError, excerpt
 from sealpoint.serde.legacy_json import parse_json
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits, require_few_costly, scan
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.scan import require_few_costly, scan
 
 _SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --allow-plaintext --apply"
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"

@@ -13,6 +13,7 @@ from sealpoint.errors import (
     BlobError,
     BlockedTypeError,
     CipherSurfaceError,
+    Omitted,
     PlaintextError,
     TagError,
     UnauthenticatedTypeError,
@@ -80,6 +81,11 @@ class EncryptedSerializer:
 
     Safe to share between threads and savers.
     """
+
+    from_pycryptodome_aes: Final = Omitted(
+        "make one with from_key() or from_key_file(); to read rows that LangGraph sealed under "
+        'LANGGRAPH_AES_KEY, add a key with suite = "aes" to the ring (docs/keys.md)'
+    )
 
     def __init__(
         self,

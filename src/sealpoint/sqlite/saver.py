@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -22,7 +23,7 @@ from sealpoint.base import (
 )
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.errors import ConfigError, excerpt
-from sealpoint.serde import SerializerProtocol
+from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import Database, run_in_thread
 from sealpoint.sqlite.delta import read_histories
@@ -80,6 +81,11 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             yield saver
         finally:
             saver._database.close()
+
+    @cached_property
+    def jsonplus_serde(self) -> JsonPlusSerializer:
+        """A serializer that does not seal, as LangGraph's saver has one. The saver itself does not use it."""
+        return JsonPlusSerializer()
 
     @property
     def is_setup(self) -> bool:

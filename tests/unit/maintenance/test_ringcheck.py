@@ -129,7 +129,7 @@ def test_sample_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 TAGS = [
     "msgpack",
     "",
-    "x:k1",
+    "x@k1",
     "msgpack+aes",
     "+aes",
     "m+cobblestone256@k1",

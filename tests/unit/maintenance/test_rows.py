@@ -18,7 +18,7 @@ TAGS: dict[str, tuple[Any, str]] = {
     "under the key": ("msgpack+cobblestone256@k2", "key"),
     "under the key, bound": ("bytes+xaes256gcm.row@k2", "key"),
     "plaintext": ("msgpack", "plaintext"),
-    "plaintext that names a key": ("msgpack:k2", "plaintext"),
+    "plaintext that names a key": ("msgpack@k2", "plaintext"),
     "nothing": (None, "plaintext"),
     "empty": ("", "plaintext"),
     "number": (7, "plaintext"),

@@ -173,7 +173,7 @@ def test_commonest_keys_are_kept() -> None:
 tags = st.one_of(
     st.none() | st.integers() | st.binary(max_size=3) | st.text(max_size=8),
     st.builds(
-        "{}+{}:{}".format,
+        "{}+{}@{}".format,
         st.sampled_from(["msgpack", "null"]),
         st.sampled_from(["xaes256gcm", "xaes256gcm.row", "x"]),
         st.integers(0, 300),
