@@ -76,7 +76,7 @@ def outcome_object(outcome: Outcome, failures: render.Failures, code: Exit) -> d
 
 
 def show_outcome(outcome: Outcome, document: dict[str, Any], key_id: str, *, failed: bool) -> None:
-    """Print an outcome as a table, and below it how the job ended and what to do about values that are left."""
+    """Print an outcome as a table, and below it how the job ended and what to do about the rest."""
     columns = ("moved", "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
     names = ("moved", "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
     show_table(columns, [[document[name] for name in names]])
