@@ -126,7 +126,7 @@ def _unreadable(cls: type, encoder: Encoder) -> Encoder:
 
 
 def _choose(cls: type) -> Encoder:
-    if (cls.__module__, cls.__name__) == ("langgraph.checkpoint.serde.types", "_DeltaSnapshot"):
+    if cls is _DeltaSnapshot or (cls.__module__, cls.__name__) == EXTENSIONS[DELTA_SNAPSHOT].type_name:
         return _delta_snapshot
     if answers_by_instance(cls, _METHODS):
         return _encode_by_questions
@@ -249,4 +249,4 @@ _BY_BASE: Final[tuple[tuple[type, Callable[[type], Encoder]], ...]] = (
 # What these write names no class, or always the same.
 _NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, repr))
 
-_encoders: Final = _Encoders({_DeltaSnapshot: _delta_snapshot})
+_encoders: Final = _Encoders()
