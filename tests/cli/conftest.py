@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sealpoint.cli.app import run as run_program
-from sealpoint.keys import ringfile as keyfile
+from sealpoint.keys import ringfile
 from tests.unit.crypto.rings import states_text
 
 CODE = [sys.executable, "-m", "sealpoint.cli"]
@@ -44,7 +44,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No ring is named or lies anywhere but where a test puts it, and words are wrapped alike everywhere."""
     for name in ("SEALPOINT_KEYS", "CREDENTIALS_DIRECTORY", "SEALPOINT_ALLOW_TEST_KEYS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(keyfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
+    monkeypatch.setattr(ringfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
     monkeypatch.setenv("COLUMNS", "100")
 
 

@@ -18,14 +18,14 @@ from sealpoint import EncryptedSerializer
 from sealpoint.base import empty_checkpoint
 from sealpoint.cli.exits import Exit
 from sealpoint.crypto import KeyRing
-from sealpoint.keys import ringfile as keyfile
+from sealpoint.keys import ringfile
 from sealpoint.keys.lock import holding
 from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import CODE, Ended, Run
 
 EXAMPLE = Path(__file__).parents[2] / "keys.example"
-FIELDS = {"id", "state", "suite", "created", "destroyed", "source", "check", "moves"}
+FIELDS = {"id", "state", "suite", "created", "destroyed", "source", "check", "transitions"}
 
 
 def states(ring: Path) -> dict[str, str]:
@@ -95,7 +95,7 @@ def test_init_wants_a_place(run: Run, tmp_path: Path) -> None:
     assert "--keys" in hint
     assert "SEALPOINT_KEYS" in hint
     assert list(tmp_path.iterdir()) == []
-    assert run("keys", "init", "--keys", keyfile.SYSTEM_PATH).code == Exit.DONE
+    assert run("keys", "init", "--keys", ringfile.SYSTEM_PATH).code == Exit.DONE
 
 
 def test_init_replaces_nothing(run: Run, ring: Path) -> None:
@@ -139,7 +139,7 @@ def test_list_of_the_example(run: Run) -> None:
 def test_show_says_what_may_be_done(run: Run, ring: Path) -> None:
     run("keys", "generate", "k2")
     rows = dict(line.split(None, 1) for line in run("keys", "show", "k2").out.splitlines())
-    assert (rows["id"], rows["state"], rows["moves"]) == ("k2", "staged", "promote, destroy")
+    assert (rows["id"], rows["state"], rows["transitions"]) == ("k2", "staged", "promote, destroy")
 
 
 def test_material_is_never_shown(run: Run, ring: Path) -> None:
@@ -355,10 +355,10 @@ def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: boo
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["enable", "k1"], "it opens as it is: there is nothing to enable"),
-        (["enable", "k2"], "it opens as it is: there is nothing to enable"),
+        (["enable", "k1"], "it opens already: there is nothing to enable"),
+        (["enable", "k2"], "it opens already: there is nothing to enable"),
         (["disable", "k1"], "promote another key first: this one then only opens"),
-        (["disable", "k2"], "from there it can go by promote or destroy"),
+        (["disable", "k2"], "possible from there: promote, destroy"),
         (["init"], "nothing is overwritten; to add a key: sealpoint keys generate --keys "),
     ],
 )
@@ -384,7 +384,7 @@ def test_init_where_no_folder_can_be_made(run: Run, tmp_path: Path, monkeypatch:
         raise PermissionError(13, "Permission denied", str(folder))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    ended = run("keys", "init", "--keys", keyfile.SYSTEM_PATH)
+    ended = run("keys", "init", "--keys", ringfile.SYSTEM_PATH)
     assert "this account may not make" in explained(ended, Exit.KEYS)
     assert "--keys or $SEALPOINT_KEYS" in ended.err
 

@@ -17,11 +17,11 @@ FILLED = {  # while values are counted or read, by the function that made it
     "sealpoint.databases.postgres.scan.Pass",
 }
 THEMSELVES = {
-    "sealpoint.keys.ring.Key"
+    "sealpoint.keys.key.Key"
 }  # equal to themselves alone: == would compare material in varying time
 KNOWN = {
-    "sealpoint.keys.ring.Key",
-    "sealpoint.keys.ring.Origin",
+    "sealpoint.keys.key.Key",
+    "sealpoint.keys.files.Origin",
     "sealpoint.crypto.tag.Tag",
     "sealpoint.databases.rows.Batch",
     "sealpoint.databases.rows.Selection",

@@ -15,14 +15,15 @@ from sealpoint.cli.screen import JsonOption, complain, require_command, say, sho
 from sealpoint.cli.stores import KeysOption, opened
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import KeyRingError
-from sealpoint.keys import edit as ringfile
-from sealpoint.keys.files import key_file
-from sealpoint.keys.ringfile import SYSTEM_PATH, RingEntry, find_ring_file, read_ring_entries
-from sealpoint.maintenance.moves import is_related, moves, require_entry, require_move
+from sealpoint.keys import edit
+from sealpoint.keys.entry import RingEntry, require_entry
+from sealpoint.keys.leftovers import key_file
+from sealpoint.keys.ringfile import SYSTEM_PATH, find_ring_file, read_ring_entries
+from sealpoint.maintenance import transitions
 
 EPILOG: Final = (
     'With --json: {"sealpoint", "command", "at", "ring": FILE, "keys": [{"id", "state", "suite", "created",'
-    ' "destroyed", "source", "check", "moves"}]} with the keys that the command is about; of check also'
+    ' "destroyed", "source", "check", "transitions"}]} with the keys that the command is about; of check also'
     ' "problem". Key material is never shown, and never an argument.'
 )
 
@@ -69,7 +70,7 @@ def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOp
         complain("no place was named for the ring", hint)
         return Exit.USAGE
     file = Path(named)
-    made = ringfile.create_ring(file, key_id)
+    made = edit.create_ring(file, key_id)
     _show("init", file, [made], as_json)
     say(f"{file} is the ring, {file.parent / 'keys.d'} holds the key itself.")
     say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
@@ -80,7 +81,7 @@ def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOp
 def generate(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOption = False) -> None:
     """Add a new key, staged: it opens, and does not seal yet."""
     file = find_ring_file(path)
-    made = ringfile.stage_key(file, key_id)
+    made = edit.stage_key(file, key_id)
     _show("generate", file, [made], as_json)
     then = _command(f"keys promote {made}", path)
     say(
@@ -103,7 +104,7 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     may lack its material.
     """
     file = find_ring_file(path)
-    found = ringfile.check_ring(file)
+    found = edit.check_ring(file)
     entries = [entry for entry in read_ring_entries(file) if entry.id in found]
     problems = {key_id: message(error) if error else None for key_id, error in found.items()}
     if as_json:
@@ -124,12 +125,12 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
 
 @app.command()
 def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Show all that the ring says of a key, and its moves."""
+    """Show all that the ring says of a key, and its transitions."""
     file = find_ring_file(path)
     if as_json:
         return _show("show", file, [key_id], as_json)
     entry = require_entry(read_ring_entries(file), key_id)
-    fields = {**_as_object(entry), "moves": ", ".join(moves(entry)) or None}
+    fields = {**_as_object(entry), "transitions": ", ".join(entry.transitions) or None}
     return show_table(("field", "value"), list(fields.items()))
 
 
@@ -146,7 +147,7 @@ def promote(
     """
     file = find_ring_file(path)
     with opened(databases or []) as stores:
-        before = ringfile.promote_key(file, key_id, stores)
+        before = transitions.promote_key(file, key_id, stores)
     _show("promote", file, [key_id] if before in (None, key_id) else [key_id, str(before)], as_json)
     if before == key_id:
         say(f"{key_id} was active already.")
@@ -168,9 +169,9 @@ def disable(
     """
     file = find_ring_file(path)
     with opened(databases or []) as stores:
-        ringfile.disable_key(file, key_id, stores)
+        transitions.disable_key(file, key_id, stores)
         entries = read_ring_entries(file)
-        unrelated = [store.name for store in stores if not is_related(store, entries)]
+        unrelated = [store.name for store in stores if not transitions.is_related(store, entries)]
     _show("disable", file, [key_id], as_json)
     say(f"Should values under it be missed, undo it: {_command(f'keys enable {key_id}', path)}")
     if not databases:
@@ -187,7 +188,7 @@ def disable(
 def enable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
     """Let a disabled key open again."""
     file = find_ring_file(path)
-    ringfile.enable_key(file, key_id)
+    edit.enable_key(file, key_id)
     _show("enable", file, [key_id], as_json)
 
 
@@ -217,7 +218,7 @@ def destroy(
     file = find_ring_file(path)
     entry = require_entry(read_ring_entries(file), key_id)
     if entry.state is not KeyState.DESTROYED:
-        require_move(entry, "destroy")
+        entry.require_transition("destroy")
         refusal = _refusal(databases, no_database_check, yes)
         if refusal:
             complain(*refusal)
@@ -226,7 +227,7 @@ def destroy(
             say("Nothing was done.")
             return Exit.STOPPED
     with opened(databases or []) as stores:
-        removed = ringfile.destroy_key(file, key_id, stores, allow_unrelated=allow_unrelated)
+        removed = transitions.destroy_key(file, key_id, stores, allow_unrelated=allow_unrelated)
     _show("destroy", file, [key_id], as_json)
     if removed:
         say(f"{removed} is removed. Copies of it, on other hosts and in backups, are yours to remove.")
@@ -294,5 +295,5 @@ def _as_object(entry: RingEntry) -> dict[str, Any]:
         "destroyed": entry.destroyed.isoformat() if entry.destroyed else None,
         "source": entry.source,
         "check": entry.check,
-        "moves": list(moves(entry)),
+        "transitions": list(entry.transitions),
     }

@@ -25,8 +25,9 @@ from sealpoint.cli.stores import (
 )
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Event, Failure, Progress
-from sealpoint.errors import KeyFileMissingError, UnknownKeyError, excerpt
-from sealpoint.keys.ringfile import RingEntry, read_ring_entries
+from sealpoint.errors import RingFileMissingError, UnknownKeyError, excerpt
+from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance.audit import audit as look_at
 from sealpoint.maintenance.inspect import inspect as read_thread
 from sealpoint.maintenance.inspect import threads
@@ -244,7 +245,7 @@ def _read_entries(keys: Path | None) -> Sequence[RingEntry] | None:
     """Return what the ring says about its keys, or ``None`` if none is named and none is there."""
     try:
         return read_ring_entries(keys)
-    except KeyFileMissingError:
+    except RingFileMissingError:
         if keys is not None:
             raise
         return None
@@ -262,7 +263,7 @@ def _get_cipher(store: RowStore, keys: Path | None) -> RingCipher | None:
         return None
     try:
         return RingCipher(open_ring(keys))
-    except KeyFileMissingError as error:
+    except RingFileMissingError as error:
         if keys is not None:
             raise
         say(f"{error}: sealed values are not opened")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
@@ -20,6 +21,7 @@ from sealpoint.serde.legacy_json import decode_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
+logger: Final = logging.getLogger("sealpoint.serde")
 
 _BYTES: Final = (bytes, bytearray)  # a union would be made anew for every value
 _FROM_ENVIRONMENT: Final[Any] = object()
@@ -168,6 +170,8 @@ class JsonPlusSerializer:
         return self._loads(kind, content, self._checking if allow_any_type else self._strictest)
 
     def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool = False) -> Any:
+        if kind == "msgpack" and type(content) is bytes:  # nearly always
+            return decoder.decode(content, self._ext_hook)
         if not isinstance(content, _BYTES):  # SQLite gives back an integer where one was put
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == MSGPACK:

@@ -35,10 +35,10 @@ def make_outline(serde: SerializerProtocol) -> Outline:
         return lambda kind, data: serde.loads_typed((kind, data))
 
     def outline(kind: str, data: bytes) -> Any:
-        inner, content = serde.open(kind, data)
-        if inner == MSGPACK and "+" in kind and not kind.endswith("+aes"):
+        opened = serde.open(kind, data)
+        if opened.inner == MSGPACK and opened.authenticated:
             try:
-                return _unpackb(content, ext_hook=_nothing, option=UNPACK)
+                return _unpackb(opened.data, ext_hook=_nothing, option=UNPACK)
             except ormsgpack.MsgpackDecodeError:
                 pass  # building it says what is wrong
         return serde.loads_typed((kind, data))

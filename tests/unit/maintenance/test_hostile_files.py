@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.rows import StoredValue
+from sealpoint.databases.rows import Cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import FilePermissionsError, IntegrityError, OutputExistsError, UnknownKeyError
-from sealpoint.keys import files as keyfiles
+from sealpoint.keys import files, leftovers
 from sealpoint.keys.edit import create_ring, disable_key, promote_key, stage_key
 from sealpoint.maintenance.audit import audit
 from sealpoint.maintenance.rotate import rotate
@@ -64,19 +64,19 @@ def test_bound_values_that_change_places_both_fail_and_stay(path: Path) -> None:
 
 def test_a_row_forged_between_reading_and_storing_is_not_sealed(path: Path) -> None:
     """It is not stored over, and does not come to be under a key of ours."""
-    forged: list[StoredValue] = []
+    forged: list[Cell] = []
 
-    def forge(value: StoredValue) -> None:
+    def forge(value: Cell) -> None:
         if not forged:
             forged.append(value)
             with closing(sqlite3.connect(path)) as connection, connection:
                 put(connection, value, "msgpack", b"\xa6forged")
 
     with closing(SqliteRows(path, writable=True)) as store, store.hold():
-        *_, last = rotate(store, make_cipher("k2", "k1"), moved=forge)
+        *_, last = rotate(store, make_cipher("k2", "k1"), before_change=forge)
     (found,) = (value for value in values_of(path) if value.tag == "msgpack")
     assert (found.key, found.blob) == (forged[0].key, b"\xa6forged")
-    assert (last.moved, last.raced) == (LOADED - 1, 1)  # type: ignore[union-attr]
+    assert (last.changed, last.raced) == (LOADED - 1, 1)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_forged_key_ids_make_nobody_read_the_ring_again(ring: Path, monkeypatch:
 
 @pytest.mark.parametrize("name", ["new", "k2.destroyed"])
 def test_links_beside_a_ring_are_not_written_through(ring: Path, victim: Path, name: str) -> None:
-    keyfiles.beside(ring, name).symlink_to(victim)
+    files.beside(ring, name).symlink_to(victim)
     stage_key(ring, "k2")
     promote_key(ring, "k2")
     disable_key(ring, "k1")
@@ -139,7 +139,7 @@ def test_links_beside_a_ring_are_not_written_through(ring: Path, victim: Path, n
 
 @pytest.mark.parametrize("target", ["victim", "nothing"])
 def test_a_link_in_place_of_a_new_key_file_is_not_followed(ring: Path, victim: Path, target: str) -> None:
-    keyfiles.key_file(ring, "k2").symlink_to(victim.with_name(target))
+    leftovers.key_file(ring, "k2").symlink_to(victim.with_name(target))
     with pytest.raises(OutputExistsError):
         stage_key(ring, "k2")
     assert (victim.read_text(), victim.with_name("nothing").exists()) == ("as it was", False)
@@ -147,7 +147,7 @@ def test_a_link_in_place_of_a_new_key_file_is_not_followed(ring: Path, victim: P
 
 def test_material_that_others_laid_out_is_not_taken_up(ring: Path) -> None:
     """It looks like what a stopped move left, and is readable by all."""
-    file = keyfiles.key_file(ring, "k2")
+    file = leftovers.key_file(ring, "k2")
     file.write_bytes(b"k" * 32)
     file.chmod(0o644)
     file.with_name(f".{ring.name}.k2.new").hardlink_to(file)

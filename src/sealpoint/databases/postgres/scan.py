@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sealpoint.crypto.tag import LEGACY
 from sealpoint.databases.rows import Rewritten, Selection, Table
+from sealpoint.keys.ids import LEGACY
 
 # A channel without a value is a row of this type: there is nothing in it to seal.
 IS_VALUE: Final = "(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)"
@@ -55,7 +55,7 @@ class Pass:
     def add(self, rows: int, done: Rewritten) -> None:
         """Take in a batch that had so many rows before they were to be locked."""
         self.seen += done.seen
-        self.changed += done.moved + done.raced
+        self.changed += done.changed + done.raced
         self.locked += max(0, rows - done.seen)
 
 

@@ -1,4 +1,4 @@
-"""Keys and rings: states and their moves, what a ring refuses to hold, what is derived from a key."""
+"""Keys and rings: states and their transitions, what a ring refuses to hold, what is derived from a key."""
 
 from __future__ import annotations
 
@@ -16,23 +16,28 @@ from sealpoint.errors import (
     KeyDestroyedError,
     KeyIdError,
     KeyMaterialError,
-    KeyMoveError,
     KeyPickleError,
     KeyRingError,
+    KeyTransitionError,
     UnknownKeyError,
     UnknownSuiteError,
 )
 from tests.unit.crypto.rings import NEW, OLD, OTHER, SECRET, make_cipher, make_ring
 
-STAGED, ACTIVE, DECRYPT_ONLY, DISABLED, DESTROYED = KeyState
-MOVES = {
+STAGED, ACTIVE, DECRYPT_ONLY, DISABLED, COMPROMISED, DESTROYED = KeyState
+TRANSITIONS = {
     (STAGED, ACTIVE),
+    (STAGED, COMPROMISED),
     (STAGED, DESTROYED),
     (ACTIVE, DECRYPT_ONLY),
     (DECRYPT_ONLY, ACTIVE),
     (DECRYPT_ONLY, DISABLED),
+    (DECRYPT_ONLY, COMPROMISED),
     (DISABLED, DECRYPT_ONLY),
+    (DISABLED, COMPROMISED),
     (DISABLED, DESTROYED),
+    (COMPROMISED, DISABLED),
+    (COMPROMISED, DESTROYED),
 }
 
 
@@ -42,24 +47,27 @@ def test_states_are_those_of_the_ring_file() -> None:
         "active",
         "decrypt-only",
         "disabled",
+        "compromised",
         "destroyed",
     ]
 
 
 @pytest.mark.parametrize("state", KeyState)
 def test_which_states_open(state: KeyState) -> None:
-    assert state.opens == (state in {STAGED, ACTIVE, DECRYPT_ONLY})
+    assert state.opens == (state in {STAGED, ACTIVE, DECRYPT_ONLY, COMPROMISED})
 
 
-@pytest.mark.parametrize(("state", "to"), sorted(MOVES, key=str))
-def test_allowed_move(state: KeyState, to: KeyState) -> None:
-    assert state.require_move(to) is to
+@pytest.mark.parametrize(("state", "to"), sorted(TRANSITIONS, key=str))
+def test_allowed_transition(state: KeyState, to: KeyState) -> None:
+    assert state.require_transition(to) is to
 
 
-@pytest.mark.parametrize(("state", "to"), [pair for pair in product(KeyState, KeyState) if pair not in MOVES])
-def test_every_other_move_is_refused(state: KeyState, to: KeyState) -> None:
-    with pytest.raises(KeyMoveError, match=f"{state.value} cannot become {to.value}"):
-        state.require_move(to)
+@pytest.mark.parametrize(
+    ("state", "to"), [pair for pair in product(KeyState, KeyState) if pair not in TRANSITIONS]
+)
+def test_every_other_transition_is_refused(state: KeyState, to: KeyState) -> None:
+    with pytest.raises(KeyTransitionError, match=f"{state.value} cannot become {to.value}"):
+        state.require_transition(to)
 
 
 def test_key_knows_its_defaults() -> None:
@@ -115,7 +123,7 @@ def test_key_names_no_suite_but_the_legacy_one() -> None:
 
 @pytest.mark.parametrize("state", [STAGED, ACTIVE])
 def test_legacy_key_only_opens(state: KeyState) -> None:
-    with pytest.raises(KeyMoveError, match="only opens"):
+    with pytest.raises(KeyTransitionError, match="only opens"):
         Key("k1", NEW, state, suite="aes")
 
 

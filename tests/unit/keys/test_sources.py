@@ -14,13 +14,14 @@ import pytest
 from sealpoint.errors import (
     FileLinkError,
     FilePermissionsError,
-    KeyFileFieldError,
     KeyMaterialError,
     KeyRingError,
-    MaterialSpaceError,
+    RingFileError,
     SourceError,
 )
-from sealpoint.keys.sources import MAX_FILE_BYTES, parse_material, read_private, read_source
+from sealpoint.keys.files import MAX_FILE_BYTES, read_private
+from sealpoint.keys.material import parse_material
+from sealpoint.keys.sources import parse_source
 from tests.unit.crypto.rings import NEW, write
 
 HEX = NEW.hex().encode()
@@ -68,7 +69,7 @@ def test_what_is_no_material(text: bytes) -> None:
 @pytest.mark.parametrize("key", [HEX, BASE64])
 @pytest.mark.parametrize("around", ["{} ", " {}", "{} \n", "{}\t", "{}\n\n", "\n{}", "{}\r\r\n"])
 def test_white_space_around_material_has_an_error_of_its_own(key: bytes, around: str) -> None:
-    with pytest.raises(MaterialSpaceError) as caught:
+    with pytest.raises(KeyMaterialError) as caught:
         parse_material(around.format(key.decode()).encode(), "key")
     assert "remove the white space" in caught.value.hint
 
@@ -135,7 +136,7 @@ def test_rule_for_another_account(source: str, owner: int, group: int, mode: int
                 os.setgid(ACCOUNT)
                 os.setuid(ACCOUNT)
                 os.environ["CREDENTIALS_DIRECTORY"] = name
-                code = 0 if read_source({source: "k1"}, folder) == NEW else 2
+                code = 0 if parse_source({source: "k1"}).read(folder) == NEW else 2
             except FilePermissionsError:
                 code = 3
             finally:
@@ -166,13 +167,13 @@ def test_link_that_leads_out_of_its_folder(
     (tmp_path / "mount" / "link").symlink_to(target)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "mount"))
     with pytest.raises(FileLinkError, match="out of its folder"):
-        read_source({source: "link"}, tmp_path / "mount")
+        parse_source({source: "link"}).read(tmp_path / "mount")
 
 
 def test_link_to_itself(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("link")
     with pytest.raises(FileLinkError):
-        read_source({"file": "link"}, tmp_path)
+        parse_source({"file": "link"}).read(tmp_path)
 
 
 def test_symbolic_link(tmp_path: Path) -> None:
@@ -248,24 +249,24 @@ def test_refusals_leave_no_descriptor_open(tmp_path: Path) -> None:
 
 def test_file_stands_beside_the_ring(tmp_path: Path) -> None:
     write(tmp_path / "k", NEW)
-    assert read_source({"file": "k"}, tmp_path) == NEW
-    assert read_source({"file": str(tmp_path / "k")}, Path("/nowhere")) == NEW
+    assert parse_source({"file": "k"}).read(tmp_path) == NEW
+    assert parse_source({"file": str(tmp_path / "k")}).read(Path("/nowhere")) == NEW
 
 
 def test_env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SEALPOINT_KEY", NEW.hex())
-    assert read_source({"env": "SEALPOINT_KEY"}, tmp_path) == HEX
+    assert parse_source({"env": "SEALPOINT_KEY"}).read(tmp_path) == HEX
 
 
 def test_env_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SEALPOINT_KEY", raising=False)
     with pytest.raises(SourceError, match="SEALPOINT_KEY is not set") as caught:
-        read_source({"env": "SEALPOINT_KEY"}, tmp_path)
+        parse_source({"env": "SEALPOINT_KEY"}).read(tmp_path)
     assert caught.value.hint
 
 
 def test_inline(tmp_path: Path) -> None:
-    assert read_source({"inline": NEW.hex()}, tmp_path) == HEX
+    assert parse_source({"inline": NEW.hex()}).read(tmp_path) == HEX
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o440])
@@ -273,7 +274,7 @@ def test_credential(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int) 
     """With ``User=``, systemd shows a credential as mode 0440: the access list stands in the group bits."""
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     write(tmp_path / "k1", NEW, mode)
-    assert read_source({"credential": "k1"}, Path("/nowhere")) == NEW
+    assert parse_source({"credential": "k1"}).read(Path("/nowhere")) == NEW
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o460, 0o604, 0o602])
@@ -281,20 +282,20 @@ def test_credential_with_open_permissions(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     write(tmp_path / "k1", NEW, mode)
     with pytest.raises(FilePermissionsError):
-        read_source({"credential": "k1"}, tmp_path)
+        parse_source({"credential": "k1"}).read(tmp_path)
 
 
 def test_credential_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     with pytest.raises(SourceError, match="k1"):
-        read_source({"credential": "k1"}, tmp_path)
+        parse_source({"credential": "k1"}).read(tmp_path)
 
 
 def test_credential_outside_a_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     write(tmp_path / "k1", NEW)
     with pytest.raises(SourceError, match="CREDENTIALS_DIRECTORY") as caught:
-        read_source({"credential": "k1"}, tmp_path)
+        parse_source({"credential": "k1"}).read(tmp_path)
     assert "LoadCredential=" in caught.value.hint
 
 
@@ -303,27 +304,27 @@ def test_credential_is_a_plain_name(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (tmp_path / "c").mkdir()
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "c"))
     write(tmp_path / "k1", NEW)
-    with pytest.raises(KeyFileFieldError, match="plain name"):
-        read_source({"credential": name}, tmp_path)
+    with pytest.raises(RingFileError, match="plain name"):
+        parse_source({"credential": name}).read(tmp_path)
 
 
 @pytest.mark.parametrize(
     "source", [None, "x", [], 5, {}, {"file": "a", "env": "B"}, {"vault": "x"}, {"": ""}]
 )
 def test_a_source_is_exactly_one(tmp_path: Path, source: object) -> None:
-    with pytest.raises(KeyFileFieldError, match="file, env, command, credential, inline") as caught:
-        read_source(source, tmp_path)
+    with pytest.raises(RingFileError, match="file, env, command, credential, inline") as caught:
+        parse_source(source).read(tmp_path)
     assert "keys.example" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", ["file", "env", "credential", "inline", "command"])
 @pytest.mark.parametrize("value", [None, 5, "", [], ["a", 5], {}])
 def test_each_source_checks_its_type(tmp_path: Path, kind: str, value: object) -> None:
-    with pytest.raises(KeyFileFieldError, match=kind):
-        read_source({kind: value}, tmp_path)
+    with pytest.raises(RingFileError, match=kind):
+        parse_source({kind: value}).read(tmp_path)
 
 
 def test_command_is_a_list_of_words(tmp_path: Path) -> None:
     """A line for a shell is refused, not split."""
-    with pytest.raises(KeyFileFieldError, match="no shell"):
-        read_source({"command": "cat key"}, tmp_path)
+    with pytest.raises(RingFileError, match="no shell"):
+        parse_source({"command": "cat key"}).read(tmp_path)

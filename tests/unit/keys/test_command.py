@@ -17,7 +17,7 @@ import pytest
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import SourceError, SourceTimeoutError
 from sealpoint.keys import sources
-from sealpoint.keys.sources import MAX_BYTES, run_command
+from sealpoint.keys.command import MAX_BYTES, run_command
 from tests.unit.crypto.rings import NEW, ring_text, write_ring
 
 SHORT = 0.3  # seconds

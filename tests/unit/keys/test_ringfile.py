@@ -13,19 +13,18 @@ from sealpoint.errors import (
     FileLinkError,
     FilePermissionsError,
     KeyDisabledError,
-    KeyFileMissingError,
     KeyMaterialError,
     KeyRingError,
-    MaterialSpaceError,
+    RingFileMissingError,
     SourceError,
     TestKeysError,
 )
-from sealpoint.keys import ringfile as keyfile
-from sealpoint.keys.ring import check_value
+from sealpoint.keys import ringfile
+from sealpoint.keys.key import check_value
 from tests.unit.crypto.rings import NEW, OLD, OTHER, ring_text, write, write_ring
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"
-SYSTEM_PATH = keyfile.SYSTEM_PATH  # as it is before a test moves it
+SYSTEM_PATH = ringfile.SYSTEM_PATH  # as it is before a test moves it
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +32,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No ring is named or lies anywhere but where a test puts it."""
     for name in ("SEALPOINT_KEYS", "CREDENTIALS_DIRECTORY", "SEALPOINT_ALLOW_TEST_KEYS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(keyfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
+    monkeypatch.setattr(ringfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
 
 
 def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +145,7 @@ def test_key_of_the_wrong_length(tmp_path: Path, material: bytes) -> None:
 
 
 def test_key_with_trailing_spaces(tmp_path: Path) -> None:
-    with pytest.raises(MaterialSpaceError, match="key 'k1'") as caught:
+    with pytest.raises(KeyMaterialError, match="key 'k1'") as caught:
         KeyRing.load(write_ring(tmp_path, ring_text(), material=NEW.hex().encode() + b"  \n"))
     assert "remove the white space" in caught.value.hint
 
@@ -235,7 +234,7 @@ def test_example_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("k25", "destroyed"),
     ]
     cipher = RingCipher(ring)
-    assert cipher.open(*cipher.seal("msgpack", b"value")) == ("msgpack", b"value")
+    assert cipher.open(*cipher.seal("msgpack", b"value")).typed == ("msgpack", b"value")
     assert len(ring.index_key("thread_id")) == 32
 
 
@@ -271,13 +270,13 @@ def test_a_named_file_that_is_missing_is_not_passed_over(
 ) -> None:
     named(tmp_path / "etc" / "keys.toml", "etc")
     monkeypatch.setenv("SEALPOINT_KEYS", str(tmp_path / "none"))
-    with pytest.raises(KeyFileMissingError, match="none") as caught:
+    with pytest.raises(RingFileMissingError, match="none") as caught:
         KeyRing.load()
     assert "not set" not in str(caught.value)
     assert "sealpoint keys init --keys FILE" in caught.value.hint
     monkeypatch.delenv("SEALPOINT_KEYS")
-    keyfile.SYSTEM_PATH.unlink()
-    with pytest.raises(KeyFileMissingError, match=r"keys\.toml, and \$SEALPOINT_KEYS is not set"):
+    ringfile.SYSTEM_PATH.unlink()
+    with pytest.raises(RingFileMissingError, match=r"keys\.toml, and \$SEALPOINT_KEYS is not set"):
         KeyRing.load()
 
 
@@ -305,7 +304,7 @@ def test_the_current_directory_is_never_searched(tmp_path: Path, monkeypatch: py
     for name in ("keys.toml", "sealpoint.keys", "keys.example"):
         named(tmp_path / "here" / name, "here")
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(KeyFileMissingError, match="etc"):
+    with pytest.raises(RingFileMissingError, match="etc"):
         KeyRing.load()
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.errors import KeyFileMissingError, KeyRingError
-from sealpoint.keys.ringfile import RingEntry, read_ring_entries
+from sealpoint.errors import KeyRingError, RingFileMissingError
+from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.ringfile import read_ring_entries
 from tests.unit.crypto.rings import ring_text, write
-from tests.unit.crypto.test_keyfile_fields import CASES
+from tests.unit.keys.test_entry import CASES
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"
 
@@ -49,10 +50,12 @@ source = {{ credential = "none" }}
 """
     born, died = datetime(2026, 11, 1, 9, tzinfo=UTC), datetime(2026, 5, 1, 9, tzinfo=UTC)
     assert read_ring_entries(write(tmp_path / "keys.toml", text)) == (
-        RingEntry("k1", KeyState.ACTIVE, born, None, None, "01234567", "command"),
-        RingEntry("k0", KeyState.DESTROYED, None, died, None, None, None),
-        RingEntry("langgraph", KeyState.DECRYPT_ONLY, None, None, "aes", None, "env"),
-        RingEntry("k2", KeyState.STAGED, None, None, None, None, "file"),
+        RingEntry("k1", KeyState.ACTIVE, created=born, check="01234567", source="command", location="touch"),
+        RingEntry("k0", KeyState.DESTROYED, destroyed=died),
+        RingEntry(
+            "langgraph", KeyState.DECRYPT_ONLY, suite="aes", source="env", location="SEALPOINT_NOT_SET"
+        ),
+        RingEntry("k2", KeyState.STAGED, source="file", location="none"),
     )
     assert not trace.exists()
 
@@ -67,7 +70,7 @@ def test_inline_material_is_not_in_an_entry() -> None:
 def test_same_file_as_for_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEALPOINT_KEYS", str(write(tmp_path / "keys.toml", ring_text())))
     assert [entry.id for entry in read_ring_entries()] == ["k1"]
-    with pytest.raises(KeyFileMissingError):
+    with pytest.raises(RingFileMissingError):
         read_ring_entries(tmp_path / "none.toml")
 
 

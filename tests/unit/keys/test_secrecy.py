@@ -19,10 +19,10 @@ import pytest
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import KeyRingError, SealpointError
 from sealpoint.keys import sources
-from sealpoint.keys.ring import check_value
-from sealpoint.keys.sources import run_command
+from sealpoint.keys.command import run_command
+from sealpoint.keys.key import check_value
 from tests.unit.crypto.rings import OTHER, make_cipher, ring_text, write, write_ring
-from tests.unit.crypto.test_keyfile_fields import CASES
+from tests.unit.keys.test_entry import CASES
 
 PLANTED = b"xQ7vW9zK2jR5tY8pL4mN6bD3hG1fS0cA"
 HEX = PLANTED.hex()
@@ -58,7 +58,7 @@ def test_the_search_finds_what_it_looks_for() -> None:
 @pytest.mark.parametrize("form", ["file", "hex", "base64"])
 @pytest.mark.parametrize("name", CASES)
 def test_wrong_ring_files(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, form: str) -> None:
-    """Every mistake of ``test_keyfile_fields``, in a ring that holds the key in a file or inline."""
+    """Every mistake of ``test_entry``, in a ring that holds the key in a file or inline."""
     caplog.set_level(logging.DEBUG)
     inline = {"hex": HEX, "base64": BASE64}.get(form)
     text = CASES[name][0]
