@@ -172,19 +172,21 @@ def _record(
     code: int, argument: Callable[[Any], Any], called: tuple[str, str] | None = None
 ) -> Callable[[type], Encoder]:
     method = EXTENSIONS[code].method
-    end = () if method is None else (method,)
 
     def make(cls: type) -> Encoder:
         module, name = called or (cls.__module__, cls.__name__)
 
         def encode_record(obj: Any) -> ormsgpack.Ext:
-            record = module, name, argument(obj), *end
+            record = module, name, argument(obj)
             try:
                 return _Ext(code, _packb(record, _default, PACK))
             except ormsgpack.MsgpackEncodeError as error:
                 return _Ext(code, _pack_replacing(record, error))
 
-        return encode_record
+        def encode_with_method(obj: Any) -> ormsgpack.Ext:
+            return _Ext(code, _pack((module, name, argument(obj), method)))
+
+        return encode_record if method is None else encode_with_method
 
     return make
 
