@@ -21,6 +21,7 @@ from sealpoint.cli.stores import (
     KeysOption,
     open_ring,
     opened,
+    report_keys,
     require_text,
 )
 from sealpoint.crypto import RingCipher
@@ -244,11 +245,13 @@ def verify(
 def _read_entries(keys: Path | None) -> Sequence[RingEntry] | None:
     """Return what the ring says about its keys, or ``None`` if none is named and none is there."""
     try:
-        return read_ring_entries(keys)
+        entries = read_ring_entries(keys)
     except RingFileMissingError:
         if keys is not None:
             raise
         return None
+    report_keys(entries)
+    return entries
 
 
 def _say_unless_known(entries: Sequence[RingEntry] | None, shares: Iterable[Share]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import unquote
@@ -13,12 +14,14 @@ from urllib.parse import unquote
 import typer
 
 from sealpoint.cli.screen import warn
-from sealpoint.crypto import KeyRing
+from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import DamagedFileError, DatabaseMissingError, PasswordError, SchemaError, excerpt
+from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance.partial import MAGIC, find_leftovers
 
 if TYPE_CHECKING:
     from sealpoint.databases.rows import RowStore
+    from sealpoint.keys.entry import RingEntry
 
 DatabaseArgument = Annotated[
     str, typer.Argument(metavar="DB", show_default=False, help="A SQLite file or a postgresql:// URL.")
@@ -123,8 +126,19 @@ def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list
 
 
 def open_ring(path: Path | None) -> KeyRing:
-    """Load the ring with all its material; ``None`` looks in the usual places."""
-    return KeyRing.load(path)
+    """Load the ring with all its material, and report its keys; ``None`` looks in the usual places."""
+    ring = KeyRing.load(path).load_material()
+    report_keys(read_ring_entries(ring.path))
+    return ring
+
+
+def report_keys(entries: Iterable[RingEntry]) -> None:
+    """Warn of each key that is compromised, and of an active key that has expired. Nothing is refused."""
+    for entry in entries:
+        if entry.state is KeyState.COMPROMISED:
+            warn(f"key {entry.id!r} is compromised: rotate what is under it, then destroy it")
+        elif entry.state is KeyState.ACTIVE and entry.is_expired(datetime.now(UTC)):
+            warn(f"the active key {entry.id!r} has expired: promote another")
 
 
 def require_text(text: str, name: str) -> None:

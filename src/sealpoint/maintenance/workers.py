@@ -252,7 +252,7 @@ def _work(order: Order, line: Line) -> None:
 
 
 def _load(order: Order) -> KeyRing:
-    ring = KeyRing.load(order.ring)
+    ring = KeyRing.load(order.ring).load_material()
     if ring.active_id != order.key_id:
         raise StoppedError(
             f"the active key was {order.key_id!r} when the run began, and is another one now",
