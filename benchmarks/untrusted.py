@@ -18,7 +18,7 @@ from benchmarks.payloads import Priority, Step, messages, payload, small_state
 from benchmarks.peers import INVENTORY, KEY, LG, SCAN, SEALED, SEALED_STRICT, STRICT
 from sealpoint import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.inert import inventory
-from sealpoint.serde.scan.walk import scan
+from sealpoint.serde.scan import scan
 
 ROWS: Final = 500
 

@@ -51,7 +51,7 @@ FEW: Final = Batch(rows=5)
 """What commands read at a time, so that each table takes several batches."""
 
 _READ: Final = SqliteRows.read
-_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|xaes256gcm):(k\d)")
+_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|xaes256gcm)@(k\d)")
 
 
 class WrongAnswerError(AssertionError):
@@ -218,7 +218,7 @@ def opened(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
         kind: tuple[Any, ...] = ("as it is", tag)
         if isinstance(tag, str) and "+" in tag and isinstance(value, bytes):
             try:
-                inner, value = cipher.open(tag, value)
+                inner, value = cipher.open(tag, value).typed
                 kind = ("opened", inner)
             except SealpointError:
                 pass
@@ -367,7 +367,7 @@ def _check_unused(ended: Ended, truth: Truth) -> Ended:
 
 def check_rotate(place: Place, truth: Truth) -> Ended:
     """`rotate --apply`: the same plaintexts under one key; nothing is lost, however it ends."""
-    ended = place.run("rotate", str(place.path), "--plaintext", "--apply")
+    ended = place.run("rotate", str(place.path), "--allow-plaintext", "--apply")
     try:
         after = read_file(place.path)
     except UndefinedError as error:

@@ -6,7 +6,7 @@ shown under the traceback. Neither ever holds key material or decrypted bytes.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 EXCERPT_CHARS: Final = 200
 
@@ -32,6 +32,27 @@ class SealpointError(Exception):
             self.hint = hint
         if self.hint:
             self.add_note(f"hint: {self.hint}")
+
+
+class OmittedAttributeError(SealpointError, AttributeError):
+    """An attribute of LangGraph's class is left out of sealpoint's on purpose."""
+
+
+class Omitted:
+    """Stands in a class for an attribute that LangGraph's has: reading it raises `OmittedAttributeError`.
+
+    To ``hasattr``, and to ``getattr`` with a default, the attribute is missing.
+    """
+
+    def __init__(self, hint: str) -> None:
+        """Make a stand-in whose error says with ``hint`` what to use instead."""
+        self._hint = hint
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        raise OmittedAttributeError(f"sealpoint has no {self._name}", hint=self._hint)
 
 
 # --- keys and key rings -----------------------------------------------------------------------
@@ -243,7 +264,7 @@ class SecretMissingError(SealedValueError, ValueError):
     hint = "read it through the saver that wrote it"
 
 
-class UnmixedValueError(SealedValueError, ValueError):
+class UnexpectedSecretError(SealedValueError, ValueError):
     """A per-thread secret was given, and none is mixed into the value's key."""
 
     hint = "the value was written before threads had secrets, or put in its place by somebody else"
@@ -373,13 +394,13 @@ class SchemaError(SaverError, ValueError):
     hint = "open a copy with the sqlite3 shell and look at sqlite_master before you trust it"
 
 
-class DamagedFileError(SaverError, OSError):
+class DatabaseCorruptError(SaverError, OSError):
     """SQLite finds that a file is damaged, or no database at all."""
 
     hint = "restore it from backup; `.recover` in the sqlite3 shell saves what can be read"
 
 
-class EndlessTreeError(DamagedFileError):
+class EndlessTreeError(DatabaseCorruptError):
     """The pages of a file lead to more rows than it can hold: some are reached again and again."""
 
 

@@ -28,7 +28,7 @@ VALUES = 12
 
 pytestmark = pytest.mark.usefixtures("keys")
 
-PICKLES = "stays: a pickle is never sealed unopened"
+PICKLES = "skipped: a pickle is never sealed unopened"
 WAY_OUT = "read them with LangGraph and put them again sealed, or delete those threads"
 
 
@@ -56,20 +56,20 @@ def hints(err: str) -> list[str]:
 # --- pickles ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [[], ["--plaintext"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--allow-plaintext"]], ids=str)
 def test_plan_counts_pickles_apart(run: Run, path: Path, options: list[str]) -> None:
     """It promises nothing that the run then refuses."""
     write_pickles(path)
     ended = run("rotate", path, "--json", *options)
     plan = [(part["table"], part["rows"], part["action"]) for part in ended.document["plan"]]
-    other = "will be sealed" if options else "stays: not sealed, add --plaintext"
+    other = "will be sealed" if options else "skipped: not sealed, add --allow-plaintext"
     assert ended.code == Exit.DONE
     assert sorted(plan) == [("checkpoints", 1, PICKLES), ("writes", 1, PICKLES), ("writes", 1, other)]
 
 
 def test_run_says_what_to_do_about_pickles(run: Run, path: Path) -> None:
     write_pickles(path)
-    ended = run("rotate", path, "--apply", "--plaintext")
+    ended = run("rotate", path, "--apply", "--allow-plaintext")
     assert ended.code == Exit.UNOPENED
     assert f"2 pickles stay: {WAY_OUT}" in ended.err.splitlines()
     assert "says why" not in ended.err
@@ -79,8 +79,8 @@ def test_run_says_what_to_do_about_pickles(run: Run, path: Path) -> None:
 def test_pickles_alone_are_no_work_for_another_run(run: Run, path: Path) -> None:
     """However often it was run again, they would stay."""
     write_pickles(path)
-    run("rotate", path, "--apply", "--plaintext")
-    again = run("rotate", path, "--apply", "--plaintext", "--max-seconds", 0)
+    run("rotate", path, "--apply", "--allow-plaintext")
+    again = run("rotate", path, "--apply", "--allow-plaintext", "--max-seconds", 0)
     assert "run the same command again" not in again.err
 
 
@@ -88,11 +88,11 @@ def test_other_types_that_nobody_checks_stay_too(run: Run, path: Path) -> None:
     """Also where LANGGRAPH_AES_KEY stands behind them: it does not vouch for a type."""
     write(path, "k2", "a")
     insert(path, [("yaml", b"x"), ("pickle+aes", b"x" * 40), ("yaml+aes", b"x" * 40)])
-    plan = run("rotate", path, "--plaintext", "--legacy", "--json").document["plan"]
+    plan = run("rotate", path, "--allow-plaintext", "--allow-legacy", "--json").document["plan"]
     assert sorted(part["action"] for part in plan if part["action"] != "is done") == [
         PICKLES,
-        "stays: its type is none that is sealed unopened",
-        "stays: its type is none that is sealed unopened",
+        "skipped: its type is not sealed unopened",
+        "skipped: its type is not sealed unopened",
     ]
 
 
@@ -111,8 +111,8 @@ def test_run_says_itself_what_it_left(run: Run, path: Path, keys: Path) -> None:
     ended = run("rotate", path, "--apply")
     assert ended.code == Exit.FOUND
     assert ended.err.splitlines() == [
-        f"{VALUES + 1} values are not sealed: --plaintext seals them",
-        f"{VALUES} values are under LANGGRAPH_AES_KEY: --legacy moves them",
+        f"{VALUES + 1} values are not sealed: --allow-plaintext seals them",
+        f"{VALUES} values are under LANGGRAPH_AES_KEY: --allow-legacy moves them",
         f"2 pickles stay: {WAY_OUT}",
     ]
 

@@ -49,7 +49,7 @@ def test_what_the_system_refuses_is_told_in_its_words() -> None:
         (errors.IntegrityError("x"), Exit.UNOPENED),
         (errors.PlaintextError("x"), Exit.UNOPENED),
         (errors.DecodeError("x"), Exit.UNOPENED),
-        (errors.DamagedFileError("x"), Exit.UNOPENED),
+        (errors.DatabaseCorruptError("x"), Exit.UNOPENED),
         (errors.SchemaError("x"), Exit.USAGE),
         (errors.DatabaseMissingError("x"), Exit.USAGE),
         (errors.MissingExtraError("tomlkit", "cli"), Exit.USAGE),

@@ -108,7 +108,8 @@ def test_what_is_laid_in_place_of_the_copy_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    "words", [["inspect", "--thread", "forged"], ["types"], ["rotate", "--apply", "--plaintext"], ["audit"]]
+    "words",
+    [["inspect", "--thread", "forged"], ["types"], ["rotate", "--apply", "--allow-plaintext"], ["audit"]],
 )
 @pytest.mark.parametrize("tag", ["pickle", "pickle+aes", "pickle+cobblestone256@k1"])
 def test_no_pickle_is_loaded(run: Run, tmp_path: Path, path: Path, words: list[str], tag: str) -> None:
@@ -121,7 +122,7 @@ def test_no_pickle_is_loaded(run: Run, tmp_path: Path, path: Path, words: list[s
 def test_sealed_pickles_stay_what_they_are(run: Run, path: Path) -> None:
     """A pickle that nobody sealed is left by a first sealing, and named."""
     insert(path, [("pickle", b"cos\nsystem\n(S'true'\ntR.")])
-    ended = run("rotate", path, "--apply", "--plaintext")
+    ended = run("rotate", path, "--apply", "--allow-plaintext")
     assert ended.code == Exit.UNOPENED
     assert "UnknownTypeError" in ended.err
     assert "pickle" in tags_of(path)

@@ -86,7 +86,7 @@ def rerun(path: Path, key: str, *, allow_plaintext: bool) -> tuple[int, int]:
     with closing(SqliteRows(path, writable=True)) as store, store.hold():
         events = list(rotate(store, make_cipher(key), allow_plaintext=allow_plaintext, batch=BATCH))
         assert outstanding(store, key) == []
-    moved = max((event.moved for event in events if isinstance(event, Progress)), default=0)
+    moved = max((event.changed for event in events if isinstance(event, Progress)), default=0)
     return moved, sum(isinstance(event, Failure) for event in events)
 
 

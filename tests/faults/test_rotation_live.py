@@ -37,7 +37,7 @@ class Figures:
         for event in events:
             assert not isinstance(event, Failure), event
             assert isinstance(event, Progress)
-            moved, raced = event.moved, event.raced
+            moved, raced = event.changed, event.raced
             self.lock_seconds = max(self.lock_seconds, event.lock_seconds)
         self.rotations, self.moved, self.raced = self.rotations + 1, self.moved + moved, self.raced + raced
 

@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import BATCH, EVERYTHING, Batch, Change, Selection, StoredValue, Table
+from sealpoint.databases.rows import BATCH, EVERYTHING, Batch, Cell, Change, Selection, Table
 from sealpoint.langgraph import EncryptedSerializer
 from tests.unit.maintenance.sealed import make_cipher
 
@@ -90,7 +90,7 @@ def contents(url: str) -> Contents:
 def opened(url: str, cipher: RingCipher = K2) -> dict[tuple[Any, ...], tuple[str, bytes]]:
     """The inner type and the bytes of every sealed value."""
     return {
-        place: cipher.open(tag, blob)
+        place: cipher.open(tag, blob).typed
         for place, (tag, blob) in contents(url).items()
         if (tag, blob) != EMPTY[4:]
     }
@@ -98,7 +98,7 @@ def opened(url: str, cipher: RingCipher = K2) -> dict[tuple[Any, ...], tuple[str
 
 def read_all(
     store: PostgresRows, table: Table, selection: Selection = EVERYTHING, batch: Batch = BATCH
-) -> list[list[StoredValue]]:
+) -> list[list[Cell]]:
     """All pages of a table."""
     pages, after = [], None
     while True:
@@ -118,14 +118,14 @@ def rewrite_all(
         after: Any = None
         while True:
             done = store.rewrite(table, after, change, selection, batch)
-            sums = [sums[0] + done.moved, sums[1] + done.raced, sums[2] + done.seen]
+            sums = [sums[0] + done.changed, sums[1] + done.raced, sums[2] + done.seen]
             if done.last is None:
                 break
             after = done.last
     return sums
 
 
-def reseal(value: StoredValue) -> tuple[str, bytes]:
+def reseal(value: Cell) -> tuple[str, bytes]:
     return K2.reseal(value.tag, value.blob)
 
 

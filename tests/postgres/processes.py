@@ -105,7 +105,7 @@ def rotate_until(url: str, end: Path, rows: int) -> tuple[int, int]:
             with suppress(LockedError):  # others of us have the rest
                 for event in rotate(store, K2, batch=Batch(rows=rows)):
                     last = event if isinstance(event, Progress) else last
-            moved, raced = moved + (last.moved if last else 0), raced + (last.raced if last else 0)
+            moved, raced = moved + (last.changed if last else 0), raced + (last.raced if last else 0)
     return moved, raced
 
 

@@ -15,15 +15,15 @@ from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.postgres.scan import Bound
 from sealpoint.databases.rows import (
     Batch,
+    Cell,
     Event,
     Events,
     Failure,
     Progress,
     Selection,
-    StoredValue,
     Table,
 )
-from sealpoint.errors import BlobError, DamagedFileError
+from sealpoint.errors import BlobError, DatabaseCorruptError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.verify import verify
 from tests.postgres.databases import K2, blobs, put_blobs, put_writes, reseal, rewrite_all
@@ -87,7 +87,7 @@ def test_rotate_names_each_value_that_is_lost_and_moves_the_others(damaged: str,
         require_named([*verify(store, K2)])
     last = events[-1]
     assert isinstance(last, Progress)
-    assert (last.moved, last.raced) == (ROWS - len(LOST), 0)
+    assert (last.changed, last.raced) == (ROWS - len(LOST), 0)
 
 
 def test_nothing_is_stored_over_a_value_that_is_lost(damaged: str) -> None:
@@ -101,11 +101,11 @@ def test_what_change_raises_is_not_taken_for_damage(url: str) -> None:
     put_blobs(url, blobs(4))
 
     def change(value: object) -> tuple[str, bytes]:
-        raise DamagedFileError("another file")
+        raise DatabaseCorruptError("another file")
 
     with (
         closing(PostgresRows(url, writable=True)) as store,
-        pytest.raises(DamagedFileError, match="another file"),
+        pytest.raises(DatabaseCorruptError, match="another file"),
     ):
         store.rewrite(store.tables[0], None, change)
 
@@ -118,7 +118,7 @@ def test_rows_that_cannot_be_named_end_the_run(url: str) -> None:
     lose_values(url, "version = 'lost'", "convert_to(type, 'UTF8')")
     with closing(PostgresRows(url, writable=True)) as store:
         for read in (store.read, partial(store.rewrite, change=reseal)):
-            with pytest.raises(DamagedFileError) as caught:
+            with pytest.raises(DatabaseCorruptError) as caught:
                 read(store.tables[0], None, selection=Selection("k2"))
             assert "log" in caught.value.hint
             assert "sqlite" not in caught.value.hint
@@ -166,7 +166,7 @@ def test_a_lost_value_that_is_replaced_meanwhile_is_moved(url: str, monkeypatch:
     lose_values(url, "version = '00000001'")
     alone = PostgresRows._alone
 
-    def replaced(store: PostgresRows, table: Table, key: Any) -> list[StoredValue]:
+    def replaced(store: PostgresRows, table: Table, key: Any) -> list[Cell]:
         with psycopg.connect(url) as connection:
             (*_, tag, blob) = blobs(2)[1]
             connection.execute(

@@ -97,7 +97,7 @@ def test_a_superuser_that_takes_another_role_is_one(url: str, role: str) -> None
     path = make_conninfo(url, options=f"-c search_path={schema_of(url)} -c role={name}")
     with closing(PostgresRows(path, writable=True)) as store:
         assert store.is_superuser
-        assert store.rewrite(BLOBS, None, reseal).moved == 3
+        assert store.rewrite(BLOBS, None, reseal).changed == 3
 
 
 def test_a_schema_that_has_another_name_for_a_while_ends_a_reading(url: str, role: str) -> None:

@@ -20,10 +20,10 @@ from sealpoint.databases.postgres.schema import BLOBS, SHALLOW_BLOBS, WRITES
 from sealpoint.databases.rows import (
     MAX_TAGS,
     Batch,
+    Cell,
     InlineValue,
     Rewritten,
     Selection,
-    StoredValue,
     TagCount,
 )
 from sealpoint.errors import RowError, StoppedError
@@ -46,9 +46,9 @@ from tests.server import server
 from tests.unit.sqlite.rows import at
 
 TAGS = (
-    *("msgpack", "null", "", "k1", "x:k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
+    *("msgpack", "null", "", "k1", "x@k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
     *("msgpack+cobblestone256@k1", "msgpack+cobblestone256.row@k1", "msgpack+xaes256gcm@k2", "+@k1"),
-    *("msgpack+cobblestone256@k11", "msgpack+cobblestone256@1k1", "a%b+c:k_", "\\+@k1", "é+x@k1", None),
+    *("msgpack+cobblestone256@k11", "msgpack+cobblestone256@1k1", "a%b+c@k_", "\\+@k1", "é+x@k1", None),
 )
 SELECTIONS = [
     Selection(key, plaintext, legacy, thread)
@@ -62,7 +62,7 @@ SELECTIONS += [
 ]
 
 
-def tags_of(pages: list[list[StoredValue]]) -> list[Any]:
+def tags_of(pages: list[list[Cell]]) -> list[Any]:
     return [value.tag for page in pages for value in page]
 
 
@@ -131,7 +131,7 @@ def test_every_value_is_changed_once(store: PostgresRows, url: str, batch: Batch
     before, values = contents(url), opened(url)
     places: list[Any] = []
 
-    def change(value: StoredValue) -> tuple[str, bytes]:
+    def change(value: Cell) -> tuple[str, bytes]:
         places.append((value.table.name, *value.key))
         return reseal(value)
 
@@ -147,12 +147,12 @@ def test_no_value_is_sent_back_to_the_server(url: str) -> None:
     """To compare it with what is there: parameters may stand in the server's log, and plaintext with them."""
     put_blobs(url, [("t", "", "c", "1", "bytes", b"a diagnosis")])
 
-    def look(value: StoredValue) -> tuple[str, bytes] | None:
+    def look(value: Cell) -> tuple[str, bytes] | None:
         return K2.reseal(value.tag, value.blob, allow_plaintext=True)
 
     with closing(PostgresRows(url, writable=True)) as store, TemporaryFile() as trace:
         store.connection.pgconn.trace(trace.fileno())
-        assert store.rewrite(BLOBS, None, look).moved == 1
+        assert store.rewrite(BLOBS, None, look).changed == 1
         store.connection.pgconn.untrace()
         trace.seek(0)
         sent = b"".join(line for line in trace if b"\tF\t" in line)
@@ -205,7 +205,7 @@ def test_what_change_raises_leaves_the_batch_as_it_was(store: PostgresRows, url:
     put_blobs(url, blobs(6))
     before, seen = contents(url), []
 
-    def change(value: StoredValue) -> tuple[str, bytes]:
+    def change(value: Cell) -> tuple[str, bytes]:
         seen.append(value)
         if len(seen) == 4:
             raise ZeroDivisionError
@@ -222,7 +222,7 @@ def test_a_value_that_is_no_longer_what_was_read_is_left(store: PostgresRows, ur
     put_blobs(url, blobs(3))
     change_rows = iter(["blob = '\\x00'", "type = 'other'", "channel = 'other'"])
 
-    def change(value: StoredValue) -> tuple[str, bytes]:
+    def change(value: Cell) -> tuple[str, bytes]:
         schema = store.connection.execute(
             "SELECT nspname FROM pg_namespace WHERE oid = %s", (store._found.schema_oid,)
         ).fetchone()
@@ -233,7 +233,7 @@ def test_a_value_that_is_no_longer_what_was_read_is_left(store: PostgresRows, ur
         return "new", b"new"
 
     done = store.rewrite(BLOBS, None, change)
-    assert (done.seen, done.moved, done.raced) == (3, 0, 3)
+    assert (done.seen, done.changed, done.raced) == (3, 0, 3)
     assert {tag for tag, _ in contents(url).values()} == {"msgpack+cobblestone256@k1", "other"}
 
 

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.postgres.schema import BLOBS, SHALLOW_BLOBS, WRITES
-from sealpoint.databases.rows import Batch, StoredValue
+from sealpoint.databases.rows import Batch, Cell
 from sealpoint.errors import SchemaError, ServerError
 from tests.postgres.databases import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
 
@@ -123,13 +123,13 @@ def test_tables_that_are_altered_during_a_run_end_it(url: str, statements: str) 
 def test_a_table_cannot_be_altered_between_the_check_and_the_change(url: str) -> None:
     put_blobs(url, blobs(2))
 
-    def alter_too(value: StoredValue) -> tuple[str, bytes] | None:
+    def alter_too(value: Cell) -> tuple[str, bytes] | None:
         with pytest.raises(psycopg.errors.LockNotAvailable):
             alter(url, f"SET lock_timeout = 50; {FUNCTION}; {REFUSED['has a trigger']}")
         return reseal(value)
 
     with closing(PostgresRows(url, writable=True)) as store:
-        assert store.rewrite(BLOBS, None, alter_too).moved == 2
+        assert store.rewrite(BLOBS, None, alter_too).changed == 2
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.postgres.schema import BLOBS
-from sealpoint.databases.rows import Batch, Event, Failure, Progress, Selection, StoredValue
+from sealpoint.databases.rows import Batch, Cell, Event, Failure, Progress, Selection
 from sealpoint.errors import HeldError, LockedError, StoppedError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from tests.postgres.databases import (
@@ -40,42 +40,42 @@ UPSERT = """
     DO UPDATE SET type = excluded.type, blob = excluded.blob"""
 
 
-def versions(values: list[StoredValue]) -> list[str]:
+def versions(values: list[Cell]) -> list[str]:
     return [value.key[3] for value in values]
 
 
 def test_what_another_has_locked_is_left_out(open_store: Open, url: str) -> None:
     """One store is in the middle of its batch while the other does all the rest, without waiting."""
     put_blobs(url, ONE_THREAD)
-    first, second, seen = open_store(), open_store(), list[StoredValue]()
+    first, second, seen = open_store(), open_store(), list[Cell]()
 
-    def other(value: StoredValue) -> tuple[str, bytes]:
+    def other(value: Cell) -> tuple[str, bytes]:
         seen.append(value)
         return reseal(value)
 
-    def change(value: StoredValue) -> tuple[str, bytes]:
+    def change(value: Cell) -> tuple[str, bytes]:
         if value.key[3] == "1":
             done = second.rewrite(BLOBS, None, other, Selection("k2"), Batch(rows=6))
-            assert (done.seen, done.moved, done.raced) == (3, 3, 0)
+            assert (done.seen, done.changed, done.raced) == (3, 3, 0)
             assert done.last == ("t", "", "n", "5")
         return reseal(value)
 
-    assert first.rewrite(BLOBS, None, change, Selection("k2"), Batch(rows=3)).moved == 3
+    assert first.rewrite(BLOBS, None, change, Selection("k2"), Batch(rows=3)).changed == 3
     assert versions(seen) == ["3", "4", "5"]
     rest = first.rewrite(BLOBS, None, reseal, Selection("k2"))
-    assert (rest.seen, rest.moved, rest.last) == (3, 3, None)
+    assert (rest.seen, rest.changed, rest.last) == (3, 3, None)
 
 
 def test_a_batch_that_is_all_locked_is_passed_over(open_store: Open, url: str) -> None:
     put_blobs(url, ONE_THREAD)
     first, second = open_store(), open_store()
 
-    def change(value: StoredValue) -> tuple[str, bytes]:
+    def change(value: Cell) -> tuple[str, bytes]:
         done = second.rewrite(BLOBS, None, reseal, batch=Batch(rows=3))
         assert done == (0, 0, 0, 0, 0.0, ("t", "", "n", "2"))
         return reseal(value)
 
-    assert first.rewrite(BLOBS, None, change, batch=Batch(rows=3)).moved == 3
+    assert first.rewrite(BLOBS, None, change, batch=Batch(rows=3)).changed == 3
 
 
 def test_stores_in_threads_never_take_the_same_row(open_store: Open, url: str) -> None:
@@ -86,7 +86,7 @@ def test_stores_in_threads_never_take_the_same_row(open_store: Open, url: str) -
     def run(store: PostgresRows) -> list[tuple[object, ...]]:
         places: list[tuple[object, ...]] = []
 
-        def change(value: StoredValue) -> tuple[str, bytes]:
+        def change(value: Cell) -> tuple[str, bytes]:
             places.append(value.key)
             return reseal(value)
 
@@ -143,10 +143,10 @@ def test_rows_that_are_let_go_are_moved_by_the_next_pass(store: PostgresRows, ur
     with psycopg.connect(url) as writer:
         writer.execute("SELECT FROM checkpoint_blobs WHERE version > '0' FOR UPDATE")
         events = rotate(store, K2)
-        assert [event for event in islice(events, 1) if isinstance(event, Progress) and event.moved == 1]
+        assert [event for event in islice(events, 1) if isinstance(event, Progress) and event.changed == 1]
     *_, last = events
     assert isinstance(last, Progress)
-    assert last.moved == len(ONE_THREAD)
+    assert last.changed == len(ONE_THREAD)
 
 
 def test_a_row_that_is_gone_was_not_locked(
@@ -177,7 +177,7 @@ def test_a_writer_that_had_to_wait_wins(store: PostgresRows, url: str) -> None:
             writer.execute(UPSERT, (*ONE_THREAD[0][:4], *written))
             writer.commit()
 
-        def change(value: StoredValue) -> tuple[str, bytes]:
+        def change(value: Cell) -> tuple[str, bytes]:
             if not waiting:
                 waiting.append(threads.submit(write))
                 with psycopg.connect(url, autocommit=True) as look:
@@ -188,7 +188,7 @@ def test_a_writer_that_had_to_wait_wins(store: PostgresRows, url: str) -> None:
                         pass
             return reseal(value)
 
-        assert store.rewrite(BLOBS, None, change).moved == 9
+        assert store.rewrite(BLOBS, None, change).changed == 9
         waiting[0].result()
     assert contents(url)["checkpoint_blobs", *ONE_THREAD[0][:4]] == written
 
@@ -200,7 +200,7 @@ def test_a_lost_connection_loses_nothing(open_store: Open, url: str) -> None:
     after = store.rewrite(BLOBS, None, reseal, batch=Batch(rows=2)).last
     seen = []
 
-    def change(value: StoredValue) -> tuple[str, bytes]:
+    def change(value: Cell) -> tuple[str, bytes]:
         seen.append(value)
         if len(seen) == 2:
             end_session(url, pid_of(store))

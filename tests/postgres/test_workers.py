@@ -108,7 +108,7 @@ def test_rows_that_stay_locked_end_a_run_of_workers(url: str, ring: Path) -> Non
         writer.execute("SELECT FROM checkpoint_blobs WHERE version IN ('00000007', '00000031') FOR UPDATE")
         with pytest.raises(LockedError, match=r"^2 rows are locked"):
             events.extend(rotate_in_processes(Order(url, ring, "k2", batch=Batch(rows=10)), 2, Stop()))
-    assert max(event.moved for event in events if isinstance(event, Progress)) == 58
+    assert max(event.changed for event in events if isinstance(event, Progress)) == 58
 
 
 def test_what_was_locked_for_all_of_them_is_looked_at_once_more(
@@ -129,7 +129,7 @@ def test_what_was_locked_for_all_of_them_is_looked_at_once_more(
         monkeypatch.setattr(workers, "_judge", judge)
         *_, last = rotate_in_processes(Order(url, ring, "k2", max_seconds=100), 1, Stop())
     assert isinstance(last, Progress)
-    assert last.moved == 60
+    assert last.changed == 60
 
 
 def test_what_one_found_locked_and_another_did_not_is_done() -> None:

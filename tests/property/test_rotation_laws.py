@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.rows import Batch, Failure, Progress, Selection, StoredValue
+from sealpoint.databases.cells import open_cell
+from sealpoint.databases.rows import Batch, Cell, Failure, Progress, Selection
 from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.databases.stored import open_stored
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.verify import pages, verify
@@ -32,6 +32,7 @@ pieces = st.sampled_from(
         "+",
         "aes",
         ":",
+        "@",
         "k1",
         "k2",
         "@k1",
@@ -110,14 +111,14 @@ def fill(folder: Path, values: Values) -> Path:
     return path
 
 
-def everything(store: SqliteRows, batch: Batch = Batch()) -> list[StoredValue]:  # noqa: B008
+def everything(store: SqliteRows, batch: Batch = Batch()) -> list[Cell]:  # noqa: B008
     return [
         value for table in store.tables for page in pages(store, table, batch=batch) for value in page.values
     ]
 
 
-def selected(store: SqliteRows, selection: Selection) -> list[StoredValue]:
-    found: list[StoredValue] = []
+def selected(store: SqliteRows, selection: Selection) -> list[Cell]:
+    found: list[Cell] = []
     for table in store.tables:
         page = store.read(table, None, selection)
         found += page.values
@@ -143,7 +144,7 @@ def test_pages_hold_every_value_once(
         assert everything(store, batch) == everything(store)
         assert len(everything(store)) == len(values)
         for table in store.tables:
-            after, found = None, list[StoredValue]()
+            after, found = None, list[Cell]()
             while True:
                 page = store.read(table, after, selection, batch)
                 assert 1 <= len(page.values) <= batch.rows or page.last is None
@@ -167,7 +168,7 @@ def test_what_a_change_leaves_is_not_touched(
             for value in before
         ]
 
-        def change(value: StoredValue) -> tuple[str, bytes] | None:
+        def change(value: Cell) -> tuple[str, bytes] | None:
             return ("new", b"new") if wanted[before.index(value)].blob == b"new" else None
 
         moved = 0
@@ -175,7 +176,7 @@ def test_what_a_change_leaves_is_not_touched(
             after = None
             while True:
                 done = store.rewrite(table, after, change, batch=batch)
-                moved += done.moved
+                moved += done.changed
                 assert done.raced == 0
                 if (after := done.last) is None:
                     break
@@ -199,14 +200,14 @@ def test_rotation_is_a_fixed_point(
         second = list(rotate(store, cipher, allow_plaintext=plaintext, batch=batch))
         store.settle()
         assert everything(store) == middle
-        assert all(event.moved == 0 for event in second if isinstance(event, Progress))
+        assert all(event.changed == 0 for event in second if isinstance(event, Progress))
         failed = [(each.table, *each.place.values()) for each in first if isinstance(each, Failure)]
         assert len(failed) == len(set(failed))
         selection = Selection(without_key=key, plaintext=plaintext, legacy=False)
         for old, new in zip(before, middle, strict=True):
             if selection.takes(old.tag) and (old.table.name, *old.key) not in failed:
                 assert str(new.tag).endswith(f"@{key}")
-                assert open_stored(cipher, new) == open_stored(cipher, old, allow_plaintext=True)
+                assert open_cell(cipher, new) == open_cell(cipher, old, allow_plaintext=True)
             else:
                 assert new == old
         left = [value for value in middle if Selection(without_key=key).takes(value.tag)]
@@ -231,7 +232,7 @@ def test_verification_reports_what_does_not_open(
     assert path.read_bytes() == stands
 
 
-def opens(cipher: RingCipher, value: StoredValue) -> bool:
+def opens(cipher: RingCipher, value: Cell) -> bool:
     """Whether a value is sealed and opens: said by the cipher alone, and not by what is tested here."""
     try:
         cipher.open(value.tag, value.blob)

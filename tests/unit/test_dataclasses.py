@@ -28,7 +28,7 @@ KNOWN = {
     "sealpoint.databases.rows.Selection",
     "sealpoint.databases.rows.Table",
     "sealpoint.serde.allowlist.Allowlist",
-    "sealpoint.serde.scan.walk.Limits",
+    "sealpoint.serde.limits.Limits",
 }
 
 

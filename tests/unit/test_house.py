@@ -18,7 +18,7 @@ GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 MAX_LINES = 350
 TABLES = {"sealpoint.errors"}  # read by looking one thing up: a class per cause may be long
 PICKLE_USERS = {"sealpoint.serde.jsonplus"}
-EXTRAS = {"cli", "demo", "langgraph"}  # all other modules are core
+EXTRAS = {"cli", "langgraph"}  # all other modules are core
 FOREIGN = {"langgraph", "langchain", "langchain_core", "numpy", "pydantic"}
 
 

@@ -139,7 +139,7 @@ def test_sealed_value_opens(entry: dict[str, Any]) -> None:
     opened = RingCipher(KeyRing([key_of(entry)])).open(
         entry["tag"], bytes.fromhex(entry["blob"]), row=entry["row"], secret=raw(entry["secret"])
     )
-    assert opened == (entry["inner"], bytes.fromhex(entry["data"]))
+    assert opened.typed == (entry["inner"], bytes.fromhex(entry["data"]))
 
 
 @pytest.mark.parametrize("entry", [e for e in entries("sealed") if "@" in e["tag"]], ids=lambda e: e["tag"])

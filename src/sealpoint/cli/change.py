@@ -55,10 +55,10 @@ def rotate(
     database: DatabaseArgument,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; else only the plan is shown.")] = False,
     plaintext: Annotated[
-        bool, typer.Option("--plaintext", help="Also seal values that are not sealed yet.")
+        bool, typer.Option("--allow-plaintext", help="Also seal values that are not sealed yet.")
     ] = False,
     legacy: Annotated[
-        bool, typer.Option("--legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
+        bool, typer.Option("--allow-legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
     ] = False,
     verify: Annotated[
         Check, typer.Option("--verify", help="Which values to open once more at the end.")
@@ -256,10 +256,10 @@ def decrypt(
     with naming_other_files(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
         run = decrypt_file(database, out, cipher, allow_plaintext=allow_plaintext)
-        with closing(pace.keep(run)) as events:  # also if the terminal is gone, to which the bar is drawn
+        with closing(pace.limit(run)) as events:  # also if the terminal is gone, to which the bar is drawn
             for event in events:
                 if isinstance(event, Progress):
-                    rows = event.moved
+                    rows = event.changed
                     move(event.rows, event.total)
                 else:
                     failures.add(event)

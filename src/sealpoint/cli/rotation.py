@@ -48,18 +48,18 @@ class Action(StrEnum):
     DONE = "is done"
     MOVE = "will move"
     SEAL = "will be sealed"
-    NEEDS_PLAINTEXT = "stays: not sealed, add --plaintext"
-    NEEDS_LEGACY = "stays: under LANGGRAPH_AES_KEY, add --legacy"
-    NEEDS_KEY = "stays: the ring has no usable key for it"
-    PICKLE = "stays: a pickle is never sealed unopened"
-    OTHER_TYPE = "stays: its type is none that is sealed unopened"
-    UNREADABLE = "stays: the tag is none"
+    NEEDS_PLAINTEXT = "skipped: not sealed, add --allow-plaintext"
+    NEEDS_LEGACY = "skipped: under LANGGRAPH_AES_KEY, add --allow-legacy"
+    NEEDS_KEY = "skipped: the ring has no usable key for it"
+    PICKLE = "skipped: a pickle is never sealed unopened"
+    OTHER_TYPE = "skipped: its type is not sealed unopened"
+    UNREADABLE = "skipped: unrecognised tag"
 
 
 _WAY_OUT: Final = "put {it} again sealed, or delete {threads}"
 _ADVICE: Final = {  # on what is left after a run
-    Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --plaintext seals {it}",
-    Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --legacy moves {it}",
+    Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --allow-plaintext seals {it}",
+    Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --allow-legacy moves {it}",
     Action.PICKLE: f"{{pickles}} {{stay}}: read {{it}} with LangGraph and {_WAY_OUT}",
     Action.OTHER_TYPE: f"{{values}} of other types {{stay}}: read {{it}} as the writer did and {_WAY_OUT}",
     Action.UNREADABLE: "{values} {have} a tag that is none: `sealpoint status DB` shows {it}",
@@ -90,7 +90,7 @@ def make_plan(store: RowStore, ring: KeyRing, wishes: Wishes) -> list[tuple[Shar
 
 
 def _action(share: Share, ring: KeyRing, wishes: Wishes) -> Action:
-    if share.stays:
+    if share.is_skipped:
         return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
         return Action.SEAL if wishes.allow_plaintext else Action.NEEDS_PLAINTEXT
@@ -126,7 +126,7 @@ class Outcome:
     def add(self, event: Event) -> None:
         """Take in what a run tells."""
         if isinstance(event, Progress):
-            self.moved, self.raced = event.moved, event.raced
+            self.moved, self.raced = event.changed, event.raced
             self.locked(event.lock_seconds)
         elif mark(event) not in self._told:
             self._told.add(mark(event))
@@ -255,10 +255,10 @@ def _events(
         allow_legacy=wishes.allow_legacy,
         batch=wishes.batch,
         max_lock_seconds=wishes.max_lock_seconds,
-        moved=traces.add if wishes.scrub else None,
+        before_change=traces.add if wishes.scrub else None,
         check_keys=False,
     )
-    return pace.keep(run)
+    return pace.limit(run)
 
 
 def _order(wishes: Wishes, cipher: RingCipher) -> Order:

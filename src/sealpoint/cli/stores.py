@@ -15,7 +15,7 @@ import typer
 
 from sealpoint.cli.screen import warn
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.errors import DamagedFileError, DatabaseMissingError, PasswordError, SchemaError, excerpt
+from sealpoint.errors import DatabaseCorruptError, DatabaseMissingError, PasswordError, SchemaError, excerpt
 from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance.partial import MAGIC, find_leftovers
 
@@ -85,7 +85,7 @@ def naming_other_files(database: str) -> Iterator[None]:
     """Say of a file that it is empty, which SQLite takes for a database without tables, or no database."""
     try:
         yield
-    except DamagedFileError:
+    except DatabaseCorruptError:
         if _has_header(Path(database)):
             raise
         hint = "name a SQLite file that LangGraph or sealpoint wrote; if this was one, restore it from backup"

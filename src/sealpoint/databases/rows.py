@@ -42,7 +42,7 @@ class Unreadable:
     """Stands for the bytes of a value that the database itself cannot read."""
 
 
-class StoredValue(NamedTuple):
+class Cell(NamedTuple):
     """One value, as it stands in its row.
 
     Attributes:
@@ -172,7 +172,7 @@ class Page(NamedTuple):
         last: Where the next page begins; ``None`` if this was the last one.
     """
 
-    values: Sequence[StoredValue]
+    values: Sequence[Cell]
     last: Any
 
 
@@ -181,7 +181,7 @@ class Rewritten(NamedTuple):
 
     Attributes:
         seen: Values that were handed to ``change``.
-        moved: Values that were changed.
+        changed: Values that were changed.
         raced: Values that a writer had changed meanwhile; theirs stands.
         size_bytes: Of the values that were seen.
         lock_seconds: How long the write lock was held since the last batch was told of.
@@ -189,14 +189,14 @@ class Rewritten(NamedTuple):
     """
 
     seen: int
-    moved: int
+    changed: int
     raced: int
     size_bytes: int
     lock_seconds: float
     last: Any
 
 
-Change = Callable[[StoredValue], tuple[str, bytes] | None]
+Change = Callable[[Cell], tuple[str, bytes] | None]
 """Gives the new tag and bytes of a value, or ``None`` to leave it."""
 
 
@@ -267,7 +267,7 @@ class Progress(NamedTuple):
         table: The one it is at.
         rows: Values looked at so far in this pass, over all tables.
         total: Values that there were to look at when the pass began.
-        moved: Values changed so far in the run.
+        changed: Values changed so far in the run.
         raced: Values that writers had changed meanwhile, so far in the run.
         size_bytes: Of the values looked at so far in the run.
         lock_seconds: How long the write lock was held since the last batch was told of.
@@ -276,7 +276,7 @@ class Progress(NamedTuple):
     table: str
     rows: int
     total: int
-    moved: int
+    changed: int
     raced: int
     size_bytes: int
     lock_seconds: float
@@ -298,7 +298,7 @@ class Failure(NamedTuple):
     error: Exception
 
 
-def failure(value: StoredValue, error: Exception) -> Failure:
+def failure(value: Cell, error: Exception) -> Failure:
     """Return the failure of a value, with an error that keeps no frame alive, and so no bytes of it."""
     error.__cause__ = error.__context__ = None
     return Failure(value.table.name, value.place, value.tag, error.with_traceback(None))

@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.cells import open_cell, require_decodable
 from sealpoint.databases.rows import (
     BATCH,
     Batch,
+    Cell,
     Event,
     Events,
     Failure,
     Progress,
     Selection,
-    StoredValue,
     Table,
     failure,
 )
-from sealpoint.databases.sqlite.connection import create_database, sqlite_words
+from sealpoint.databases.sqlite.connection import create_database, translate_errors
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
-from sealpoint.databases.stored import open_stored, require_decodable
 from sealpoint.errors import (
     OutputExistsError,
     OutputNameError,
@@ -130,7 +130,7 @@ class _Copy:
         self._failed = False
 
     def events(self) -> Iterator[Event]:
-        with sqlite_words():
+        with translate_errors():
             self._target.execute("BEGIN")
             self._target.execute(schema.CREATE_CHECKPOINTS)
             self._target.execute(schema.CREATE_WRITES)
@@ -138,7 +138,7 @@ class _Copy:
             self._total = sum(count.rows for count in self._store.count())
             for table in self._store.tables:
                 yield from self._copy_table(table)
-        with sqlite_words():
+        with translate_errors():
             self._target.execute("COMMIT")
         self.is_complete = not self._failed
 
@@ -162,7 +162,7 @@ class _Copy:
             self._rows += len(page.values)
             yield Progress(table.name, self._rows, self._total, self._opened, 0, self._size, 0.0)
 
-    def _copy_row(self, statement: str, value: StoredValue, columns: dict[str, Any]) -> Failure | None:
+    def _copy_row(self, statement: str, value: Cell, columns: dict[str, Any]) -> Failure | None:
         try:
             _require_types(value, columns)
             opened = self._open(value)
@@ -176,23 +176,23 @@ class _Copy:
         self._size += len(value.blob)
         return None
 
-    def _open(self, value: StoredValue) -> tuple[str, bytes]:
+    def _open(self, value: Cell) -> tuple[str, bytes]:
         if not self._allow_plaintext and not _SEALED.takes(value.tag):
             raise PlaintextError(f"value of type {excerpt(value.tag)} is not sealed", hint=_UNSEALED)
-        inner, data = open_stored(self._cipher, value, allow_plaintext=True)
+        inner, data = open_cell(self._cipher, value, allow_plaintext=True)
         if value.tag.endswith(f"+{LEGACY}"):  # the key did not authenticate the type
             require_decodable(inner, data)
         return inner, data
 
     def _insert(self, statement: str, row: tuple[Any, ...]) -> None:
-        with sqlite_words():
+        with translate_errors():
             try:
                 self._target.execute(statement, row)
             except sqlite3.IntegrityError:
                 raise RowError("two rows of the table have the same key") from None
 
 
-def _require_types(value: StoredValue, columns: dict[str, Any]) -> None:
+def _require_types(value: Cell, columns: dict[str, Any]) -> None:
     """Refuse a row whose columns do not hold what a saver writes there.
 
     Raises:

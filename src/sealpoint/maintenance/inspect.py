@@ -20,12 +20,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.rows import BATCH, Batch, Failure, RowStore, Selection, StoredValue, failure
-from sealpoint.databases.stored import open_stored
+from sealpoint.databases.cells import open_cell
+from sealpoint.databases.rows import BATCH, Batch, Cell, Failure, RowStore, Selection, failure
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 MAX_MEMBERS: Final = 2_000
 MAX_CHARS: Final = 2_000
@@ -81,9 +81,9 @@ def inspect(
                 yield _read(opener, value, limits)
 
 
-def _read(cipher: RingCipher, value: StoredValue, limits: Limits) -> Readable | Failure:
+def _read(cipher: RingCipher, value: Cell, limits: Limits) -> Readable | Failure:
     try:
-        kind, data = open_stored(cipher, value, allow_plaintext=True)
+        kind, data = open_cell(cipher, value, allow_plaintext=True)
         shown = plain(decode_inert(kind, data, limits))
     except SealpointError as error:
         return failure(value, error)

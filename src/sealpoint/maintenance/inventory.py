@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.rows import BATCH, Batch, Event, Failure, Progress, RowStore, StoredValue, failure
-from sealpoint.databases.stored import open_stored
+from sealpoint.databases.cells import open_cell
+from sealpoint.databases.rows import BATCH, Batch, Cell, Event, Failure, Progress, RowStore, failure
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.allowlist import SAFE_TYPES
 from sealpoint.serde.inert import inventory as named_types
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 MAX_TYPES: Final = 10_000
 MAX_NAME_CHARS: Final = 200
@@ -72,7 +72,7 @@ class Inventory:
     not_opened: int = 0
     failures: int = 0
 
-    def add(self, value: StoredValue, module: str, name: str, records: int) -> None:
+    def add(self, value: Cell, module: str, name: str, records: int) -> None:
         """Count a type that a value names."""
         pair = (_cut(module), _cut(name))
         if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
@@ -116,14 +116,14 @@ def inventory(
 
 
 def _take(
-    found: Inventory, value: StoredValue, cipher: RingCipher, limits: Limits, *, pass_over: bool
+    found: Inventory, value: Cell, cipher: RingCipher, limits: Limits, *, pass_over: bool
 ) -> Failure | None:
     found.values += 1
     if pass_over and isinstance(value.tag, str) and "+" in value.tag:
         found.not_opened += 1
         return None
     try:
-        names = _names(*open_stored(cipher, value, allow_plaintext=True), limits)
+        names = _names(*open_cell(cipher, value, allow_plaintext=True), limits)
     except SealpointError as error:
         found.failures += 1
         return failure(value, error)
@@ -138,7 +138,7 @@ def _names(kind: str, data: bytes, limits: Limits) -> Counter[tuple[str, str]]:
     return named_types(data, kind, limits)
 
 
-def _thread(value: StoredValue) -> str:
+def _thread(value: Cell) -> str:
     thread: Any = value.place.get("thread_id")
     return _cut(thread) if isinstance(thread, str) else excerpt(thread)
 

@@ -71,7 +71,7 @@ class Pace:
         """Whether it was asked to stop, or its time is up."""
         return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
-    def keep(self, events: Events) -> Events:
+    def limit(self, events: Events) -> Events:
         """Pass events on; after each batch wait as long as the rate demands, or end the run.
 
         A run whose store asks `is_over` while a statement is at work ends there.
@@ -80,7 +80,7 @@ class Pace:
             for event in events:
                 yield event
                 if isinstance(event, Progress):
-                    self._wait(event.moved + event.raced)
+                    self._wait(event.changed + event.raced)
                     if self.is_over:
                         self.stopped = True
                         return

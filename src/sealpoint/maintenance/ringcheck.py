@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sealpoint.crypto import Key, KeyRing, RingCipher
+from sealpoint.databases.cells import open_cell
 from sealpoint.databases.rows import Batch, RowStore, Selection
-from sealpoint.databases.stored import open_stored
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
 from sealpoint.maintenance.status import Kind, classify
 
@@ -78,7 +78,7 @@ def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> Tried:
         under = Selection(with_key=key_id, plaintext=False, legacy=False)
         for value in store.read(table, None, under, Batch(rows=SAMPLE_ROWS)).values:
             try:
-                open_stored(cipher, value)
+                open_cell(cipher, value)
             except IntegrityError:
                 unopened += 1
             except SealpointError:  # of the row, whatever the key is

@@ -13,9 +13,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.cells import require_bytes, require_decodable
 from sealpoint.databases.rows import (
     BATCH,
     Batch,
+    Cell,
     Event,
     Events,
     Failure,
@@ -23,13 +25,11 @@ from sealpoint.databases.rows import (
     Rewritten,
     RowStore,
     Selection,
-    StoredValue,
     Table,
     TagCount,
     failure,
     mark,
 )
-from sealpoint.databases.stored import require_bytes, require_decodable
 from sealpoint.errors import KeyRingError, SealpointError
 from sealpoint.keys.ids import LEGACY
 from sealpoint.maintenance.ringcheck import require_own_ring
@@ -37,8 +37,8 @@ from sealpoint.maintenance.ringcheck import require_own_ring
 MAX_PASSES: Final = 8
 MAX_LOCK_SECONDS: Final = 0.1
 
-Moved = Callable[[StoredValue], None]
-"""Is told of each value that is about to be sealed anew, as it stood."""
+BeforeChange = Callable[[Cell], None]
+"""Called with each value that is about to be sealed anew, as it stood."""
 
 
 def rotate(
@@ -49,7 +49,7 @@ def rotate(
     allow_legacy: bool = False,
     batch: Batch = BATCH,
     max_lock_seconds: float = MAX_LOCK_SECONDS,
-    moved: Moved | None = None,
+    before_change: BeforeChange | None = None,
     check_keys: bool = True,
 ) -> Events:
     """Seal every value under the ring's active key, in place. Nothing is deserialized.
@@ -64,7 +64,7 @@ def rotate(
         allow_legacy: Also seal values under LANGGRAPH_AES_KEY anew; else they are left.
         batch: How much to change in one transaction, at most.
         max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
-        moved: Called with each value before it is changed.
+        before_change: Called with each value before it is changed.
         check_keys: Open some rows under the keys of the ring first, see `require_own_ring`.
 
     Yields:
@@ -81,7 +81,7 @@ def rotate(
     if check_keys:
         require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
-    change = _Reseal(cipher, allow_plaintext=allow_plaintext, moved=moved)
+    change = _Reseal(cipher, allow_plaintext=allow_plaintext, before_change=before_change)
     return rewrite_all(store, change, selection, batch, max_lock_seconds)
 
 
@@ -98,31 +98,33 @@ class _Reseal:
     own rows pass it here, because nothing has authenticated their type.
     """
 
-    def __init__(self, cipher: RingCipher, *, allow_plaintext: bool, moved: Moved | None) -> None:
+    def __init__(
+        self, cipher: RingCipher, *, allow_plaintext: bool, before_change: BeforeChange | None
+    ) -> None:
         self._cipher = cipher
         self._allow_plaintext = allow_plaintext
-        self._moved = moved
+        self._before_change = before_change
 
-    def __call__(self, value: StoredValue) -> tuple[str, bytes]:
+    def __call__(self, value: Cell) -> tuple[str, bytes]:
         require_bytes(value)
         tag = str(value.tag)
         if "+" not in tag:
             changed = self._cipher.reseal(value.tag, value.blob, allow_plaintext=self._allow_plaintext)
             require_decodable(value.tag, value.blob)
         elif tag.endswith(f"+{LEGACY}"):
-            inner, data = self._cipher.open(value.tag, value.blob)
+            inner, data = self._cipher.open(value.tag, value.blob).typed
             require_decodable(inner, data)
             changed = self._cipher.seal(inner, data)
         else:
             changed = self._cipher.reseal(value.tag, value.blob, row=value.row)
-        if self._moved is not None:
-            self._moved(value)
+        if self._before_change is not None:
+            self._before_change(value)
         return changed
 
 
 def rewrite_all(
     store: RowStore,
-    change: Callable[[StoredValue], tuple[str, bytes]],
+    change: Callable[[Cell], tuple[str, bytes]],
     selection: Selection,
     batch: Batch = BATCH,
     max_lock_seconds: float = MAX_LOCK_SECONDS,
@@ -134,10 +136,10 @@ def rewrite_all(
     run = _Run(store, change, selection, batch, max_lock_seconds)
     for _ in range(MAX_PASSES):
         total = sum(count.rows for count in store.count() if selection.takes(count.tag))
-        before = run.moved + run.raced
+        before = run.changed + run.raced
         if total:
             yield from run.one_pass(total)
-        if run.moved + run.raced == before:
+        if run.changed + run.raced == before:
             return
 
 
@@ -147,12 +149,12 @@ class _Run:
     def __init__(
         self,
         store: RowStore,
-        change: Callable[[StoredValue], tuple[str, bytes]],
+        change: Callable[[Cell], tuple[str, bytes]],
         selection: Selection,
         batch: Batch,
         max_lock_seconds: float,
     ) -> None:
-        self.moved = self.raced = self._size = 0
+        self.changed = self.raced = self._size = 0
         self._store = store
         self._change = change
         self._selection = selection
@@ -169,14 +171,16 @@ class _Run:
             for done in self._batches(table):
                 seen += done.seen
                 yield from self._new_failures()
-                yield Progress(table.name, seen, total, self.moved, self.raced, self._size, done.lock_seconds)
+                yield Progress(
+                    table.name, seen, total, self.changed, self.raced, self._size, done.lock_seconds
+                )
 
     def _batches(self, table: Table) -> Iterator[Rewritten]:
         after: Any = None
         while True:
             batch = replace(self._batch, rows=self._rows)
             done = self._store.rewrite(table, after, self._try, self._selection, batch)
-            self.moved += done.moved
+            self.changed += done.changed
             self.raced += done.raced
             self._size += done.size_bytes
             self._adapt(done)
@@ -192,7 +196,7 @@ class _Run:
         elif done.lock_seconds < self._max_lock_seconds / 2:
             self._rows = min(self._batch.rows, self._rows * 2)
 
-    def _try(self, value: StoredValue) -> tuple[str, bytes] | None:
+    def _try(self, value: Cell) -> tuple[str, bytes] | None:
         try:
             return self._change(value)
         except SealpointError as error:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.crypto.tag import FLAGS, SUITES
-from sealpoint.databases.rows import StoredValue
+from sealpoint.databases.rows import Cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import ScrubError
 
@@ -32,7 +32,7 @@ _LONGEST_BYTES: Final = 256  # more than any fragment or tag, so that none is mi
 class Traces:
     """Fragments of values as they were: a sample, the same chance for each value, to search for later.
 
-    `add` is what `rotate` takes as ``moved``.
+    `add` is what `rotate` takes as ``before_change``.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Traces:
         self._seen = 0
         self._random = random.Random(0)  # noqa: S311 -- a sample; nothing depends on its being secret
 
-    def add(self, value: StoredValue) -> None:
+    def add(self, value: Cell) -> None:
         """Remember a fragment from the middle of the value, perhaps."""
         if not isinstance(value.blob, bytes) or len(value.blob) < FRAGMENT_BYTES:
             return

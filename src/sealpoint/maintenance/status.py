@@ -63,7 +63,7 @@ class Share:
     tags: int
 
     @property
-    def stays(self) -> bool:
+    def is_skipped(self) -> bool:
         """Whether no rotation takes these values: nothing vouches for them, and their types are not checked.
 
         Such values never share with others.
@@ -73,7 +73,7 @@ class Share:
     @property
     def is_pickle(self) -> bool:
         """Whether these values stay because they are pickles, which run when they are read."""
-        return self.stays and self.types[0] == _PICKLE
+        return self.is_skipped and self.types[0] == _PICKLE
 
 
 def _stays(kind: Kind, inner: str) -> bool:

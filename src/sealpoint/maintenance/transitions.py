@@ -110,7 +110,7 @@ def _way_out(entry: RingEntry) -> str:
     """Say how rows come away from under a key."""
     if entry.state is KeyState.DESTROYED:
         return "such rows open with no key any more: restore a backup, or delete them"
-    rotate = "sealpoint rotate DB --apply" + (" --legacy" if entry.suite == LEGACY else "")
+    rotate = "sealpoint rotate DB --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")
     enable = "enable the key and " if entry.state is KeyState.DISABLED else ""
     return f"{enable}seal the rows anew first: {rotate}"
 

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from itertools import count
 
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.cells import open_cell
 from sealpoint.databases.rows import (
     BATCH,
     EVERYTHING,
     Batch,
+    Cell,
     Event,
     Failure,
     Page,
     Progress,
     RowStore,
     Selection,
-    StoredValue,
     Table,
     failure,
 )
-from sealpoint.databases.stored import open_stored
 from sealpoint.errors import SealpointError
 
 
@@ -44,7 +44,7 @@ def verify(
         batch: How much to read at a time.
 
     Yields:
-        Progress after each batch, with nothing moved; a failure for each value that does not open.
+        Progress after each batch, with nothing changed; a failure for each value that does not open.
     """
     total = sum(count.rows for count in store.count() if selection.takes(count.tag))
     seen = size = 0
@@ -70,8 +70,8 @@ def pages(
         yield page
 
 
-def _try(cipher: RingCipher, value: StoredValue, *, allow_plaintext: bool) -> Iterator[Failure]:
+def _try(cipher: RingCipher, value: Cell, *, allow_plaintext: bool) -> Iterator[Failure]:
     try:
-        open_stored(cipher, value, allow_plaintext=allow_plaintext)
+        open_cell(cipher, value, allow_plaintext=allow_plaintext)
     except SealpointError as error:
         yield failure(value, error)

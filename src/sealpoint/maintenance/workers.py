@@ -210,9 +210,9 @@ def _sum(told: Iterator[tuple[int, Event]]) -> Iterator[Event]:
             continue
         latest[number] = event
         sums = [sum(column) for column in zip(*(progress[1:6] for progress in latest.values()), strict=True)]
-        rows, _, moved, raced, size = sums
+        rows, _, changed, raced, size = sums
         total = max(progress.total for progress in latest.values())
-        yield Progress(event.table, min(rows, total), total, moved, raced, size, event.lock_seconds)
+        yield Progress(event.table, min(rows, total), total, changed, raced, size, event.lock_seconds)
 
 
 def _work(order: Order, line: Line) -> None:
@@ -234,7 +234,7 @@ def _work(order: Order, line: Line) -> None:
                     max_lock_seconds=order.max_lock_seconds,
                     check_keys=False,  # done once, before the workers start
                 )
-                for event in pace.keep(run):
+                for event in pace.limit(run):
                     line.send(event)
         except DatabaseMissingError as error:  # whoever started us has a connection
             problem = StoppedError(

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 from sealpoint.errors import ConfigError
 from sealpoint.serde import SerializerProtocol
-from sealpoint.sqlite.database import off_the_loop
+from sealpoint.sqlite.database import run_in_thread
 from sealpoint.sqlite.saver import SqliteSaver
 
 Result = TypeVar("Result")
@@ -27,6 +27,9 @@ class AsyncSqliteSaver(SqliteSaver):
     """`SqliteSaver` for code that runs on an event loop: use the methods with an ``a`` in front.
 
     The others work too; on a connection of aiosqlite only from another thread than the loop's.
+
+    Attributes:
+        loop: The event loop on which the saver was made, or ``None`` if none was running.
     """
 
     def __init__(self, conn: Any, *, serde: SerializerProtocol | None = None) -> None:
@@ -40,6 +43,10 @@ class AsyncSqliteSaver(SqliteSaver):
         Raises:
             ConfigError: If ``conn`` is neither.
         """
+        try:
+            self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            self.loop = None
         if isinstance(conn, sqlite3.Connection):
             super().__init__(conn, serde=serde)
             return
@@ -63,11 +70,11 @@ class AsyncSqliteSaver(SqliteSaver):
         try:
             yield saver
         finally:
-            await off_the_loop(saver._database.close)
+            await run_in_thread(saver._database.close)
 
     async def setup(self) -> None:  # type: ignore[override]  # asynchronous, as LangGraph's is
         """Make the tables, or check those that are there. Every other method does it at need."""
-        await off_the_loop(self._database.setup)
+        await run_in_thread(self._database.setup)
 
 
 class _Thread:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from sealpoint.errors import EndlessTreeError, TextError
 from sealpoint.sqlite import guard, layout, schema
 from sealpoint.sqlite.budget import UNLIMITED, Budget
-from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, in_own_words, own_words
+from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translate_errors, translated
 from sealpoint.sqlite.query import add_functions
 from sealpoint.sqlite.transaction import Transaction
 
@@ -112,7 +112,7 @@ class Database:
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         connection.set_authorizer(guard.authorize)
-        with closing(_own_cursor(connection)) as cursor, own_words(), guard.guarding(connection):
+        with closing(_own_cursor(connection)) as cursor, translate_errors(), guard.guarding(connection):
             self._configure(connection, cursor)
             self._check(cursor)
             self._create(connection, cursor)
@@ -191,7 +191,7 @@ class Database:
         """Give a cursor for statements of the application, in a transaction, alone on the connection."""
         with self.lock:
             self.setup()
-            with own_words(), self.open_cursor() as cursor, Transaction(self.connection, cursor):
+            with translate_errors(), self.open_cursor() as cursor, Transaction(self.connection, cursor):
                 yield cursor
 
     def open_cursor(self) -> closing[sqlite3.Cursor]:
@@ -215,7 +215,7 @@ class Database:
         Raises:
             RowError: If a row is larger than `MAX_VALUE_BYTES`.
             MetadataError: If the query looks into metadata that is not JSON.
-            DamagedFileError: If the file is damaged, or no database.
+            DatabaseCorruptError: If the file is damaged, or no database.
             SchemaError: If the tables have changed, and are not what they should be any more.
         """
         return self.together(Session.read, statement, parameters, budget)
@@ -259,7 +259,7 @@ class Database:
             if not isinstance(error, FOREIGN):
                 raise
             guard.raise_cause(error)
-            raise in_own_words(error) from None
+            raise translated(error) from None
         finally:
             guard.end(connection)
             if self._session is None:
@@ -274,7 +274,7 @@ class Database:
     ) -> Result:
         with (
             closing(_own_cursor(connection)) as cursor,
-            own_words(),
+            translate_errors(),
             guard.guarding(connection, handler=self._handler),
             Transaction(connection, cursor) if begin is _WRITE else nullcontext(),
         ):
@@ -310,7 +310,7 @@ class _Text:
             raise TextError("a row holds text that is not UTF-8") from None
 
 
-async def off_the_loop(function: Callable[..., Result], *arguments: Any) -> Result:
+async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function on a worker thread, so that the event loop goes on.
 
     A task that is cancelled meanwhile waits for the thread, which cannot be stopped: else the

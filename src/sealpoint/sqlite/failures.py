@@ -7,30 +7,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sealpoint.errors import DamagedFileError, MetadataError, RowError, SchemaError, TextError, excerpt
+from sealpoint.errors import DatabaseCorruptError, MetadataError, RowError, SchemaError, TextError, excerpt
 
 MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
 """The largest row, value or text that is read or written; SQLite would go to four times that."""
 
 
 @contextmanager
-def own_words() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raise our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
     try:
         yield
     except FOREIGN as error:
-        raise in_own_words(error) from None
+        raise translated(error) from None
 
 
 FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 
 
-def in_own_words(error: Exception) -> Exception:
+def translated(error: Exception) -> Exception:
     """Return our own error for one of SQLite's; itself, if it tells nothing of the file."""
     if isinstance(error, UnicodeDecodeError):
         return SchemaError("the schema holds text that is not UTF-8")
     if isinstance(error, MemoryError):  # a damaged file may ask for any amount
-        return DamagedFileError("SQLite finds no memory for what the file asks for")
+        return DatabaseCorruptError("SQLite finds no memory for what the file asks for")
     code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
     if code == sqlite3.SQLITE_AUTH:
         return SchemaError("a trigger or a view would have run with one of our statements")
@@ -41,4 +41,4 @@ def in_own_words(error: Exception) -> Exception:
     if text.startswith("malformed JSON"):
         return MetadataError("metadata that the filter looks into is not JSON")
     damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")
-    return DamagedFileError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error
+    return DatabaseCorruptError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error

@@ -12,7 +12,7 @@ from sealpoint.errors import (
     SealpointError,
     SecretMissingError,
     UnboundValueError,
-    UnmixedValueError,
+    UnexpectedSecretError,
 )
 from tests.unit.crypto.rings import OTHER, SECRET, SUITES, make_cipher
 
@@ -43,13 +43,13 @@ def test_round_trip(suite: str, row: Row | None, secret: bytes | None, flags: tu
     cipher = make_cipher(suite)
     tag, blob = cipher.seal("msgpack", b"value", row=row, secret=secret)
     assert Tag.parse(tag) == Tag("msgpack", suite, flags, "new")
-    assert cipher.open(tag, blob, row=row, secret=secret) == ("msgpack", b"value")
+    assert cipher.open(tag, blob, row=row, secret=secret).typed == ("msgpack", b"value")
 
 
 def test_order_of_the_row_does_not_matter() -> None:
     cipher = make_cipher()
     tag, blob = cipher.seal("msgpack", b"value", row=ROW)
-    assert cipher.open(tag, blob, row={name: ROW[name] for name in reversed(list(ROW))}) == (
+    assert cipher.open(tag, blob, row={name: ROW[name] for name in reversed(list(ROW))}).typed == (
         "msgpack",
         b"value",
     )
@@ -113,10 +113,10 @@ REFUSED: list[tuple[Place, Place, type[SealpointError]]] = [
     ((None, None), (ROW, None), UnboundValueError),
     ((None, None), ({}, None), UnboundValueError),
     ((None, SECRET), (None, None), SecretMissingError),
-    ((None, None), (None, SECRET), UnmixedValueError),
+    ((None, None), (None, SECRET), UnexpectedSecretError),
     ((ROW, SECRET), (ROW, None), SecretMissingError),
     ((ROW, SECRET), (None, SECRET), RowMissingError),
-    ((ROW, None), (ROW, SECRET), UnmixedValueError),
+    ((ROW, None), (ROW, SECRET), UnexpectedSecretError),
     ((None, SECRET), (ROW, SECRET), UnboundValueError),
     ((None, SECRET), (None, OTHER), IntegrityError),
     ((None, SECRET), (None, SECRET + b"\0"), KeyMaterialError),
@@ -143,9 +143,9 @@ def test_each_mismatch_has_its_own_refusal(
         ("msgpack+cobblestone256.row@new", None, None, RowMissingError),
         ("msgpack+cobblestone256@new", ROW, None, UnboundValueError),
         ("msgpack+cobblestone256.dek@new", None, None, SecretMissingError),
-        ("msgpack+cobblestone256@new", None, SECRET, UnmixedValueError),
+        ("msgpack+cobblestone256@new", None, SECRET, UnexpectedSecretError),
         ("msgpack+aes", ROW, None, UnboundValueError),
-        ("msgpack+aes", None, SECRET, UnmixedValueError),
+        ("msgpack+aes", None, SECRET, UnexpectedSecretError),
     ],
 )
 def test_mismatch_is_told_before_any_cryptography(

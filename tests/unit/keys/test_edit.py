@@ -101,7 +101,7 @@ def store(*tags: Any) -> list[RowStore]:
 
 def test_new_ring_seals(ring: Path) -> None:
     cipher = RingCipher(KeyRing.load(ring))
-    assert cipher.open(*cipher.seal("msgpack", b"value")) == ("msgpack", b"value")
+    assert cipher.open(*cipher.seal("msgpack", b"value")).typed == ("msgpack", b"value")
 
 
 def test_new_files_are_private(ring: Path) -> None:
@@ -362,8 +362,11 @@ def test_legacy_rows_are_under_the_legacy_key(ring: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("state", "hint"),
     [
-        ("decrypt-only", "seal the rows anew first: sealpoint rotate DB --apply --legacy"),
-        ("disabled", "enable the key and seal the rows anew first: sealpoint rotate DB --apply --legacy"),
+        ("decrypt-only", "seal the rows anew first: sealpoint rotate DB --apply --allow-legacy"),
+        (
+            "disabled",
+            "enable the key and seal the rows anew first: sealpoint rotate DB --apply --allow-legacy",
+        ),
         ("destroyed", "such rows open with no key any more: restore a backup, or delete them"),
     ],
 )

@@ -234,7 +234,7 @@ def test_example_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("k25", "destroyed"),
     ]
     cipher = RingCipher(ring)
-    assert cipher.open(*cipher.seal("msgpack", b"value")) == ("msgpack", b"value")
+    assert cipher.open(*cipher.seal("msgpack", b"value")).typed == ("msgpack", b"value")
     assert len(ring.index_key("thread_id")) == 32
 
 

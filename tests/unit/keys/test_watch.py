@@ -75,7 +75,7 @@ def test_new_key_opens_at_once(file: Path) -> None:
     """Staged here, active on another host already: it opens, and does not seal before its time."""
     subject = RingCipher(KeyRing.load(file))
     replace(file, states_text(k1="active", k2="staged"))
-    assert subject.open(*sealed_under("k2")) == VALUE
+    assert subject.open(*sealed_under("k2")).typed == VALUE
     assert sealing_id(subject) == "k1"
 
 
@@ -123,7 +123,7 @@ def test_new_key_opens_at_once_with_row_and_secret(file: Path) -> None:
     subject = RingCipher(KeyRing.load(file))
     replace(file, states_text(k1="active", k2="staged"))
     tag, blob = other.seal(*VALUE, row={"a": "b"}, secret=SECRET)
-    assert subject.open(tag, blob, row={"a": "b"}, secret=SECRET) == VALUE
+    assert subject.open(tag, blob, row={"a": "b"}, secret=SECRET).typed == VALUE
 
 
 def test_key_that_is_enabled_again_opens_at_once(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_key_that_is_enabled_again_opens_at_once(tmp_path: Path) -> None:
     with pytest.raises(KeyDisabledError):
         subject.open(*value)
     replace(file, states_text(k1="decrypt-only", k2="active"))
-    assert subject.open(*value) == VALUE
+    assert subject.open(*value).typed == VALUE
 
 
 def test_disabled_and_destroyed_keys_are_refused_from_the_next_look_on(
@@ -141,7 +141,7 @@ def test_disabled_and_destroyed_keys_are_refused_from_the_next_look_on(
     """What was prepared for the key while it was usable does not outlive its state."""
     file = write(tmp_path / "keys.toml", states_text(k1="decrypt-only", k2="active"))
     subject, value = RingCipher(KeyRing.load(file)), sealed_under("k1")
-    assert subject.open(*value) == VALUE
+    assert subject.open(*value).typed == VALUE
     for state, error in (("disabled", KeyDisabledError), ("destroyed", KeyDestroyedError)):
         replace(file, states_text(k1=state, k2="active"))
         clock[0] += LOOK_SECONDS
@@ -171,7 +171,7 @@ def test_first_active_key_encrypts_at_once(tmp_path: Path) -> None:
 def test_edited_in_place(file: Path) -> None:
     subject = RingCipher(KeyRing.load(file))
     write(file, states_text(k1="active", k2="staged"))
-    assert subject.open(*sealed_under("k2")) == VALUE
+    assert subject.open(*sealed_under("k2")).typed == VALUE
 
 
 def test_following_can_be_switched_off(file: Path, clock: list[float]) -> None:
@@ -234,7 +234,7 @@ def test_broken_file_keeps_the_ring_and_says_so_once(
     BROKEN[name](file)
     for _ in range(30):
         clock[0] += RETRY_SECONDS / 10
-        assert subject.open(*sealed_under("k1")) == VALUE
+        assert subject.open(*sealed_under("k1")).typed == VALUE
         with pytest.raises(UnknownKeyError):
             subject.open(*sealed_under("k9"))
         assert sealing_id(subject) == "k1"
@@ -243,11 +243,11 @@ def test_broken_file_keeps_the_ring_and_says_so_once(
     assert str(file) in record.getMessage()
     assert not any(material_of(key_id).hex()[:10] in caplog.text for key_id in ("k1", "k2"))
     replace(file, states_text(k1="decrypt-only", k9="active"))
-    assert subject.open(*sealed_under("k9")) == VALUE
+    assert subject.open(*sealed_under("k9")).typed == VALUE
     told = caplog.records[-1]
     assert (told.levelname, "was read again" in told.getMessage()) == ("WARNING", True)
     replace(file, states_text(k1="decrypt-only", k9="active", k2="staged"))
-    assert subject.open(*sealed_under("k2")) == VALUE
+    assert subject.open(*sealed_under("k2")).typed == VALUE
     assert caplog.records[-1].levelname == "INFO"
 
 
@@ -257,7 +257,7 @@ def test_mode_put_right_is_a_change(file: Path) -> None:
     with pytest.raises(UnknownKeyError):
         subject.open(*sealed_under("k2"))
     file.chmod(0o600)
-    assert subject.open(*sealed_under("k2")) == VALUE
+    assert subject.open(*sealed_under("k2")).typed == VALUE
 
 
 def test_source_that_was_missing_is_asked_again(file: Path, clock: list[float]) -> None:
@@ -272,7 +272,7 @@ def test_source_that_was_missing_is_asked_again(file: Path, clock: list[float]) 
     with pytest.raises(UnknownKeyError):
         subject.open(*value)
     clock[0] += 0.1
-    assert subject.open(*value) == VALUE
+    assert subject.open(*value).typed == VALUE
 
 
 def test_look_that_is_interrupted_is_made_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ def test_look_that_is_interrupted_is_made_again(file: Path, monkeypatch: pytest.
         patch.setattr(KeyRing, "load_local", interrupt)
         with pytest.raises(KeyboardInterrupt):
             subject.open(*value)
-    assert subject.open(*value) == VALUE
+    assert subject.open(*value).typed == VALUE
 
 
 REACHED = {
@@ -349,7 +349,7 @@ def test_material_that_is_exchanged_while_the_key_is_disabled(
     file = write(tmp_path / "keys.toml", states_text(k2="active") + GONE.format("decrypt-only"))
     subject = RingCipher(KeyRing.load(file))
     value = RingCipher(KeyRing([Key("k1", OLD, KeyState.ACTIVE)])).seal(*VALUE)
-    assert subject.open(*value) == VALUE
+    assert subject.open(*value).typed == VALUE
     for number, state in enumerate(way):
         replace(file, states_text(k2="active") + GONE.format(state) + f"# {number}\n")
         clock[0] += LOOK_SECONDS
@@ -362,7 +362,7 @@ def test_material_that_is_exchanged_while_the_key_is_disabled(
     assert "key 'k1' has other material than before" in caplog.text
     write(material, OLD)
     clock[0] += RETRY_SECONDS
-    assert subject.open(*value) == VALUE
+    assert subject.open(*value).typed == VALUE
 
 
 def test_material_that_is_exchanged_does_not_have_its_check_value(
@@ -402,7 +402,7 @@ def test_eight_threads_while_the_file_changes(file: Path, monkeypatch: pytest.Mo
         newest = 1
         while newest < last:
             tag, blob = subject.seal(*VALUE)
-            assert subject.open(tag, blob) == VALUE
+            assert subject.open(tag, blob).typed == VALUE
             found = int(tag.rpartition("@k")[2])
             assert found >= newest
             newest = found
@@ -413,7 +413,7 @@ def test_eight_threads_while_the_file_changes(file: Path, monkeypatch: pytest.Mo
         for number in range(2, last + 1):
             states = {**dict.fromkeys(states, "decrypt-only"), f"k{number}": "active"}
             replace(file, states_text(**states))
-            assert subject.open(*sealed_under(f"k{number}")) == VALUE
+            assert subject.open(*sealed_under(f"k{number}")).typed == VALUE
         list(done)
     counts = subject.counts()
     assert sum(counts["sealed"].values()) == sum(counts["opened"].values()) - (last - 1)
@@ -427,7 +427,7 @@ cipher._follower._lock.acquire()  # a thread that reads the ring just now, and i
 child = os.fork()
 if child == 0:
     os.replace(sys.argv[2], sys.argv[1])
-    print(cipher.open(sys.argv[3], bytes.fromhex(sys.argv[4])), flush=True)
+    print(cipher.open(sys.argv[3], bytes.fromhex(sys.argv[4])).typed, flush=True)
     os._exit(0)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

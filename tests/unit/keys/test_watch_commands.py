@@ -91,7 +91,7 @@ def wait_until_loaded(subject: RingCipher) -> None:
 def look(subject: RingCipher, clock: list[float]) -> None:
     """A call that finds the file changed."""
     clock[0] += LOOK_SECONDS
-    assert subject.open(*sealed_under("k1")) == VALUE
+    assert subject.open(*sealed_under("k1")).typed == VALUE
 
 
 def test_material_that_is_held_is_not_asked_for_again(ring: Commands, clock: list[float]) -> None:
@@ -113,7 +113,7 @@ def test_material_of_another_command_is_asked_for(ring: Commands, clock: list[fl
     look(subject, clock)
     wait_until_loaded(subject)
     assert ring.ran("k0") == 2
-    assert subject.open(*sealed_under("k0")) == VALUE
+    assert subject.open(*sealed_under("k0")).typed == VALUE
 
 
 def test_material_that_has_not_the_check_value_is_asked_for(ring: Commands, clock: list[float]) -> None:
@@ -130,11 +130,11 @@ def test_no_call_waits_for_a_command_that_it_does_not_need(ring: Commands, clock
     ring.put(k0="decrypt-only", k1="active", k2="staged", gated="k2")
     look(subject, clock)
     assert sealing_id(subject) == "k1"
-    assert subject.open(*sealed_under("k0")) == VALUE
+    assert subject.open(*sealed_under("k0")).typed == VALUE
     with pytest.raises(UnknownKeyError):
         subject.open(*sealed_under("k9"))
     ring.release()
-    assert subject.open(*sealed_under("k2")) == VALUE
+    assert subject.open(*sealed_under("k2")).typed == VALUE
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_closed_key_is_refused_while_a_command_runs(
         subject.open(*sealed_under("k1"))
     assert [thread.name for thread in threading.enumerate()].count("sealpoint-ring") == 1
     ring.release()
-    assert subject.open(*sealed_under("k2")) == VALUE
+    assert subject.open(*sealed_under("k2")).typed == VALUE
     assert ring.ran("k2") == 1
     with pytest.raises(error):
         subject.open(*sealed_under("k1"))
@@ -172,7 +172,9 @@ def wait_in(pool: ThreadPoolExecutor, subject: RingCipher, *need: str) -> Future
         real(need)
 
     subject._follower.wait_for = wait_for  # type: ignore[method-assign]
-    call = (lambda: str(subject.open(*sealed_under(need[0])))) if need else (lambda: sealing_id(subject))
+    call = (
+        (lambda: str(subject.open(*sealed_under(need[0])).typed)) if need else (lambda: sealing_id(subject))
+    )
     future = pool.submit(call)
     waits.wait()
     return future
@@ -235,7 +237,7 @@ def test_command_that_fails(ring: Commands, clock: list[float], caplog: pytest.L
     assert (record.levelname, "exited with 3" in record.getMessage()) == ("WARNING", True)
     ring.put(k0="disabled", k1="active", k2="staged")
     look(subject, clock)
-    assert subject.open(*sealed_under("k2")) == VALUE
+    assert subject.open(*sealed_under("k2")).typed == VALUE
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
@@ -273,7 +275,7 @@ gate = open(f"{folder}/gate", "w")  # once the command stands there; its thread 
 child = os.fork()
 if child == 0:
     Path(folder, "open").touch()  # the command that the child runs itself finds no gate
-    print(cipher.open(tag, bytes.fromhex(blob)), flush=True)
+    print(cipher.open(tag, bytes.fromhex(blob)).typed, flush=True)
     os._exit(0)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 gate.write("\\n")

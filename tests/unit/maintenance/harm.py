@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 
-from sealpoint.databases.rows import StoredValue
+from sealpoint.databases.rows import Cell
 from tests.unit.maintenance.sealed import put
 
 
-def flip(connection: sqlite3.Connection, value: StoredValue) -> None:
+def flip(connection: sqlite3.Connection, value: Cell) -> None:
     half = len(value.blob) // 2
     flipped = value.blob[:half] + bytes([value.blob[half] ^ 1]) + value.blob[half + 1 :]
     put(connection, value, value.tag, flipped)
 
 
-def rename(connection: sqlite3.Connection, value: StoredValue) -> None:
+def rename(connection: sqlite3.Connection, value: Cell) -> None:
     connection.execute(
         f"UPDATE {value.table.name} SET thread_id = CAST(X'ff' AS TEXT) WHERE rowid = ?", (value.locator,)
     )
 
 
-def text_tag(connection: sqlite3.Connection, value: StoredValue) -> None:
+def text_tag(connection: sqlite3.Connection, value: Cell) -> None:
     statement = f"UPDATE {value.table.name} SET type = CAST(? AS TEXT) WHERE rowid = ?"
     connection.execute(statement, (value.tag.encode() + b"\xff", value.locator))
 

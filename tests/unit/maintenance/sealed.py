@@ -14,9 +14,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.rows import Batch, Event, Failure, Progress, StoredValue
+from sealpoint.databases.cells import open_cell
+from sealpoint.databases.rows import Batch, Cell, Event, Failure, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.databases.stored import open_stored
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde import EncryptedSerializer
@@ -90,19 +90,19 @@ def states(path: Path, serde: Any, thread_id: str) -> list[tuple[Any, ...]]:
         ]
 
 
-def values_of(path: Path) -> list[StoredValue]:
+def values_of(path: Path) -> list[Cell]:
     """All values as they stand in the file."""
     with closing(SqliteRows(path)) as store:
         return [value for table in store.tables for page in pages(store, table) for value in page.values]
 
 
-def place_of(value: StoredValue) -> Place:
+def place_of(value: Cell) -> Place:
     return value.table.name, *value.key
 
 
 def opened(path: Path, cipher: RingCipher) -> dict[Place, tuple[str, bytes]]:
     """The inner type and the bytes of every value."""
-    return {place_of(value): open_stored(cipher, value, allow_plaintext=True) for value in values_of(path)}
+    return {place_of(value): open_cell(cipher, value, allow_plaintext=True) for value in values_of(path)}
 
 
 def tags_of(path: Path) -> set[Any]:
@@ -114,12 +114,12 @@ def bind(path: Path, cipher: RingCipher, thread_id: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for value in values_of(path):
             if value.key[0] == thread_id:
-                inner, data = open_stored(cipher, value)
+                inner, data = open_cell(cipher, value)
                 tag, blob = cipher.seal(inner, data, row=value.coordinates)
                 put(connection, value, tag, blob)
 
 
-def put(connection: sqlite3.Connection, value: StoredValue, tag: Any, blob: Any) -> None:
+def put(connection: sqlite3.Connection, value: Cell, tag: Any, blob: Any) -> None:
     """Put something else in the place of a value, past every saver."""
     connection.execute(
         f"UPDATE {value.table.name} SET type = ?, {value.table.value} = ? WHERE rowid = ?",
@@ -145,7 +145,7 @@ def failures(events: list[Event]) -> list[Failure]:
 
 def moved(events: list[Event]) -> int:
     """How many values a run changed."""
-    return max((event.moved for event in events if isinstance(event, Progress)), default=0)
+    return max((event.changed for event in events if isinstance(event, Progress)), default=0)
 
 
 def checked(path: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Progress, StoredValue
+from sealpoint.databases.rows import Cell, Progress
 from sealpoint.errors import (
     DatabaseMissingError,
     HeldError,
@@ -191,7 +191,7 @@ def test_the_source_is_not_the_place(path: Path) -> None:
 
 @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
 def test_a_value_that_does_not_open_leaves_no_copy(
-    path: Path, out: Path, harm: Callable[[sqlite3.Connection, StoredValue], None]
+    path: Path, out: Path, harm: Callable[[sqlite3.Connection, Cell], None]
 ) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         harm(connection, values_of(path)[1])

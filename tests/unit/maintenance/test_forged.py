@@ -11,11 +11,11 @@ import ormsgpack
 import pytest
 
 from sealpoint.base import empty_checkpoint
-from sealpoint.databases.rows import Failure, StoredValue
+from sealpoint.databases.cells import require_decodable
+from sealpoint.databases.rows import Cell, Failure
 from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.databases.stored import require_decodable
 from sealpoint.errors import (
-    DamagedFileError,
+    DatabaseCorruptError,
     DecodeError,
     LimitError,
     OutputExistsError,
@@ -139,9 +139,9 @@ def test_row_ids_that_go_back_are_refused(tmp_path: Path) -> None:
     row_id = bytes([0x80 | 2199 >> 7, 2199 & 0x7F])
     data = re.sub(re.escape(row_id) + b"\x08", bytes([0x80 | 199 >> 7, 199 & 0x7F]) + b"\x08", data)
     path.write_bytes(data)
-    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
         list(verify(store, make_cipher("k1"), allow_plaintext=True))
-    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
         list(store.metadata())
 
 
@@ -166,7 +166,7 @@ def test_a_trigger_that_comes_during_a_run_ends_it(path: Path) -> None:
     assert not any(value.place.get("channel") == "x" for value in values_of_unchecked(path))
 
 
-def values_of_unchecked(path: Path) -> list[StoredValue]:
+def values_of_unchecked(path: Path) -> list[Cell]:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TRIGGER t")
     return values_of(path)

@@ -15,7 +15,7 @@ from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Batch, Progress
 from sealpoint.databases.sqlite import rows as sqlite_rows
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
-from sealpoint.errors import DamagedFileError
+from sealpoint.errors import DatabaseCorruptError
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import pages, verify
 
@@ -96,26 +96,26 @@ def test_an_honest_tree_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_no_row_is_passed_by(path: Path) -> None:
-    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
         list(verified(store))
 
 
 def test_no_row_is_left_under_its_old_key(path: Path) -> None:
-    with closing(SqliteRows(path, writable=True)) as store, pytest.raises(DamagedFileError):
+    with closing(SqliteRows(path, writable=True)) as store, pytest.raises(DatabaseCorruptError):
         list(rotate(store, RingCipher(honest.ring("k1")), batch=SMALL))
 
 
 def test_a_second_batch_is_read_of_no_such_tree(path: Path) -> None:
-    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
         list(pages(store, CHECKPOINTS, batch=SMALL))
 
 
 def test_metadata_is_read_of_no_such_tree(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_rows, "BATCH", SMALL)
-    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
         list(store.metadata())
 
 
 def test_rows_are_not_counted_twice(path: Path) -> None:
-    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
         store.count()

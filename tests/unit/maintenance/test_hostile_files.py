@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.rows import StoredValue
+from sealpoint.databases.rows import Cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import FilePermissionsError, IntegrityError, OutputExistsError, UnknownKeyError
 from sealpoint.keys import files, leftovers
@@ -64,19 +64,19 @@ def test_bound_values_that_change_places_both_fail_and_stay(path: Path) -> None:
 
 def test_a_row_forged_between_reading_and_storing_is_not_sealed(path: Path) -> None:
     """It is not stored over, and does not come to be under a key of ours."""
-    forged: list[StoredValue] = []
+    forged: list[Cell] = []
 
-    def forge(value: StoredValue) -> None:
+    def forge(value: Cell) -> None:
         if not forged:
             forged.append(value)
             with closing(sqlite3.connect(path)) as connection, connection:
                 put(connection, value, "msgpack", b"\xa6forged")
 
     with closing(SqliteRows(path, writable=True)) as store, store.hold():
-        *_, last = rotate(store, make_cipher("k2", "k1"), moved=forge)
+        *_, last = rotate(store, make_cipher("k2", "k1"), before_change=forge)
     (found,) = (value for value in values_of(path) if value.tag == "msgpack")
     assert (found.key, found.blob) == (forged[0].key, b"\xa6forged")
-    assert (last.moved, last.raced) == (LOADED - 1, 1)  # type: ignore[union-attr]
+    assert (last.changed, last.raced) == (LOADED - 1, 1)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

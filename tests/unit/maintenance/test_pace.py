@@ -69,21 +69,21 @@ def test_no_more_rows_than_the_rate_allows(sizes: list[int], rate: float) -> Non
         patch.setattr(pace_module, "monotonic", lambda: clock.now)
         pace = make_pace(clock, rows_per_second=rate)
         done = list(accumulate(sizes))
-        for before, _ in zip([0, *done], pace.keep(run(map(progress, done), [])), strict=False):
+        for before, _ in zip([0, *done], pace.limit(run(map(progress, done), [])), strict=False):
             assert clock.now == pytest.approx(before / rate)
     assert clock.now == pytest.approx(sum(sizes) / rate)
     assert not pace.stopped
 
 
 def test_without_a_rate_nobody_waits(clock: Clock) -> None:
-    assert len(list(make_pace(clock).keep(run(map(progress, range(9)), [])))) == 9
+    assert len(list(make_pace(clock).limit(run(map(progress, range(9)), [])))) == 9
     assert clock.now == 0.0
 
 
 def test_it_waits_no_longer_than_the_time_that_is_left(clock: Clock) -> None:
     closed: list[str] = []
     pace = make_pace(clock, rows_per_second=1, max_seconds=2.5)
-    assert list(pace.keep(run([progress(2), progress(900), progress(901)], closed))) == [
+    assert list(pace.limit(run([progress(2), progress(900), progress(901)], closed))) == [
         progress(2),
         progress(900),
     ]
@@ -94,13 +94,13 @@ def test_a_wait_ends_when_it_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -
     clock = Clock(set_at=0.25)
     monkeypatch.setattr(pace_module, "monotonic", lambda: clock.now)
     pace = make_pace(clock, rows_per_second=1)
-    assert list(pace.keep(run([progress(10), progress(20)], []))) == [progress(10)]
+    assert list(pace.limit(run([progress(10), progress(20)], []))) == [progress(10)]
     assert (clock.now, pace.stopped) == (0.25, True)
 
 
 def test_a_run_that_came_to_its_end_was_not_stopped(clock: Clock) -> None:
     pace = make_pace(clock, max_seconds=10)
-    assert len(list(pace.keep(run([progress(1)], [])))) == 1
+    assert len(list(pace.limit(run([progress(1)], [])))) == 1
     assert not pace.stopped
 
 
@@ -108,7 +108,7 @@ def test_a_run_ends_after_batches_only(clock: Clock) -> None:
     """What a batch met is told first: a failure comes before the progress of its batch."""
     failure = Failure("checkpoints", {}, "tag", IntegrityError("x"))
     pace = make_pace(clock, max_seconds=0)
-    assert list(pace.keep(run([failure, failure, progress(1), failure], []))) == [
+    assert list(pace.limit(run([failure, failure, progress(1), failure], []))) == [
         failure,
         failure,
         progress(1),
@@ -117,7 +117,7 @@ def test_a_run_ends_after_batches_only(clock: Clock) -> None:
 
 def test_a_run_is_closed_with_its_consumer(clock: Clock) -> None:
     closed: list[str] = []
-    events = make_pace(clock).keep(run(map(progress, range(9)), closed))
+    events = make_pace(clock).limit(run(map(progress, range(9)), closed))
     next(iter(events))
     del events
     assert closed == ["closed"]
@@ -160,5 +160,5 @@ def test_a_statement_that_was_ended_is_the_end_of_the_run() -> None:
         raise HaltedError("over")
 
     pace = make_pace(Clock())
-    assert list(pace.keep(halted())) == [progress(1)]
+    assert list(pace.limit(halted())) == [progress(1)]
     assert pace.stopped

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.crypto import Key, KeyRing, KeyState, Opened, RingCipher
 from sealpoint.databases.rows import Selection
 from sealpoint.databases.sqlite.rows import WRITES, SqliteRows
 from sealpoint.errors import WrongRingError
@@ -112,7 +112,7 @@ def test_sample_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
     genuine = RingCipher.open
 
-    def open_counted(self: RingCipher, tag: str, *rest: bytes, **more: object) -> tuple[str, bytes]:
+    def open_counted(self: RingCipher, tag: str, *rest: bytes, **more: object) -> Opened:
         tried.append(tag)
         return genuine(self, tag, *rest, **more)  # type: ignore[arg-type]
 
@@ -129,7 +129,7 @@ def test_sample_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 TAGS = [
     "msgpack",
     "",
-    "x:k1",
+    "x@k1",
     "msgpack+aes",
     "+aes",
     "m+cobblestone256@k1",

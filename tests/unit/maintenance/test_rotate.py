@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Batch, Progress, StoredValue
+from sealpoint.databases.cells import open_cell
+from sealpoint.databases.rows import Batch, Cell, Progress
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
-from sealpoint.databases.stored import open_stored
 from sealpoint.errors import (
     BlobError,
     HeldError,
@@ -210,7 +210,7 @@ def test_a_value_may_have_any_size(tmp_path: Path, kind: str, size: int) -> None
     del blob
     run(path, cipher, allow_plaintext=True)
     assert values_of(path)[1].tag == "bytes+cobblestone256@k2"
-    assert open_stored(make_cipher("k2"), values_of(path)[1]) == ("bytes", data)
+    assert open_cell(make_cipher("k2"), values_of(path)[1]) == ("bytes", data)
 
 
 @pytest.mark.parametrize("mode", ["delete", "truncate", "persist", "wal"])
@@ -279,14 +279,14 @@ def test_a_writer_between_reading_and_writing_wins(path: Path) -> None:
     late = make_cipher("k1").seal("bytes", b"late")
     done = False
 
-    def interfere(met: StoredValue) -> None:
+    def interfere(met: Cell) -> None:
         nonlocal done
         if not done and met.key == value.key:
             done = True
             with closing(sqlite3.connect(path)) as connection, connection:
                 put(connection, value, *late)
 
-    seen = run(path, make_cipher("k2", "k1"), moved=interfere)
+    seen = run(path, make_cipher("k2", "k1"), before_change=interfere)
     assert done
     assert seen[-1].raced == 1  # type: ignore[union-attr]
     assert opened(path, make_cipher("k2"))["checkpoints", *value.key] == ("bytes", b"late")
@@ -298,14 +298,14 @@ def test_an_equal_value_in_another_row_is_not_taken_for_the_one_that_was_read(pa
     bind(path, make_cipher("k1"), "a")
     value = values_of(path)[0]
 
-    def swap(met: StoredValue) -> None:
+    def swap(met: Cell) -> None:
         if met == value:
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute(
                     "UPDATE checkpoints SET thread_id = 'other' WHERE rowid = ?", (value.locator,)
                 )
 
-    run(path, make_cipher("k2", "k1"), moved=swap)
+    run(path, make_cipher("k2", "k1"), before_change=swap)
     (found,) = [
         each for each in values_of(path) if each.locator == value.locator and each.table == CHECKPOINTS
     ]
@@ -331,14 +331,14 @@ def test_a_failure_is_told_once_in_however_many_passes(path: Path) -> None:
     late = make_cipher("k1").seal("bytes", b"late")
     passes = 0
 
-    def interfere(met: StoredValue) -> None:
+    def interfere(met: Cell) -> None:
         nonlocal passes
         if met.key == second.key and passes < 3:
             passes += 1
             with closing(sqlite3.connect(path)) as connection, connection:
                 put(connection, second, late[0], make_cipher("k1").seal("bytes", b"late")[1])
 
-    seen = run(path, make_cipher("k2", "k1"), moved=interfere)
+    seen = run(path, make_cipher("k2", "k1"), before_change=interfere)
     assert passes == 3
     assert len(failures(seen)) == 1
     assert {value.tag for value in values_of(path)[1:]} <= {f"{inner}+cobblestone256@k2" for inner in INNERS}
@@ -359,14 +359,14 @@ def test_a_value_that_was_mended_meanwhile_is_moved(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         flip(connection, first)
 
-    def mend(met: StoredValue) -> None:
+    def mend(met: Cell) -> None:
         if met.table != CHECKPOINTS and not mended:
             mended.append(True)
             with closing(sqlite3.connect(path)) as connection, connection:
                 put(connection, first, first.tag, first.blob)
 
     mended: list[bool] = []
-    run(path, make_cipher("k2", "k1"), moved=mend)
+    run(path, make_cipher("k2", "k1"), before_change=mend)
     with closing(SqliteRows(path)) as store:
         assert outstanding(store, "k2") == []
 
@@ -380,7 +380,7 @@ def test_batches_shrink_when_writers_wait_too_long(path: Path) -> None:
         seen = [event for event in events if isinstance(event, Progress)]
     steps = [after.rows - before.rows for before, after in pairwise(seen)]
     assert steps[-5:] == [1] * 5
-    assert seen[-1].moved == len(values_of(path))
+    assert seen[-1].changed == len(values_of(path))
 
 
 def test_no_lock_is_held_between_events(path: Path) -> None:

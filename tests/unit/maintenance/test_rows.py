@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Selection, StoredValue
+from sealpoint.databases.rows import Cell, Selection
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES
 from sealpoint.errors import RowError
 
@@ -18,7 +18,7 @@ TAGS: dict[str, tuple[Any, str]] = {
     "under the key": ("msgpack+cobblestone256@k2", "key"),
     "under the key, bound": ("bytes+xaes256gcm.row@k2", "key"),
     "plaintext": ("msgpack", "plaintext"),
-    "plaintext that names a key": ("msgpack:k2", "plaintext"),
+    "plaintext that names a key": ("msgpack@k2", "plaintext"),
     "nothing": (None, "plaintext"),
     "empty": ("", "plaintext"),
     "number": (7, "plaintext"),
@@ -39,11 +39,11 @@ def test_a_selection_takes_what_it_says(tag: Any, kind: str) -> None:
 
 def test_coordinates_are_those_of_the_design() -> None:
     """Frozen: values that are bound to rows open by them for ever."""
-    assert StoredValue(CHECKPOINTS, ("t", "n", "c"), "", b"").coordinates == {
+    assert Cell(CHECKPOINTS, ("t", "n", "c"), "", b"").coordinates == {
         "table": "checkpoints", "column": "checkpoint",
         "thread_id": "t", "checkpoint_ns": "n", "checkpoint_id": "c",
     }  # fmt: skip
-    assert StoredValue(WRITES, ("t", "n", "c", "k", 3, "ch"), "", b"").coordinates == {
+    assert Cell(WRITES, ("t", "n", "c", "k", 3, "ch"), "", b"").coordinates == {
         "table": "writes", "thread_id": "t", "checkpoint_ns": "n", "checkpoint_id": "c",
         "task_id": "k", "channel": "ch",
     }  # fmt: skip
@@ -52,10 +52,10 @@ def test_coordinates_are_those_of_the_design() -> None:
 @pytest.mark.parametrize("wrong", [b"t", 7, None])
 def test_coordinates_are_text(wrong: Any) -> None:
     with pytest.raises(RowError, match="'checkpoints'"):
-        _ = StoredValue(CHECKPOINTS, (wrong, "", "1"), "", b"").coordinates
+        _ = Cell(CHECKPOINTS, (wrong, "", "1"), "", b"").coordinates
 
 
 def test_a_place_names_the_columns() -> None:
-    assert StoredValue(WRITES, ("t", "", "1", "k", 0, "c"), "", b"").place == {
+    assert Cell(WRITES, ("t", "", "1", "k", 0, "c"), "", b"").place == {
         "thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1", "task_id": "k", "idx": 0, "channel": "c"
     }  # fmt: skip

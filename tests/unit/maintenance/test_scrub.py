@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import StoredValue
+from sealpoint.databases.rows import Cell
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import ScrubError, StoppedError
 from sealpoint.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS, Traces, scrub
@@ -41,7 +41,7 @@ def test_nothing_old_is_left(path: Path, mode: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {mode}")
     old, every, traces = values_of(path), opened(path, make_cipher("k1")), Traces()
-    run(path, make_cipher("k2", "k1"), moved=traces.add)
+    run(path, make_cipher("k2", "k1"), before_change=traces.add)
     done = scrub(path, RING, traces.fragments)
     assert done.found == ()
     assert done.fragments == len(traces.fragments) > 0
@@ -60,7 +60,7 @@ def test_a_reader_kept_old_values_in_the_file_until_the_scrub(path: Path) -> Non
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM checkpoints").fetchone()
-        run(path, make_cipher("k2", "k1"), moved=traces.add)
+        run(path, make_cipher("k2", "k1"), before_change=traces.add)
         reader.execute("COMMIT")
         before = content(path)
         assert all(fragment in before for fragment in traces.fragments)
@@ -77,7 +77,7 @@ def test_the_first_encryption_leaves_no_plaintext(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA secure_delete = OFF")  # some builds of SQLite have it on
         connection.execute("DELETE FROM checkpoints WHERE thread_id = 'b'")
-    run(path, make_cipher("k1"), moved=traces.add, allow_plaintext=True)
+    run(path, make_cipher("k1"), before_change=traces.add, allow_plaintext=True)
     assert b"nobody should read" in content(path)
     assert scrub(path, make_ring("k1"), traces.fragments).found == ()
     assert b"nobody should read" not in content(path)
@@ -114,7 +114,7 @@ def test_traces_are_a_sample_of_all_values() -> None:
     traces = Traces()
     values = [number.to_bytes(2, "big") * FRAGMENT_BYTES for number in range(1000)]
     for blob in values:
-        traces.add(StoredValue(CHECKPOINTS, ("t", "", "1"), "msgpack", blob))
+        traces.add(Cell(CHECKPOINTS, ("t", "", "1"), "msgpack", blob))
     assert len(traces.fragments) == MAX_FRAGMENTS
     assert all(len(fragment) == FRAGMENT_BYTES for fragment in traces.fragments)
     numbers = sorted(
@@ -127,7 +127,7 @@ def test_traces_are_a_sample_of_all_values() -> None:
 @pytest.mark.parametrize("blob", [None, 7, "text", b"", b"x" * (FRAGMENT_BYTES - 1)])
 def test_what_is_too_short_leaves_no_trace(blob: Any) -> None:
     traces = Traces()
-    traces.add(StoredValue(CHECKPOINTS, ("t", "", "1"), "msgpack", blob))
+    traces.add(Cell(CHECKPOINTS, ("t", "", "1"), "msgpack", blob))
     assert traces.fragments == []
 
 
@@ -160,7 +160,7 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reader_that_needs_the_log_is_named(path: Path, reader: subprocess.Popen[str]) -> None:
     """And what was done so far is no harm; once it is gone, the scrub goes through."""
     traces, every = Traces(), opened(path, make_cipher("k1"))
-    run(path, make_cipher("k2", "k1"), moved=traces.add)
+    run(path, make_cipher("k2", "k1"), before_change=traces.add)
     with pytest.raises(ScrubError, match=rf"process {reader.pid} \(python"):
         scrub(path, RING, traces.fragments)
     reader.communicate()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.cells import open_cell
 from sealpoint.databases.rows import Selection
 from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.databases.stored import open_stored
 from sealpoint.maintenance.rotate import outstanding
 from sealpoint.maintenance.verify import verify
 from sealpoint.serde import EncryptedSerializer
@@ -213,7 +213,7 @@ def _good(story: Story) -> dict[Place, tuple[str, bytes]]:
         return {}
     cipher = make_cipher("", *{*story.keys, "k1", "k2", "k3", "k4"})
     return {
-        place_of(value): open_stored(cipher, value, allow_plaintext=True)
+        place_of(value): open_cell(cipher, value, allow_plaintext=True)
         for value in values_of(story.path)
         if place_of(value) not in story.bad
     }

@@ -15,7 +15,7 @@ from fuzz.sqlitefile.edits import root_of
 from fuzz.sqlitefile.format import TABLE_INTERIOR, TABLE_LEAF, SqliteFile, Value, encode_record, write_varint
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.errors import DamagedFileError, EndlessTreeError, SealpointError
+from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, SealpointError
 from sealpoint.maintenance.inspect import inspect, threads
 from sealpoint.maintenance.verify import verify
 from sealpoint.sqlite import SqliteSaver
@@ -149,5 +149,5 @@ def test_a_value_larger_than_the_file_is_refused(tmp_path: Path) -> None:
     file.set_field("page count", len(file.pages))
     path.write_bytes(file.to_bytes())
     for command in (count, verify_all, inspect_one):
-        with pytest.raises(DamagedFileError):
+        with pytest.raises(DatabaseCorruptError):
             command(path)

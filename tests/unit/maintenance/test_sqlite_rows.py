@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Batch, Progress, Selection, StoredValue, TagCount
+from sealpoint.databases.rows import Batch, Cell, Progress, Selection, TagCount
 from sealpoint.databases.sqlite import rows as sqlite_rows
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
-from sealpoint.errors import DamagedFileError, DatabaseMissingError, SchemaError, StoppedError
+from sealpoint.errors import DatabaseCorruptError, DatabaseMissingError, SchemaError, StoppedError
 from sealpoint.maintenance.rotate import rotate
 from tests.unit.maintenance.sealed import make_cipher, put, values_of, write
 from tests.unit.sqlite.test_schema import CHECKPOINTS as MAKE_CHECKPOINTS
@@ -34,7 +34,7 @@ def store(path: Path) -> Iterator[SqliteRows]:
         yield store
 
 
-def to_new(value: StoredValue) -> tuple[str, bytes]:
+def to_new(value: Cell) -> tuple[str, bytes]:
     return "new", value.blob
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_made(tmp_path: Path, writable: bool) -> None:
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, writable: bool) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"text" * 1000)
-    with pytest.raises(DamagedFileError):
+    with pytest.raises(DatabaseCorruptError):
         SqliteRows(path, writable=writable)
 
 
@@ -138,7 +138,7 @@ def test_text_that_is_not_utf8_comes_as_bytes_among_others(path: Path, column: s
         count = connection.execute("SELECT count(*) FROM writes").fetchone()[0]
     for batch in (Batch(), Batch(rows=5), Batch(rows=1)):
         with closing(SqliteRows(path)) as store:
-            found, after = list[StoredValue](), None
+            found, after = list[Cell](), None
             while True:
                 page = store.read(WRITES, after, batch=batch)
                 found += page.values
@@ -177,7 +177,7 @@ def test_a_page_that_begins_before_its_beginning_is_refused(tmp_path: Path) -> N
     data = bytearray(path.read_bytes())
     data[cell + 1 : cell + 3] = bytes([0x80 | 199 >> 7, 199 & 0x7F])
     path.write_bytes(data)
-    with closing(SqliteRows(path)) as store, pytest.raises(DamagedFileError):
+    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
         store.read(CHECKPOINTS, row_id - 2, batch=Batch(rows=1))
 
 
@@ -194,7 +194,7 @@ def test_metadata_comes_row_by_row(path: Path, store: SqliteRows) -> None:
 def test_what_a_change_raises_leaves_the_batch_as_it_was(path: Path, store: SqliteRows) -> None:
     before = values_of(path)
 
-    def fail(value: StoredValue) -> tuple[str, bytes]:
+    def fail(value: Cell) -> tuple[str, bytes]:
         if value == before[2]:
             raise KeyError("stop")
         return to_new(value)
@@ -209,7 +209,7 @@ def test_what_a_change_raises_leaves_the_batch_as_it_was(path: Path, store: Sqli
 def test_a_batch_is_stored_when_the_store_is_closed(path: Path) -> None:
     with closing(SqliteRows(path, writable=True)) as store:
         done = store.rewrite(CHECKPOINTS, None, to_new)
-    assert (done.seen, done.moved, done.raced, done.last) == (3, 3, 0, None)
+    assert (done.seen, done.changed, done.raced, done.last) == (3, 3, 0, None)
     assert {value.tag for value in values_of(path) if value.table == CHECKPOINTS} == {"new"}
 
 
@@ -233,7 +233,7 @@ def test_a_value_that_changed_meanwhile_is_left(
     first = values_of(path)[0]
     theirs = (tag or first.tag, blob or first.blob)
 
-    def interfere(value: StoredValue) -> tuple[str, bytes]:
+    def interfere(value: Cell) -> tuple[str, bytes]:
         if value == first:
             with closing(sqlite3.connect(path)) as connection, connection:
                 put(connection, first, *theirs)
@@ -241,14 +241,14 @@ def test_a_value_that_changed_meanwhile_is_left(
 
     done = store.rewrite(CHECKPOINTS, None, interfere)
     store.settle()
-    assert (done.moved, done.raced) == (2, 1)
+    assert (done.changed, done.raced) == (2, 1)
     assert (values_of(path)[0].tag, values_of(path)[0].blob) == theirs
 
 
 def test_a_row_that_was_deleted_meanwhile_stays_deleted(path: Path, store: SqliteRows) -> None:
     first = values_of(path)[0]
 
-    def delete(value: StoredValue) -> tuple[str, bytes]:
+    def delete(value: Cell) -> tuple[str, bytes]:
         if value == first:
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute("DELETE FROM checkpoints WHERE rowid = ?", (first.locator,))
@@ -266,7 +266,7 @@ def test_a_row_that_became_another_is_left(path: Path, store: SqliteRows, column
     """Its row id, tag and bytes are those of the row that was read; its name is not."""
     first = next(value for value in values_of(path) if value.table == WRITES)
 
-    def rename(value: StoredValue) -> tuple[str, bytes]:
+    def rename(value: Cell) -> tuple[str, bytes]:
         if value == first:
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute(f"UPDATE writes SET {column} = 77 WHERE rowid = ?", (first.locator,))

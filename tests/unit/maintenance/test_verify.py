@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Batch, Failure, Progress, StoredValue
+from sealpoint.databases.rows import Batch, Cell, Failure, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import IntegrityError, PlaintextError, UnknownKeyError
 from sealpoint.maintenance.verify import verify
@@ -41,7 +41,7 @@ def test_what_opens_is_no_failure(path: Path) -> None:
 @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
 @pytest.mark.parametrize("bound", [False, True], ids=["free", "bound"])
 def test_whatever_was_done_to_a_value_is_found(
-    path: Path, harm: Callable[[sqlite3.Connection, StoredValue], None], bound: bool
+    path: Path, harm: Callable[[sqlite3.Connection, Cell], None], bound: bool
 ) -> None:
     if bound:
         bind(path, make_cipher("k1"), "a")

@@ -81,12 +81,12 @@ def test_order_names_keys_and_holds_none(ring: Path) -> None:
 
 
 def test_two_of_them_move_all(url: str, ring: Path) -> None:
-    before = {place: K1.open(*sealed) for place, sealed in contents(url).items()}
+    before = {place: K1.open(*sealed).typed for place, sealed in contents(url).items()}
     *_, last = rotate_in_processes(Order(url, ring, "k2", batch=Batch(rows=10)), 2, Stop())
     assert isinstance(last, Progress)
-    assert (last.moved, last.raced) == (ROWS, 0)
+    assert (last.changed, last.raced) == (ROWS, 0)
     k2 = make_cipher("k2")
-    assert {place: k2.open(*sealed) for place, sealed in contents(url).items()} == before
+    assert {place: k2.open(*sealed).typed for place, sealed in contents(url).items()} == before
 
 
 def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
@@ -100,7 +100,7 @@ def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
     with pytest.raises(StoppedError, match="1 of 2 workers were killed"):
         list(events)
     k2 = make_cipher("k2", "k1")
-    assert all(k2.open(*sealed) == ("msgpack", b"x" * 100) for sealed in contents(url).values())
+    assert all(k2.open(*sealed).typed == ("msgpack", b"x" * 100) for sealed in contents(url).values())
     assert {*multiprocessing.active_children()} <= others
 
 

@@ -14,7 +14,7 @@ from sealpoint.errors import (
     PlaintextError,
     RowMissingError,
     UnboundValueError,
-    UnmixedValueError,
+    UnexpectedSecretError,
 )
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, encrypted
 from tests.compat.sample_types import Point
@@ -74,7 +74,7 @@ def test_seal_and_open_go_through_the_cipher(
     tag, blob = serde.seal(VALUE, row=row, secret=secret, head=head)
     flags = (".dek" if secret else "") + (".row" if row is not None else "")
     assert tag == f"msgpack+cobblestone256{flags}@k1"
-    inner, data = serde.open(tag, blob, row=row, secret=secret)
+    inner, data = serde.open(tag, blob, row=row, secret=secret).typed
     assert data.startswith(head)
     assert serde.decode(inner, data[len(head) :]) == VALUE
 
@@ -94,7 +94,7 @@ def test_a_value_that_is_not_bound_opens_in_no_row(serde: EncryptedSerializer) -
     row = serde.dumps_typed(VALUE)
     with pytest.raises(UnboundValueError):
         serde.open(*row, row=ROW)
-    with pytest.raises(UnmixedValueError):
+    with pytest.raises(UnexpectedSecretError):
         serde.open(*row, secret=b"s" * 32)
 
 

@@ -15,7 +15,7 @@ import aiosqlite
 import pytest
 
 from sealpoint import EncryptedSerializer
-from sealpoint.errors import ConfigError, DamagedFileError, SchemaError
+from sealpoint.errors import ConfigError, DatabaseCorruptError, SchemaError
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.sqlite.aio import AsyncSqliteSaver
 from tests.unit.sqlite.rows import at, dump, make
@@ -328,7 +328,7 @@ def test_what_is_no_database_is_told_in_our_words(opened: Opened, tmp_path: Path
     async def work(saver: AsyncSqliteSaver) -> None:
         await saver.aget_tuple(at())
 
-    with pytest.raises(DamagedFileError):
+    with pytest.raises(DatabaseCorruptError):
         run(opened, str(tmp_path / "text"), work)
     with pytest.raises(SchemaError):
         run(opened, str(tmp_path / "other"), work)

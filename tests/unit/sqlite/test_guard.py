@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
-from sealpoint.errors import DamagedFileError, EndlessTreeError, HaltedError, SchemaError, TextError
+from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, HaltedError, SchemaError, TextError
 from sealpoint.maintenance.audit import audit
 from sealpoint.sqlite import SqliteSaver, guard
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, share_pages, write_file
@@ -46,7 +46,7 @@ def test_a_tree_whose_pages_are_shared_ends_a_saver(tmp_path: Path, name: str) -
     path = write_file(tmp_path / "x.db")
     share_pages(path, "checkpoints" if name in ("filter", "runs") else PK)
     # What is deleted through a shared page SQLite itself finds to be damaged.
-    expected = DamagedFileError if name == "delete" else EndlessTreeError
+    expected = DatabaseCorruptError if name == "delete" else EndlessTreeError
     with closing(sqlite3.connect(path)) as connection, pytest.raises(expected):
         LISTINGS[name](SqliteSaver(connection))
 
@@ -153,11 +153,11 @@ def test_a_forged_index_hides_no_row_from_maintenance(tmp_path: Path, name: str)
         assert {text for column, text in store.names() if column == "thread_id"} == {"t0"}
         assert len(list(store.metadata())) == 3
         if name == "more":  # whose entries would have to change with the rows: SQLite misses them
-            with pytest.raises(DamagedFileError):
+            with pytest.raises(DatabaseCorruptError):
                 store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.blob))
         else:
             done = store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.blob))
-            assert (done.seen, done.moved) == (3, 3)
+            assert (done.seen, done.changed) == (3, 3)
 
 
 def test_a_plain_index_of_an_operator_changes_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
-from sealpoint.errors import DamagedFileError, SchemaError, SealpointError
+from sealpoint.errors import DatabaseCorruptError, SchemaError, SealpointError
 from sealpoint.sqlite import SqliteSaver
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, logged, write_file
 from tests.unit.sqlite.rows import at, make
@@ -91,9 +91,9 @@ def test_a_schema_that_hides_something_is_refused(
         connection.text_factory = factory
         saver = SqliteSaver(connection)
         for _ in range(2):
-            with pytest.raises((SchemaError, DamagedFileError)):
+            with pytest.raises((SchemaError, DatabaseCorruptError)):
                 saver.put(at(), make("9"), {}, {})
-    with pytest.raises((SchemaError, DamagedFileError)):
+    with pytest.raises((SchemaError, DatabaseCorruptError)):
         SqliteRows(path, writable=True)
     if LOG in edits:
         with suppress(sqlite3.DatabaseError):  # of a schema that SQLite refuses, too
@@ -142,7 +142,7 @@ def test_a_schema_that_changes_under_an_open_saver_is_refused(tmp_path: Path, ed
             lambda: saver.delete_thread("t0"),
             lambda: saver.prune(["t0"]),
         ):
-            with pytest.raises((SchemaError, DamagedFileError)):
+            with pytest.raises((SchemaError, DatabaseCorruptError)):
                 act()
     if LOG in edits:
         with suppress(sqlite3.DatabaseError):
@@ -161,7 +161,7 @@ def test_a_schema_that_changes_under_an_open_store_is_refused(tmp_path: Path, ed
             lambda: list(store.names()),
             lambda: list(store.metadata()),
         ):
-            with pytest.raises((SchemaError, DamagedFileError)):
+            with pytest.raises((SchemaError, DatabaseCorruptError)):
                 act()
         with pytest.raises(SealpointError):
             store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.blob))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.errors import ConfigError, DamagedFileError, RowError, SealpointError
+from sealpoint.errors import ConfigError, DatabaseCorruptError, RowError, SealpointError
 from sealpoint.sqlite import SqliteSaver
 from tests.unit.sqlite.rows import at, ids_in, make, put_chain
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_no_database_is_refused_in_our_words(tmp_path: Path, call
             "get_tuple": lambda: saver.get_tuple(at()),
             "cursor": use_cursor(saver),
         }
-        with pytest.raises(DamagedFileError, match="SQLite cannot read the file"):
+        with pytest.raises(DatabaseCorruptError, match="SQLite cannot read the file"):
             calls[call]()
         assert not saver.is_setup
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from sealpoint.databases.postgres.refusals import refused
 from sealpoint.errors import (
-    DamagedFileError,
+    DatabaseCorruptError,
     DatabaseMissingError,
     MissingExtraError,
     RowError,
@@ -125,7 +125,7 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
     except (psycopg.Error, UnicodeError) as error:
         raise refused(name_of(url), str(error)) from None
     try:
-        with own_words():
+        with translate_errors():
             path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
             _settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
     except BaseException:
@@ -140,7 +140,7 @@ def is_superuser(connection: Connection[Any]) -> bool:
     Raises:
         SuperuserError: If it has on a standby: no lock there keeps the tables as they were checked.
     """
-    with own_words():
+    with translate_errors():
         found = connection.execute(
             "SELECT bool_or(rolsuper), pg_is_in_recovery() FROM pg_roles"
             " WHERE rolname IN (session_user, current_user)"
@@ -162,7 +162,7 @@ def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
 
 
 @contextmanager
-def own_words() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raise our own errors for what a server meets: without its text, in which values may stand."""
     psycopg = _psycopg()
     try:
@@ -178,7 +178,7 @@ def _translated(code: str, kind: str) -> SealpointError:
     if code in _NO_TEXT:
         return RowError("a key column or a type holds text that is not in the server's encoding")
     if code in _DAMAGED:
-        return DamagedFileError(
+        return DatabaseCorruptError(
             "the server cannot read a table or an index of the saver: it is damaged",
             hint="the server's log says where; restore it from backup",
         )

@@ -23,18 +23,18 @@ from sealpoint.databases.rows import (
     EVERYTHING,
     MAX_TAGS,
     Batch,
+    Cell,
     Change,
     InlineValue,
     Page,
     Rewritten,
     Selection,
-    StoredValue,
     Table,
     TagCount,
     Unreadable,
     require_few_tags,
 )
-from sealpoint.errors import DamagedFileError
+from sealpoint.errors import DatabaseCorruptError
 
 _MOST: Final = 1 << 20  # rows of a page: what the batch says, where nothing is lost
 _METADATA_ROWS: Final = 10
@@ -122,13 +122,13 @@ class PostgresRows:
     def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
         """Return the selected values after a primary key. See `RowStore.read`."""
         bound: Bound | None = None
-        values: list[StoredValue] = []
+        values: list[Cell] = []
         try:
             with self._checked.transaction(table.name, READ):
                 bound = self._bound(table, after, selection, batch)
                 if bound is not None:
                     values = self._values(table, after, bound, selection)
-        except DamagedFileError:
+        except DatabaseCorruptError:
             if bound is None:
                 raise
             if self._narrow(bound):
@@ -148,18 +148,18 @@ class PostgresRows:
         """Ask for twice as much after a page without a lost value: such values often stand together."""
         self._most = min(2 * self._most, _MOST)
 
-    def _alone(self, table: Table, key: tuple[Any, ...]) -> list[StoredValue]:
+    def _alone(self, table: Table, key: tuple[Any, ...]) -> list[Cell]:
         """Return the value with this key, with `Unreadable` in place of bytes that are lost."""
         try:
             return self._at(table, key, "blob")
-        except DamagedFileError:
+        except DatabaseCorruptError:
             return [value._replace(blob=Unreadable()) for value in self._at(table, key, "NULL")]
 
-    def _at(self, table: Table, key: tuple[Any, ...], blob: str) -> list[StoredValue]:
+    def _at(self, table: Table, key: tuple[Any, ...], blob: str) -> list[Cell]:
         statement = f"""
             SELECT {", ".join(table.key)}, type, {blob} FROM ONLY {{}}
             WHERE ({self._primary(table)}) = ({places(key)})"""
-        return [StoredValue(table, row[:-2], *row[-2:]) for row in self._fetch(statement, key, table.name)]
+        return [Cell(table, row[:-2], *row[-2:]) for row in self._fetch(statement, key, table.name)]
 
     def rewrite(
         self,
@@ -186,7 +186,7 @@ class PostgresRows:
                 if bound is not None:
                     done = self._change(table, after, bound, change, selection)
             done = _locked_since(start, done)
-        except DamagedFileError:
+        except DatabaseCorruptError:
             if bound is None:
                 raise
             if self._narrow(bound):
@@ -225,9 +225,9 @@ class PostgresRows:
             for value in values
             if (changed := change(value)) is not None
         ]
-        moved = self._swap(table, updates) if updates else 0
+        swapped = self._swap(table, updates) if updates else 0
         size = sum(len(value.blob) for value in values if value.blob is not None)
-        return Rewritten(len(values), moved, len(updates) - moved, size, 0.0, bound.next)
+        return Rewritten(len(values), swapped, len(updates) - swapped, size, 0.0, bound.next)
 
     def _require_unlocked(self, selection: Selection) -> None:
         """Raise `LockedError` if what the pass has left out is still to be changed."""
@@ -256,14 +256,14 @@ class PostgresRows:
 
     def _values(
         self, table: Table, after: Any, bound: Bound, selection: Selection, lock: str = ""
-    ) -> list[StoredValue]:
+    ) -> list[Cell]:
         primary = self._primary(table)
         where, parameters = condition(primary, after, selection)
         statement = f"""
             SELECT {", ".join(table.key)}, type, blob FROM ONLY {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
         found = self._fetch(statement, (*parameters, *bound.key), table.name)
-        return [StoredValue(table, row[:-2], *row[-2:]) for row in found]
+        return [Cell(table, row[:-2], *row[-2:]) for row in found]
 
     def _swap(self, table: Table, updates: Sequence[tuple[Any, ...]]) -> int:
         """Store new tags and values where key, old tag and old value are still the same."""

@@ -55,7 +55,7 @@ class Pass:
     def add(self, rows: int, done: Rewritten) -> None:
         """Take in a batch that had so many rows before they were to be locked."""
         self.seen += done.seen
-        self.changed += done.moved + done.raced
+        self.changed += done.changed + done.raced
         self.locked += max(0, rows - done.seen)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sealpoint.databases.postgres.connection import SearchPath, own_words, refuse_schema
+from sealpoint.databases.postgres.connection import SearchPath, refuse_schema, translate_errors
 from sealpoint.databases.rows import Table
 from sealpoint.errors import SchemaError, excerpt
 
@@ -170,7 +170,7 @@ def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
             Also if another schema has tables of these names, and the path does not say which is meant:
             an account that may make a schema could else hide the real tables.
     """
-    with own_words():
+    with translate_errors():
         first = _first(connection, path.schemas)
         if not first.keys() - {"checkpoints"}:
             raise refuse_schema(

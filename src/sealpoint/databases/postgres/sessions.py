@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.databases.postgres.connection import own_words
+from sealpoint.databases.postgres.connection import translate_errors
 from sealpoint.errors import HeldError, LockedError, StoppedError, excerpt
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def holding(connection: Connection[Any], schema_oid: int, name: str) -> Iterator
         HeldError: If another session has it; the message says which.
     """
     lock = (_HOLD << 32 | schema_oid,)
-    with own_words():
+    with translate_errors():
         (taken,) = connection.execute("SELECT pg_try_advisory_lock(%s::bigint)", lock).fetchone() or (False,)
     if not taken:
         raise _held(connection, schema_oid, name)
     try:
         yield
     finally:
-        with suppress(StoppedError), own_words():  # with the session the lock is gone too
+        with suppress(StoppedError), translate_errors():  # with the session the lock is gone too
             connection.execute("SELECT pg_advisory_unlock(%s::bigint)", lock)
 
 
@@ -60,7 +60,7 @@ def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> Locke
 def _sessions(
     connection: Connection[Any], which: str, parameters: tuple[Any, ...]
 ) -> list[tuple[int, str | None]]:
-    with own_words():
+    with translate_errors():
         return connection.execute(_SESSIONS.format(which).encode(), parameters).fetchall()
 
 

@@ -27,8 +27,8 @@ from sealpoint.databases.postgres.connection import (
     SearchPath,
     connect,
     is_superuser,
-    own_words,
     refuse_schema,
+    translate_errors,
 )
 from sealpoint.databases.postgres.schema import Found, check_table, find_tables
 
@@ -54,7 +54,7 @@ class Guard:
             DatabaseMissingError: If no connection is to be had.
         """
         self._connection, _ = connect(url, writable=True)  # a lock on a row is a write
-        with own_words():
+        with translate_errors():
             self._connection.execute("SET ROLE NONE")
 
     def hold(self, found: Found, table: str) -> None:
@@ -116,7 +116,7 @@ class CheckedTables:
             SchemaError: If the tables are not what they were. Nothing of the transaction remains.
             StoppedError: If the lock was not to be had in time.
         """
-        with own_words():
+        with translate_errors():
             try:
                 self._begin(table, mode)
                 self._is_open = True

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sealpoint.databases.sqlite.connection import connect, sqlite_words
+from sealpoint.databases.sqlite.connection import connect, translate_errors
 from sealpoint.databases.sqlite.scan import text_or_bytes
 from sealpoint.errors import SchemaError, TextError
 from sealpoint.sqlite import guard, layout
@@ -37,7 +37,7 @@ class CheckedFile:
 
         Raises:
             SchemaError: If it has none of the two tables, or has them altered.
-            DamagedFileError: If it is damaged, or no database.
+            DatabaseCorruptError: If it is damaged, or no database.
         """
         self._path, self._is_over = path, is_over
         self.connection = connect(path, writable=writable)
@@ -53,7 +53,7 @@ class CheckedFile:
     def cursor(self) -> Iterator[sqlite3.Cursor]:
         """Give a cursor whose statements are guarded, and raise our own errors."""
         guarded = guard.guarding(self.connection, self._is_over)
-        with sqlite_words(), guarded, closing(self.connection.cursor()) as cursor:
+        with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
             yield cursor
 
     @contextmanager

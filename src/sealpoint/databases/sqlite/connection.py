@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import DamagedFileError, StoppedError
+from sealpoint.errors import DatabaseCorruptError, StoppedError
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
-from sealpoint.sqlite.failures import MAX_VALUE_BYTES, own_words
+from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translated
 
 CACHE_KIB: Final = 32 * 1024
 """Room for a batch: its pages are read once for reading, comparing and changing."""
 
-# What stands in the way goes away again: the disk is full, or somebody else has the file.
-_PASSING: Final = {
+# Conditions that pass: the disk is full, or another process has the file.
+_TEMPORARY: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the file cannot be written or read",
     sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
@@ -33,9 +33,9 @@ _ELSEWHERE: Final = (
 )
 _TAKE_BACK: Final = "start an agent on it, or: sqlite3 DB .schema; then run the same command again"
 _HINTS: Final = {
-    _PASSING[sqlite3.SQLITE_READONLY]: _ELSEWHERE,
-    _PASSING[sqlite3.SQLITE_CANTOPEN]: _ELSEWHERE,
-    _PASSING[sqlite3.SQLITE_READONLY_ROLLBACK]: _TAKE_BACK,
+    _TEMPORARY[sqlite3.SQLITE_READONLY]: _ELSEWHERE,
+    _TEMPORARY[sqlite3.SQLITE_CANTOPEN]: _ELSEWHERE,
+    _TEMPORARY[sqlite3.SQLITE_READONLY_ROLLBACK]: _TAKE_BACK,
 }
 
 
@@ -44,10 +44,10 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
 
     Raises:
         StoppedError: If it is locked, or has a log that cannot be read without writing beside it.
-        DamagedFileError: If it is damaged, or no database.
+        DatabaseCorruptError: If it is damaged, or no database.
     """
     path = path.resolve()  # SQLite looks for the log beside the file itself
-    with sqlite_words():
+    with translate_errors():
         if writable:
             return _connect(path, "mode=rw")
         try:
@@ -92,7 +92,7 @@ def _require_whole(connection: sqlite3.Connection) -> None:
     """Check that a file has all the pages that its header counts: where some are cut off, so are rows.
 
     Raises:
-        DamagedFileError: If it is shorter.
+        DatabaseCorruptError: If it is shorter.
     """
     (pages,) = connection.execute("PRAGMA main.page_count").fetchone()
     (page_bytes,) = connection.execute("PRAGMA main.page_size").fetchone()
@@ -102,24 +102,25 @@ def _require_whole(connection: sqlite3.Connection) -> None:
     file = Path(name)
     log = file.with_name(f"{file.name}-wal")
     if file.stat().st_size < pages * page_bytes and not (log.exists() and log.stat().st_size):
-        raise DamagedFileError("the file is shorter than its header says: its end is cut off")
+        raise DatabaseCorruptError("the file is shorter than its header says: its end is cut off")
 
 
 @contextmanager
-def sqlite_words() -> Iterator[None]:
-    """Raise our own errors for what SQLite meets: also for what will pass, after which a run goes on."""
+def translate_errors() -> Iterator[None]:
+    """Raise our own errors for those of SQLite, also for those that pass, after which a run goes on."""
     try:
-        with own_words():
-            try:
-                yield
-            except MemoryError:
-                raise StoppedError("no memory for a value of this size, or of a damaged file") from None
-    except sqlite3.OperationalError as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
-        cause = _PASSING.get(code) or _PASSING.get(code & 0xFF)
-        if cause is None:
-            raise
-        raise StoppedError(cause, hint=_HINTS.get(cause)) from None
+        yield
+    except FOREIGN as error:
+        raise _temporary(error) or translated(error) from None
+
+
+def _temporary(error: Exception) -> StoppedError | None:
+    """Return our own error for a condition that passes: a full disk, a lock."""
+    if isinstance(error, MemoryError):
+        return StoppedError("no memory for a value of this size, or of a damaged file")
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    cause = _TEMPORARY.get(code) or _TEMPORARY.get(code & 0xFF)
+    return None if cause is None else StoppedError(cause, hint=_HINTS.get(cause))
 
 
 def create_database(path: Path) -> sqlite3.Connection:

@@ -17,18 +17,18 @@ from sealpoint.databases.rows import (
     EVERYTHING,
     MAX_TAGS,
     Batch,
+    Cell,
     Change,
     InlineValue,
     Page,
     Rewritten,
     Selection,
-    StoredValue,
     Table,
     TagCount,
     require_few_tags,
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
-from sealpoint.databases.sqlite.connection import sqlite_words
+from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.scan import as_bytes, condition, require_found, require_rising, tally
 from sealpoint.errors import DatabaseMissingError
 from sealpoint.keys.lock import holding
@@ -80,7 +80,7 @@ class SqliteRows:
         Raises:
             DatabaseMissingError: If there is no such file.
             SchemaError: If it has none of the two tables, or has them altered.
-            DamagedFileError: If it is damaged, or no database.
+            DatabaseCorruptError: If it is damaged, or no database.
         """
         self.path = Path(path)
         if not self.path.is_file():
@@ -174,7 +174,7 @@ class SqliteRows:
             first = after + 1
         found, more = self._rows(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
-        values = [StoredValue(table, row[:-3], *row[-3:]) for row in found]
+        values = [Cell(table, row[:-3], *row[-3:]) for row in found]
         return Page(values, values[-1].locator if more else None)
 
     def _rows(
@@ -207,11 +207,11 @@ class SqliteRows:
         lock_seconds = self._settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that the commit is all that holds it
             self._ahead = table, page.last, selection, self.read(table, page.last, selection, batch)
-        moved = self._update(table, updates) if updates else 0
+        swapped = self._update(table, updates) if updates else 0
         if page.last is None:  # nothing comes behind which the commit could go on
             lock_seconds = max(lock_seconds, self._settle_and_time())
         size = sum(len(value.blob) for value in page.values if isinstance(value.blob, bytes))
-        return Rewritten(len(page.values), moved, len(updates) - moved, size, lock_seconds, page.last)
+        return Rewritten(len(page.values), swapped, len(updates) - swapped, size, lock_seconds, page.last)
 
     def _page(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Page:
         """Return the page that was read ahead, if it is the one."""
@@ -227,12 +227,12 @@ class SqliteRows:
             WHERE rowid = ? AND type IS ? AND {table.value} IS ? {same}"""
         with self._file.writing() as cursor:
             start = perf_counter()
-            moved = cursor.executemany(statement, updates).rowcount
+            changed = cursor.executemany(statement, updates).rowcount
         self._commit = self._behind.submit(self._end, start)
-        return moved
+        return changed
 
     def _end(self, start: float) -> None:
-        with sqlite_words():
+        with translate_errors():
             try:
                 self.connection.execute("COMMIT")
             except BaseException:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from sealpoint.databases.rows import Selection
-from sealpoint.errors import DamagedFileError, EndlessTreeError
+from sealpoint.errors import DatabaseCorruptError, EndlessTreeError
 from sealpoint.keys.ids import LEGACY
 
 _LEGACY_END: Final = f"+{LEGACY}".encode()
@@ -19,10 +19,10 @@ def require_rising(first: int, row_ids: list[int]) -> None:
     """Refuse row ids that go back: the pages of a damaged file would be read for ever.
 
     Raises:
-        DamagedFileError: If one is not above the one before, or is below ``first``.
+        DatabaseCorruptError: If one is not above the one before, or is below ``first``.
     """
     if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
-        raise DamagedFileError(_NOT_IN_ORDER)
+        raise DatabaseCorruptError(_NOT_IN_ORDER)
 
 
 def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
@@ -32,12 +32,12 @@ def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
         cursor: Gives each row id, the last one first, and the one that a search for it finds.
 
     Raises:
-        DamagedFileError: If row ids are not in order, or one is not found.
+        DatabaseCorruptError: If row ids are not in order, or one is not found.
     """
     last = 2**63
     for row_id, found in cursor:
         if row_id >= last or found is None:
-            raise DamagedFileError(_NOT_IN_ORDER)
+            raise DatabaseCorruptError(_NOT_IN_ORDER)
         last = row_id
 
 

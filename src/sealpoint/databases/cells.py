@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.rows import StoredValue, Unreadable
+from sealpoint.databases.rows import Cell, Unreadable
 from sealpoint.errors import BlobError, DecodeError, PlaintextError, UnknownTypeError, excerpt
 from sealpoint.serde.legacy_json import parse_json
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits, require_few_costly, scan
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.scan import require_few_costly, scan
 
-_SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --plaintext --apply"
+_SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --allow-plaintext --apply"
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
 
 
-def open_stored(
-    cipher: RingCipher, value: StoredValue, *, allow_plaintext: bool = False
-) -> tuple[str, bytes]:
+def open_cell(cipher: RingCipher, value: Cell, *, allow_plaintext: bool = False) -> tuple[str, bytes]:
     """Open one value: return its inner type and the serializer's bytes.
 
     Raises:
@@ -30,10 +29,10 @@ def open_stored(
             return tag, value.blob
         hint = _READ_FIRST if tag == "pickle" else _SEAL
         raise PlaintextError(f"value of type {excerpt(tag)} is not sealed", hint=hint)
-    return cipher.open(tag, value.blob, row=value.row)
+    return cipher.open(tag, value.blob, row=value.row).typed
 
 
-def require_bytes(value: StoredValue) -> None:
+def require_bytes(value: Cell) -> None:
     """Refuse a value that has no bytes.
 
     Raises:
