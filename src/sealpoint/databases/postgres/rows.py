@@ -225,9 +225,9 @@ class PostgresRows:
             for value in values
             if (changed := change(value)) is not None
         ]
-        changed = self._swap(table, updates) if updates else 0
+        swapped = self._swap(table, updates) if updates else 0
         size = sum(len(value.blob) for value in values if value.blob is not None)
-        return Rewritten(len(values), changed, len(updates) - changed, size, 0.0, bound.next)
+        return Rewritten(len(values), swapped, len(updates) - swapped, size, 0.0, bound.next)
 
     def _require_unlocked(self, selection: Selection) -> None:
         """Raise `LockedError` if what the pass has left out is still to be changed."""

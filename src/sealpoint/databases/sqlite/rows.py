@@ -207,11 +207,11 @@ class SqliteRows:
         lock_seconds = self._settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that the commit is all that holds it
             self._ahead = table, page.last, selection, self.read(table, page.last, selection, batch)
-        changed = self._update(table, updates) if updates else 0
+        swapped = self._update(table, updates) if updates else 0
         if page.last is None:  # nothing comes behind which the commit could go on
             lock_seconds = max(lock_seconds, self._settle_and_time())
         size = sum(len(value.blob) for value in page.values if isinstance(value.blob, bytes))
-        return Rewritten(len(page.values), changed, len(updates) - changed, size, lock_seconds, page.last)
+        return Rewritten(len(page.values), swapped, len(updates) - swapped, size, lock_seconds, page.last)
 
     def _page(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Page:
         """Return the page that was read ahead, if it is the one."""
