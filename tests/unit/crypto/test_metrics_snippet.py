@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ def test_metrics_snippet_type_checks(tmp_path: Path) -> None:
     script = tmp_path / "metrics.py"
     script.write_text(BEFORE + "\n".join(found))
     # In a process of its own: mypy raises the recursion limit, and later tests rely on Python's.
-    command = [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={tmp_path}", "--config-file=", script]
+    options = ["--strict", f"--cache-dir={tmp_path}", "--config-file="]
+    command = [sys.executable, "-m", "mypy", *options, os.fspath(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
