@@ -6,13 +6,14 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from sealpoint.cli.options import require_text
 from sealpoint.cli.output import say, warn
-from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     DatabaseCorruptError,
     DatabaseMissingError,
@@ -121,8 +122,19 @@ def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list
 
 
 def open_ring(path: Path | None) -> KeyRing:
-    """Load the ring with all its material; ``None`` looks in the usual places."""
-    return KeyRing.load(path)
+    """Load the ring with all its material, and report its keys; ``None`` looks in the usual places."""
+    ring = KeyRing.load(path).load_material()
+    report_keys(read_ring_entries(ring.path))
+    return ring
+
+
+def report_keys(entries: Iterable[RingEntry]) -> None:
+    """Warn of each key that is compromised, and of an active key that has expired. Nothing is refused."""
+    for entry in entries:
+        if entry.state is KeyState.COMPROMISED:
+            warn(f"key {entry.id!r} is compromised: rotate what is under it, then destroy it")
+        elif entry.state is KeyState.ACTIVE and entry.is_expired(datetime.now(UTC)):
+            warn(f"the active key {entry.id!r} has expired: promote another")
 
 
 def _require_no_password(database: str) -> None:
@@ -137,11 +149,13 @@ def _require_no_password(database: str) -> None:
 def find_entries(keys: Path | None) -> Sequence[RingEntry] | None:
     """Return what the ring says about its keys, or ``None`` if none is named and none is found."""
     try:
-        return read_ring_entries(keys)
+        entries = read_ring_entries(keys)
     except RingFileMissingError:
         if keys is not None:
             raise
         return None
+    report_keys(entries)
+    return entries
 
 
 def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share]) -> None:

@@ -245,7 +245,7 @@ def _work(assignment: Assignment, line: Line) -> None:
 
 
 def _load(assignment: Assignment) -> KeyRing:
-    ring = KeyRing.load(assignment.ring)
+    ring = KeyRing.load(assignment.ring).load_material()
     if ring.active_id != assignment.key_id:
         raise StoppedError(
             f"the active key was {assignment.key_id!r} when the run began, and is another one now",
