@@ -23,9 +23,9 @@ from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import MAX_DECIMAL_EXPONENT, Limits
 from sealpoint.serde.scan import scan
 from sealpoint.serde.scan.mapkeys import read_key
-from tests.property import strategies_hostile as hostile
-from tests.property.strategies_values import anything
-from tests.unit.serde.forge import record
+from tests.support import strategies_hostile as hostile
+from tests.support.forge import record
+from tests.support.strategies_values import anything
 
 serde = JsonPlusSerializer()
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
