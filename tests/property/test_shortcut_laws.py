@@ -21,7 +21,7 @@ from tests.compat.samples import SAMPLES, alike
 from tests.support import strategies_hostile as hostile
 from tests.support.strategies_values import anything, equal, messages
 from tests.support.wire import NIL, array, extension, mapping, text
-from tests.unit.serde.without import without
+from tests.support.without import without
 
 EACH: Final = pytest.mark.parametrize(
     "off", [*([name] for name in sorted(SHORTCUTS)), sorted(SHORTCUTS)], ids=[*sorted(SHORTCUTS), "all"]

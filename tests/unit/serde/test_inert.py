@@ -248,7 +248,7 @@ def test_an_unknown_kind_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("data", [None, 5, "text", 1.5, bytearray(b"\xc0"), memoryview(b"\xc0")])
 @pytest.mark.parametrize("kind", ["msgpack", "json", "bytes", "null"])
 def test_what_is_not_bytes_is_refused(kind: str, data: Any) -> None:
-    """SQLite gives back what somebody put there."""
+    """SQLite returns a value of any type that was stored."""
     with pytest.raises(BlobError):
         decode_inert(kind, data)
     with pytest.raises(BlobError):

@@ -1,4 +1,4 @@
-"""A message that was read before is adopted without validation only if nobody can tell."""
+"""A message that was read before is adopted without validation only if the result is the same."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_models_of_the_user_are_validated_at_every_sight() -> None:
     assert len(CALLS) == SIGHTS
 
 
-def test_messages_of_strangers_are_validated_at_every_sight(adopted: list[str]) -> None:
+def test_unauthenticated_messages_are_validated_every_time(adopted: list[str]) -> None:
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     data = serde.dumps_typed(lc.HumanMessage("x", id="1"))
     for _ in range(SIGHTS):

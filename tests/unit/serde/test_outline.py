@@ -102,7 +102,7 @@ def legacy() -> EncryptedSerializer:
     ],
     ids=["plain", "own", "own within", "own cipher", "LangGraph's", "legacy rows", "plaintext"],
 )
-def test_what_nobody_vouches_for_is_built(serde: Any, writer: Any) -> None:
+def test_unauthenticated_values_are_built(serde: Any, writer: Any) -> None:
     stored = (writer or serde).dumps_typed({"day": DAY})
     assert make_outline(serde)(*stored) == serde.loads_typed(stored) != {"day": None}
 

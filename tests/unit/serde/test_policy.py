@@ -36,7 +36,7 @@ def strict() -> JsonPlusSerializer:
 
 @pytest.fixture
 def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name a module that could be imported, if somebody did."""
+    """Name a module that can be imported and is not."""
     (tmp_path / "sealpoint_trap.py").write_text("class Bait:\n    def __init__(self, *a, **k): pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "sealpoint_trap", raising=False)
