@@ -38,7 +38,7 @@ from sealpoint.errors import (
     UnrelatedDatabaseError,
     WrongRingError,
 )
-from sealpoint.keys import edit, files, leftovers
+from sealpoint.keys import change, files, leftovers
 from sealpoint.keys.edit import (
     check_ring,
     compromise_key,
@@ -642,7 +642,7 @@ def test_change_by_hand_meanwhile_is_not_lost(ring: Path, monkeypatch: pytest.Mo
         return files.write_private(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(edit, "files", _with(files, write_private=write_and_edit))
+        patch.setattr(change, "files", _with(files, write_private=write_and_edit))
         with pytest.raises(HeldError, match="changed by hand"):
             promote_key(ring, "k2")
     assert states(ring)["k2"] == "staged"

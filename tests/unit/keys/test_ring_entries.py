@@ -63,7 +63,7 @@ source = {{ credential = "none" }}
 def test_inline_material_is_not_in_an_entry() -> None:
     """The example's test keys need no leave here: they are not read."""
     entries = read_ring_entries(EXAMPLE)
-    assert [entry.source for entry in entries] == ["inline", "inline", None]
+    assert [entry.source for entry in entries] == ["inline", "inline", "file"]
     assert "c2Vhb" not in repr(entries)
 
 
