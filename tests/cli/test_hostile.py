@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 import typer
 
-from sealpoint.cli.change import require_number
 from sealpoint.cli.exits import Exit
+from sealpoint.cli.options import require_number
 from sealpoint.keys.lock import SUFFIX
 from tests.cli.conftest import CODE, Run
 from tests.unit.crypto.rings import states_text

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from sealpoint.cli.exits import Exit, message
-from sealpoint.cli.screen import JsonOption, complain, require_command, say, show_json, show_table, warn
-from sealpoint.cli.stores import KeysOption, opened, report_keys
+from sealpoint.cli.options import JsonOption, KeysOption
+from sealpoint.cli.output import complain, require_command, say, show_json, show_table, warn
+from sealpoint.cli.stores import opened, report_keys
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import KeyRingError
 from sealpoint.keys import edit

@@ -83,8 +83,6 @@ _USAGE: Final[dict[str, Types]] = {
 _USAGE_DETAILS: Final[dict[str, Types]] = dict.fromkeys(
     ("audio", "cache_creation", "cache_read", "reasoning"), _NUMBER
 )
-_MAX_SEEN: Final = 256
-_seen_shapes: Final[set[tuple[Any, ...]]] = set()  # names and types of fields that passed: messages are alike
 _PARSED: Final = ("tool_calls", "invalid_tool_calls", "tool_call_chunks")
 
 
@@ -130,10 +128,7 @@ def require_message(fields: Any) -> None:
     Raises:
         RefusedError: If there are any.
     """
-    if type(fields) is not dict or (shape := (*fields, *map(type, fields.values()))) not in _seen_shapes:
-        _require_fields(fields, _MESSAGE)
-        if len(_seen_shapes) < _MAX_SEEN and fields.keys() <= _MESSAGE.keys():
-            _seen_shapes.add(shape)
+    _require_fields(fields, _MESSAGE)
     content = fields.get("content")
     if type(content) is list and not _BLOCKS.issuperset(map(type, content)):
         raise RefusedError("its content is not text, or a list of text and dicts")
