@@ -35,7 +35,7 @@ from fuzz.sqlitefile import honest, oracle
 from fuzz.sqlitefile.forged import Forged, forge
 from fuzz.sqlitefile.oracle import VALUES, Content, Finding, Row, UndefinedError
 from sealpoint.cli import app as cli
-from sealpoint.cli import screen
+from sealpoint.cli import output
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import EVERYTHING, Batch, Page, Selection, Table
 from sealpoint.databases.sqlite.rows import SqliteRows
@@ -178,7 +178,7 @@ class Place:
         out, err = io.StringIO(), io.StringIO()
         with (
             patch.object(cli, "app", _program()),
-            patch.object(screen, "version", lambda _: ""),  # which is looked up in files each time
+            patch.object(output, "version", lambda _: ""),  # which is looked up in files each time
             patch.object(SqliteRows, "read", _read_few),
             redirect_stdout(out),
             redirect_stderr(err),

@@ -11,20 +11,17 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from sealpoint.base import empty_checkpoint
-from sealpoint.cli import findings, rotation
+from sealpoint.cli import render
 from sealpoint.cli.exits import Exit
 from sealpoint.databases.rows import Failure
 from sealpoint.errors import IntegrityError
-from sealpoint.maintenance import rotate, scrub
+from sealpoint.maintenance import job, rotate, scrub
 from tests.cli.conftest import Run
-from tests.unit.crypto.rings import states_text
-from tests.unit.maintenance.foreign import insert
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import AES_KEY, langgraph, tags_of, values_of, write
-from tests.unit.sqlite.rows import at
-
-VALUES = 12
-"""How many `sealed.write` puts into a thread."""
+from tests.support.checkpoints import at
+from tests.support.foreign import insert
+from tests.support.harm import flip
+from tests.support.rings import states_text
+from tests.support.sealed import AES_KEY, VALUES, langgraph, tags_of, values_of, write
 
 pytestmark = pytest.mark.usefixtures("keys")
 
@@ -117,12 +114,12 @@ def test_run_says_itself_what_it_left(run: Run, path: Path, keys: Path) -> None:
     ]
 
 
-def test_tag_that_is_none_is_told(run: Run, path: Path) -> None:
+def test_unrecognised_tag_is_told(run: Run, path: Path) -> None:
     write(path, "k2", "a")
     insert(path, [(None, b"x")])
     ended = run("rotate", path, "--apply", "--verify", "none")
     assert ended.code != Exit.DONE
-    assert "1 value has a tag that is none: `sealpoint status DB` shows it" in ended.err.splitlines()
+    assert "1 value has an unrecognised tag: `sealpoint status DB` shows it" in ended.err.splitlines()
 
 
 def test_values_that_came_meanwhile_are_told(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +131,7 @@ def test_values_that_came_meanwhile_are_told(run: Run, path: Path, monkeypatch: 
         write(path, "k1", "b")
         return genuine(*args)
 
-    monkeypatch.setattr(rotation, "outstanding", late)
+    monkeypatch.setattr(job, "outstanding", late)
     ended = run("rotate", path, "--apply")
     assert ended.code == Exit.FOUND
     assert ended.err == f"{VALUES} values written meanwhile are not under 'k2': run again\n"
@@ -166,7 +163,7 @@ def test_causes_are_summed_up_with_their_hints(
 
 
 def test_large_counts_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    causes = findings.Causes()
+    causes = render.Causes()
     for _ in range(12_584):
         causes.add(Failure("writes", {}, "null", IntegrityError("x", hint="y")))
     causes.tell()
@@ -174,23 +171,23 @@ def test_large_counts_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_stranger_does_not_fill_the_screen_with_hints(capsys: pytest.CaptureFixture[str]) -> None:
-    causes = findings.Causes()
+    causes = render.Causes()
     for number in range(1000):
         causes.add(Failure("writes", {}, "null", IntegrityError("x", hint=str(number))))
     causes.tell()
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 * findings.MAX_CAUSES + 1
-    assert lines[-1] == f"{1000 - findings.MAX_CAUSES} values: other causes"
+    assert len(lines) == 2 * render.MAX_CAUSES + 1
+    assert lines[-1] == f"{1000 - render.MAX_CAUSES} values: other causes"
 
 
 def test_a_stranger_does_not_fill_the_screen_with_causes(capsys: pytest.CaptureFixture[str]) -> None:
-    causes = findings.Causes()
+    causes = render.Causes()
     for number in range(1000):
         causes.add(Failure("writes", {}, "null", IntegrityError(str(number), hint="y")))
     causes.tell()
     *told, rest, hint = capsys.readouterr().err.splitlines()
-    assert len(told) == findings.MAX_CAUSES
-    assert rest == f"{1000 - findings.MAX_CAUSES} values: other causes"
+    assert len(told) == render.MAX_CAUSES
+    assert rest == f"{1000 - render.MAX_CAUSES} values: other causes"
     assert hint == "hint: y"
 
 
@@ -218,7 +215,7 @@ def test_few_places_are_listed_and_the_others_counted(
 ) -> None:
     write(path, "k1", "a")
     places = tuple(("x.db", place) for place in range(number))
-    monkeypatch.setattr(rotation, "scrub", lambda *args: scrub.Scrubbed(4096, 3, places))
+    monkeypatch.setattr(job, "scrub", lambda *args: scrub.Scrubbed(4096, 3, places))
     ended = run("rotate", path, "--apply", "--scrub")
     assert ended.code == Exit.FOUND
     assert ended.err.count("x.db at byte") == told
@@ -235,7 +232,7 @@ def test_scrub_in_vain_names_the_writer(run: Run, path: Path, monkeypatch: pytes
         write(path, "k1", "a")
         return genuine(*args)._replace(found=(("x.db", 7),))
 
-    monkeypatch.setattr(rotation, "scrub", busy)
+    monkeypatch.setattr(job, "scrub", busy)
     ended = run("rotate", path, "--apply", "--scrub")
     assert ended.code == Exit.FOUND
     advice = "rows are still written unsealed or under an old key: end that writer and run again"

@@ -21,6 +21,7 @@ import tomlkit  # noqa: F401 -- before the fork: only what a move does itself is
 from sealpoint.crypto import KeyState
 from sealpoint.errors import HeldError
 from sealpoint.keys import edit
+from sealpoint.keys.destroy import destroy_key
 from sealpoint.keys.ringfile import read_ring_entries
 
 MOVES: dict[str, Callable[[Path, str], object]] = {
@@ -29,7 +30,7 @@ MOVES: dict[str, Callable[[Path, str], object]] = {
     "promote": edit.promote_key,
     "disable": edit.disable_key,
     "enable": edit.enable_key,
-    "destroy": edit.destroy_key,
+    "destroy": destroy_key,
 }
 CHANGES = {f"os.{name}" for name in ("rename", "link", "remove", "symlink", "mkdir", "chmod", "chown")}
 NEXT = {KeyState.STAGED: "promote", KeyState.DECRYPT_ONLY: "disable", KeyState.DISABLED: "destroy"}

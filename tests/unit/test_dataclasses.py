@@ -16,9 +16,10 @@ FILLED = {  # while values are counted or read, by the function that made it
     "sealpoint.maintenance.inventory.Inventory",
     "sealpoint.databases.postgres.scan.Pass",
 }
-THEMSELVES = {
-    "sealpoint.keys.key.Key"
-}  # equal to themselves alone: == would compare material in varying time
+THEMSELVES = {  # equal to themselves alone: == would compare material in varying time
+    "sealpoint.keys.key.Key",
+    "sealpoint.keys.sources.InlineSource",
+}
 KNOWN = {
     "sealpoint.keys.key.Key",
     "sealpoint.keys.files.Origin",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import KeyTransitionError, RingFileError, UnknownKeyError, excerpt
@@ -75,6 +75,13 @@ class RingEntry:
     def is_compromised(self) -> bool:
         """Whether the key was ever marked as compromised."""
         return self.state is KeyState.COMPROMISED or self.compromised is not None
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether the key's time to seal is over at ``now``. A time without a zone is in UTC."""
+        if self.expires is None:
+            return False
+        expires = self.expires if self.expires.tzinfo else self.expires.replace(tzinfo=UTC)
+        return expires <= now
 
     def require_transition(self, command: str) -> None:
         """Raise `KeyTransitionError` if the key's state does not allow a command."""

@@ -10,7 +10,7 @@ from typing import Any
 from sealpoint.crypto import KeyState, Tag
 from sealpoint.databases.rows import RowStore
 from sealpoint.errors import KeyInUseError, TagError, UnrelatedDatabaseError
-from sealpoint.keys import edit
+from sealpoint.keys import destroy, edit
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.ringfile import RingFile
@@ -62,7 +62,7 @@ def destroy_key(
     *,
     allow_unrelated: bool = False,
 ) -> Path | None:
-    """Destroy a key, unless a database forbids it. See `edit.destroy_key`.
+    """Destroy a key, unless a database forbids it. See `sealpoint.keys.destroy.destroy_key`.
 
     With ``allow_unrelated`` a database is accepted that has no value under any key of the ring.
 
@@ -80,7 +80,7 @@ def destroy_key(
         if not allow_unrelated:
             require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
 
-    return edit.destroy_key(path, key_id, require)
+    return destroy.destroy_key(path, key_id, require)
 
 
 def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:

@@ -126,7 +126,7 @@ def _unreadable(cls: type, encoder: Encoder) -> Encoder:
 
 
 def _choose(cls: type) -> Encoder:
-    if (cls.__module__, cls.__name__) == ("langgraph.checkpoint.serde.types", "_DeltaSnapshot"):
+    if cls is _DeltaSnapshot or (cls.__module__, cls.__name__) == EXTENSIONS[DELTA_SNAPSHOT].type_name:
         return _delta_snapshot
     if answers_by_instance(cls, _METHODS):
         return _encode_by_questions
@@ -172,19 +172,21 @@ def _record(
     code: int, argument: Callable[[Any], Any], called: tuple[str, str] | None = None
 ) -> Callable[[type], Encoder]:
     method = EXTENSIONS[code].method
-    end = () if method is None else (method,)
 
     def make(cls: type) -> Encoder:
         module, name = called or (cls.__module__, cls.__name__)
 
         def encode_record(obj: Any) -> ormsgpack.Ext:
-            record = module, name, argument(obj), *end
+            record = module, name, argument(obj)
             try:
                 return _Ext(code, _packb(record, _default, PACK))
             except ormsgpack.MsgpackEncodeError as error:
                 return _Ext(code, _pack_replacing(record, error))
 
-        return encode_record
+        def encode_with_method(obj: Any) -> ormsgpack.Ext:
+            return _Ext(code, _pack((module, name, argument(obj), method)))
+
+        return encode_record if method is None else encode_with_method
 
     return make
 
@@ -249,4 +251,4 @@ _BY_BASE: Final[tuple[tuple[type, Callable[[type], Encoder]], ...]] = (
 # What these write names no class, or always the same.
 _NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, repr))
 
-_encoders: Final = _Encoders({_DeltaSnapshot: _delta_snapshot})
+_encoders: Final = _Encoders()

@@ -38,7 +38,7 @@ from sealpoint.errors import (
     UnrelatedDatabaseError,
     WrongRingError,
 )
-from sealpoint.keys import edit, files, leftovers
+from sealpoint.keys import change, files, leftovers
 from sealpoint.keys.edit import (
     check_ring,
     compromise_key,
@@ -50,8 +50,8 @@ from sealpoint.keys.ids import require_key_id
 from sealpoint.keys.lock import holding
 from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
 from sealpoint.maintenance.transitions import destroy_key, disable_key, promote_key
-from tests.unit.crypto.rings import material_of
-from tests.unit.maintenance.sealed import write
+from tests.support.rings import material_of
+from tests.support.sealed import write
 
 LEGACY = """[[key]]
 id = 'old'
@@ -642,7 +642,7 @@ def test_change_by_hand_meanwhile_is_not_lost(ring: Path, monkeypatch: pytest.Mo
         return files.write_private(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(edit, "files", _with(files, write_private=write_and_edit))
+        patch.setattr(change, "files", _with(files, write_private=write_and_edit))
         with pytest.raises(HeldError, match="changed by hand"):
             promote_key(ring, "k2")
     assert states(ring)["k2"] == "staged"

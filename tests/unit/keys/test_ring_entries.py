@@ -11,7 +11,7 @@ from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import KeyRingError, RingFileMissingError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.ringfile import read_ring_entries
-from tests.unit.crypto.rings import ring_text, write
+from tests.support.rings import ring_text, write
 from tests.unit.keys.test_entry import CASES
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"
@@ -63,7 +63,7 @@ source = {{ credential = "none" }}
 def test_inline_material_is_not_in_an_entry() -> None:
     """The example's test keys need no leave here: they are not read."""
     entries = read_ring_entries(EXAMPLE)
-    assert [entry.source for entry in entries] == ["inline", "inline", None]
+    assert [entry.source for entry in entries] == ["inline", "inline", "file"]
     assert "c2Vhb" not in repr(entries)
 
 

@@ -21,7 +21,7 @@ from sealpoint.errors import KeyRingError, SealpointError
 from sealpoint.keys import sources
 from sealpoint.keys.command import run_command
 from sealpoint.keys.key import check_value
-from tests.unit.crypto.rings import OTHER, make_cipher, ring_text, write, write_ring
+from tests.support.rings import OTHER, make_cipher, ring_text, write, write_ring
 from tests.unit.keys.test_entry import CASES
 
 PLANTED = b"xQ7vW9zK2jR5tY8pL4mN6bD3hG1fS0cA"

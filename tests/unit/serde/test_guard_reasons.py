@@ -22,7 +22,7 @@ from sealpoint.serde.limits import (
 )
 from sealpoint.serde.shapes import json_budget
 from tests.compat.samples import alike
-from tests.unit.serde.forge import envelope, record
+from tests.support.forge import envelope, record
 from tests.unit.serde.test_guards import (
     AT_THE_BOUND,
     DAY,

@@ -30,7 +30,7 @@ from sealpoint.serde.limits import (
     MAX_SAME_HASH,
 )
 from tests.compat.samples import SAMPLES, alike
-from tests.unit.serde.forge import extension, record
+from tests.support.forge import extension, record
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 trusting = Decoder(Allowlist())  # as for bytes that a ring has opened

@@ -20,9 +20,9 @@ from sealpoint.serde.codes import DELTA_SNAPSHOT, EXTENSIONS, NUMPY_ARRAY
 from sealpoint.serde.inert import Inert, decode_inert, inventory
 from sealpoint.serde.limits import Limits
 from tests.compat.samples import SAMPLES
-from tests.unit.serde.forge import envelope, extension, record
-from tests.unit.serde.wire import NIL, array, mapping, text
-from tests.unit.serde.wire import extension as wire_extension
+from tests.support.forge import envelope, extension, record
+from tests.support.wire import NIL, array, mapping, text
+from tests.support.wire import extension as wire_extension
 
 TYPES = "tests.compat.sample_types"
 WRITTEN = {name: JsonPlusSerializer().dumps_typed(value) for name, value in SAMPLES.items()}

@@ -38,7 +38,7 @@ from sealpoint.serde.encode import _default, encode
 from sealpoint.serde.fast.models import plain_fields
 from sealpoint.serde.packing import PACK
 from tests.compat.samples import SAMPLES
-from tests.property.strategies_values import messages
+from tests.support.strategies_values import messages
 
 
 class Text(str):

@@ -25,7 +25,7 @@ from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.packing import PACK, PACK_REPLACING
 from sealpoint.serde.rebuild import make_builder
 from tests.compat.samples import SAMPLES, Samples
-from tests.property.strategies_values import messages, zones
+from tests.support.strategies_values import messages, zones
 
 
 def parts(value: Any) -> list[Any]:

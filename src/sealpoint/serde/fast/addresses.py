@@ -44,9 +44,9 @@ def address_reader(cls: Any, otherwise: Builder) -> Builder:
 
 def address_writer(cls: Any, otherwise: Encoder) -> Encoder:
     """Return an encoder of the addresses of a class; ``otherwise``, if the class writes its own text."""
-    if not is_on("addresses") or vars(ipaddress).get(cls.__name__) is not cls:
-        return otherwise
     module, name = cls.__module__, cls.__name__
+    if not is_on("addresses") or vars(ipaddress).get(name) is not cls:
+        return otherwise
 
     def encode_address(obj: Any) -> Any:
         text = address_text(obj)

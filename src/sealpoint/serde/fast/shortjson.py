@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
@@ -20,14 +19,18 @@ def is_short(data: bytes) -> bool:
     return not (b"-0" in data and _MINUS_ZERO.search(data))
 
 
-def parse_short(text: str, decoder: json.JSONDecoder) -> Any:
+def parse_short(text: str, decoder: Any) -> Any:
     """Return the value of a text, without white space by the scanner alone, in two thirds of the time.
+
+    Args:
+        text: JSON.
+        decoder: A `json.JSONDecoder`.
 
     Raises:
         ValueError: What ``decoder`` raises.
     """
     try:
-        value, end = decoder.scan_once(text, 0)  # type: ignore[attr-defined]  # typeshed lacks it
+        value, end = decoder.scan_once(text, 0)
     except StopIteration:
-        end = 0
+        value, end = None, -1
     return value if end == len(text) else decoder.decode(text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.screen import complain, printable, put, say, show_table, stamp
+from sealpoint.cli.output import complain, printable, put, say, show_table, stamp
 from sealpoint.databases.rows import Failure
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.audit import Audit

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from io import TextIOWrapper
-from typing import Annotated, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 import typer
 from rich.console import Console
@@ -23,8 +23,6 @@ from rich.table import Table
 from rich.text import Text
 
 from sealpoint.cli.exits import Exit
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 _PIPE_COLUMNS: Final = 10_000  # nothing is cut off in a file; lines are only as long as they must be
 _MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
@@ -121,6 +119,11 @@ def _tell(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
     except OSError:
         let_go(sys.stderr)
+
+
+def say_how_far(rows: int, total: int | None) -> None:
+    """Say that a run has not come to its end, and how far it came."""
+    say(f"stopped early: {rows} of {'?' if total is None else total} values were looked at")
 
 
 def complain(text: str, hint: str = "") -> None:
