@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tests.support.rings import material_of, replace, write
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import KeyMaterialError, RingFileError, SourceError
@@ -21,6 +20,7 @@ from sealpoint.keys import material as lazy
 from sealpoint.keys import sources
 from sealpoint.keys.command import run_command
 from sealpoint.keys.material import RETRY_SECONDS
+from tests.support.rings import material_of, replace, write
 
 VALUE = "msgpack", b"value"
 
