@@ -33,7 +33,7 @@ from sealpoint.cli.stores import (
     warn_of_leftovers,
 )
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import SUITES
+from sealpoint.crypto.suites import SUITES
 from sealpoint.databases.rows import BATCH, Batch, Progress
 from sealpoint.maintenance.decrypt import decrypt as decrypt_file
 from sealpoint.maintenance.pace import Pace
@@ -204,7 +204,7 @@ def _apply(wishes: Wishes, cipher: RingCipher, *, as_json: bool) -> Exit:
 
 
 def _tell(outcome: Outcome, key_id: str) -> None:
-    outcome.failures.advise()
+    outcome.failures.show_causes()
     columns = ("moved", "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
     document = outcome.document()
     names = ("moved", "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
@@ -251,7 +251,7 @@ def decrypt(
         raise typer.BadParameter("the copy is a SQLite file, made from a SQLite file", param_hint="DB")
     if not out.parent.is_dir():
         raise typer.BadParameter(f"no folder at {out.parent}", param_hint="--out")
-    failures, rows = findings.Failures(aloud=not as_json), 0
+    failures, rows = findings.ShownFailures(shown=not as_json), 0
     cipher = RingCipher(open_ring(keys), follow=False)
     with naming_other_files(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
@@ -266,11 +266,11 @@ def decrypt(
     warn_of_leftovers(Path(database), out)
     written = not (failures.count or pace.stopped)
     if as_json:
-        counts = {"rows": rows, "failed": failures.count, "failures": failures.kept}
+        counts = {"rows": rows, "failed": failures.count, "failures": failures.objects()}
         show_json("decrypt", {"database": database, "out": str(out) if written else None, **counts})
     elif written:
         say(f"{rows} values were opened; {out} holds them readable for whoever can read the file")
     else:
-        failures.advise()
+        failures.show_causes()
         say(f"no copy was made; {database} is as it was")
-    return Exit.STOPPED if pace.stopped and not failures.count else failures.code
+    return Exit.STOPPED if pace.stopped and not failures.count else findings.exit_code(failures)

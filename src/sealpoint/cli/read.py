@@ -24,7 +24,9 @@ from sealpoint.cli.stores import (
     require_text,
 )
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.rows import Event, Failure, Progress
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.databases.failures import Failure, Failures
+from sealpoint.databases.rows import Event, Progress
 from sealpoint.errors import KeyFileMissingError, UnknownKeyError, excerpt
 from sealpoint.keys.ringfile import RingEntry, read_ring_entries
 from sealpoint.maintenance.audit import audit as look_at
@@ -135,14 +137,14 @@ def types(
     allowlist = (
         None if allow is None else Allowlist.of([pair for text in allow for pair in _read_allowed(text)])
     )
-    failures = findings.Failures(aloud=not as_json)
+    failures = findings.ShownFailures(shown=not as_json)
     with opened([database]) as (store,):
         name, cipher = store.name, _get_cipher(store, keys)
         with _watching("types", failures.add) as report:
             found = take_inventory(store, cipher, report=report)
-    failures.advise()
+    failures.show_causes()
     if as_json:
-        show_json("types", findings.types_object(name, found, failures.kept, allowlist))
+        show_json("types", findings.types_object(name, found, failures.objects(), allowlist))
     elif emit:
         findings.emit_types(found)
     else:
@@ -171,13 +173,13 @@ def inspect(
     if thread is None:
         return _list_threads(database, limit, as_json=as_json)
     require_text(thread, "--thread")
-    values, shown, tally = [], 0, findings.Tally()
+    values, shown, failures = [], 0, Failures()
     with opened([database]) as (store,):
         name, found = store.name, read_thread(store, _get_cipher(store, keys), thread)
         for part in islice(found, limit):
             shown += 1
             if isinstance(part, Failure):
-                tally.add(part)
+                failures.add(part)
             if as_json:
                 values.append(findings.value_object(part))
             else:
@@ -190,7 +192,7 @@ def inspect(
         return Exit.USAGE
     if more:
         say(f"shown are the first {limit} values; there are more")
-    return tally.code
+    return findings.exit_code(failures)
 
 
 def _list_threads(database: str, limit: int, *, as_json: bool) -> Exit:
@@ -219,7 +221,7 @@ def verify(
     Exits with 4 if there is one, or with 5 if keys are all that is missing. A value that is not sealed
     is one.
     """
-    rows, total, failures, complete = 0, None, findings.Tally(), False
+    rows, total, failures, complete = 0, None, Failures(), False
     with opened([database]) as (store,), progress_bar("verify") as move:
         cipher = RingCipher(open_ring(keys))
         report = findings.JsonReport(store.name) if as_json else findings.LineReport()
@@ -233,11 +235,11 @@ def verify(
                     report.add(event)
             complete = True
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
-            report.end(rows, failures.count, complete=complete)
+            report.end(rows, failures, complete=complete)
             if not complete:
                 _say_how_far(rows, total)
                 say(f"{failures.count} of the values that were opened do not open")
-    return failures.code
+    return findings.exit_code(failures)
 
 
 def _read_entries(keys: Path | None) -> Sequence[RingEntry] | None:
@@ -257,7 +259,7 @@ def _say_unless_known(entries: Sequence[RingEntry] | None, shares: Iterable[Shar
 
 def _get_cipher(store: RowStore, keys: Path | None) -> RingCipher | None:
     """Return what opens the store's values, or ``None`` if none is sealed, or no ring is there."""
-    sealed = any(isinstance(count.tag, str) and "+" in count.tag for count in store.count())
+    sealed = any(is_sealed(count.tag) for count in store.count())
     if keys is None and not sealed:
         return None
     try:
@@ -309,7 +311,7 @@ def _judge(found: Inventory, allowlist: Allowlist | None) -> Exit:
 
 
 @contextmanager
-def _watching(title: str, failed: Callable[[Failure], None]) -> Iterator[Callable[[Event], None]]:
+def _watching(title: str, failed: Callable[[Failure], object]) -> Iterator[Callable[[Event], None]]:
     """Show progress, and hand on failures; of a run that ends early, say how far it came."""
     rows, total = 0, None
     with progress_bar(title) as move:

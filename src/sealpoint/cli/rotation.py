@@ -15,15 +15,17 @@ from sealpoint.cli.exits import Exit
 from sealpoint.cli.screen import complain, progress_bar
 from sealpoint.cli.signals import stopping
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.crypto.tag import LEGACY
-from sealpoint.databases.rows import Batch, Event, Events, Progress, RowStore, Selection, mark
+from sealpoint.crypto.suites import LEGACY
+from sealpoint.crypto.tag import Kind
+from sealpoint.databases.cells import Selection
+from sealpoint.databases.rows import Batch, Event, Events, Progress, RowStore
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import LockedError, ScrubError, StoppedError
 from sealpoint.maintenance.pace import Pace, Stop
 from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
-from sealpoint.maintenance.status import Kind, Share, status
+from sealpoint.maintenance.status import Share, status
 from sealpoint.maintenance.verify import verify
 from sealpoint.maintenance.workers import Order, rotate_in_processes
 
@@ -114,12 +116,11 @@ class Outcome:
     """
 
     def __init__(self, *, aloud: bool) -> None:
-        self.failures = findings.Failures(aloud=aloud)
+        self.failures = findings.ShownFailures(shown=aloud, may_repeat=True)
         self.moved = self.raced = self.left = 0
         self.seconds = self.longest_lock_seconds = 0.0
         self.stopped: str = ""
         self.remaining: list[tuple[Share, Action]] = []
-        self._told = set[int]()
         self.verified: int | None = None
         self.scrubbed: Scrubbed | None = None
 
@@ -128,8 +129,7 @@ class Outcome:
         if isinstance(event, Progress):
             self.moved, self.raced = event.changed, event.raced
             self.locked(event.lock_seconds)
-        elif mark(event) not in self._told:
-            self._told.add(mark(event))
+        else:
             self.failures.add(event)
 
     def locked(self, seconds: float) -> None:
@@ -162,7 +162,7 @@ class Outcome:
     def code(self) -> Exit:
         """How the program ends."""
         if self.failures.count:
-            return self.failures.code
+            return findings.exit_code(self.failures)
         if self.stopped:
             return Exit.STOPPED
         return Exit.FOUND if self.left or (self.scrubbed and self.scrubbed.found) else Exit.DONE
@@ -175,7 +175,7 @@ class Outcome:
             "raced": self.raced,
             "left": self.left,
             "failed": self.failures.count,
-            "failures": self.failures.kept,
+            "failures": self.failures.objects(),
             "stopped": bool(self.stopped),
             "verified": self.verified,
             "scrubbed": scrubbed

@@ -9,8 +9,8 @@ from typing import Final
 
 from sealpoint.crypto.context import Row, context
 from sealpoint.crypto.counters import OPENED, OPENED_RETIRED, SEALED, Tally
-from sealpoint.crypto.suites import Suite, make_suite
-from sealpoint.crypto.tag import LEGACY, Tag
+from sealpoint.crypto.suites import LEGACY, Suite, make_suite
+from sealpoint.crypto.tag import Tag
 from sealpoint.errors import (
     LegacyTypeError,
     RowMissingError,

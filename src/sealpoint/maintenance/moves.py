@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sealpoint.crypto import KeyState, Tag
-from sealpoint.crypto.tag import LEGACY
+from sealpoint.crypto.suites import LEGACY
 from sealpoint.databases.rows import RowStore
 from sealpoint.errors import KeyInUseError, KeyMoveError, TagError, UnknownKeyError, UnrelatedDatabaseError
 from sealpoint.keys.ringfile import RingEntry
