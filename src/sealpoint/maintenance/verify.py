@@ -9,7 +9,7 @@ from sealpoint.crypto import RingCipher
 from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, open_cell
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Page, Progress, RowStore
-from sealpoint.errors import SealpointError
+from sealpoint.errors import DatabaseCorruptError, SealpointError
 
 
 def verify(
@@ -33,8 +33,15 @@ def verify(
 
     Yields:
         Progress after each batch, with nothing changed; a failure for each value that does not open.
+
+    Raises:
+        DatabaseCorruptError: If the database is damaged; the values before the damage have been opened.
     """
-    total = sum(count.rows for count in store.count() if selection.takes(count.tag))
+    total, damage = 0, None
+    try:
+        total = sum(count.rows for count in store.count() if selection.takes(count.tag))
+    except DatabaseCorruptError as error:  # values before the damage are opened all the same
+        damage = error
     seen = size = 0
     numbers = count()
     for column in store.columns:
@@ -45,6 +52,8 @@ def verify(
                     yield from _try(cipher, cell, allow_plaintext=allow_plaintext)
             seen += len(page.cells)
             yield Progress(column.label, seen, total, 0, 0, size, 0.0)
+    if damage is not None:
+        raise damage
 
 
 def pages(

@@ -85,7 +85,7 @@ class Store:
     """As much of a store as moves ask for: its name and its counts."""
 
     name = "state.db"
-    tables = ()
+    columns = ()
 
     def __init__(self, *tags: Any) -> None:
         self.tags = tags

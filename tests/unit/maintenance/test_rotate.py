@@ -382,7 +382,7 @@ def test_batches_shrink_when_writers_wait_too_long(path: Path) -> None:
         events = rotate(store, make_cipher("k2", "k1"), batch=Batch(rows=4), max_lock_seconds=0.0)
         seen = [event for event in events if isinstance(event, Progress)]
     steps = [after.rows - before.rows for before, after in pairwise(seen)]
-    assert steps[-5:] == [1] * 5
+    assert [step for step in steps if step][-5:] == [1] * 5
     assert seen[-1].changed == len(values_of(path))
 
 
