@@ -1,4 +1,4 @@
-"""Bytes that nobody vouches for: the check and strict decoding against LangGraph's permissive decoding.
+"""Unauthenticated bytes: the check and strict decoding against LangGraph's permissive decoding.
 
 Both read the same unsealed bytes. What the check takes alone, and what it costs a sealed row, which is
 nothing, are cases of their own; so is the count of the types that small rows name.
@@ -18,7 +18,7 @@ from benchmarks.payloads import Priority, Step, messages, payload, small_state
 from benchmarks.peers import INVENTORY, KEY, LG, SCAN, SEALED, SEALED_STRICT, STRICT
 from sealpoint import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.serde.inert import inventory
-from sealpoint.serde.scan.walk import scan
+from sealpoint.serde.scan import scan
 
 ROWS: Final = 500
 
@@ -54,7 +54,7 @@ def _scan(data: bytes) -> Sampler:
 
 
 def _sealed(value: Any) -> Case:
-    """The ring vouches for a sealed row, so a strict serializer has nothing to check in it."""
+    """The ring authenticates a sealed row, so a strict serializer has nothing to check in it."""
     trusting = EncryptedSerializer.from_key(KEY, serde=JsonPlusSerializer(allowed_msgpack_modules=True))
     strict = EncryptedSerializer.from_key(KEY, serde=_strict())
     typed = trusting.dumps_typed(value)

@@ -87,7 +87,7 @@ def _json() -> Iterator[bytes]:
 def _tags() -> Iterator[bytes]:
     for suite in ("cobblestone256", "xaes256gcm"):
         more: Any
-        for more in ({}, {"row": {"a": "b"}}, {"secret": b"s"}):
+        for more in ({}, {"row": {"a": "b"}}, {"secret": bytes(32)}):
             tag, blob = RingCipher(cipher.ring, suite).seal("msgpack", SECRET, **more)
             yield tag.encode() + b"\n" + blob
     yield b"bytes+aes\n" + bytes(48)

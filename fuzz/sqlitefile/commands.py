@@ -35,7 +35,7 @@ from fuzz.sqlitefile import honest, oracle
 from fuzz.sqlitefile.forged import Forged, forge
 from fuzz.sqlitefile.oracle import VALUES, Content, Finding, Row, UndefinedError
 from sealpoint.cli import app as cli
-from sealpoint.cli import screen
+from sealpoint.cli import output
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.cells import EVERYTHING, Column, Selection
 from sealpoint.databases.rows import Batch, Page
@@ -52,7 +52,7 @@ FEW: Final = Batch(rows=5)
 """What commands read at a time, so that each table takes several batches."""
 
 _READ: Final = SqliteRows.read
-_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|xaes256gcm):(k\d)")
+_SEALED: Final = re.compile(r"[a-z]+\+(?:cobblestone256|xaes256gcm)@(k\d)")
 
 
 class WrongAnswerError(AssertionError):
@@ -179,7 +179,7 @@ class Place:
         out, err = io.StringIO(), io.StringIO()
         with (
             patch.object(cli, "app", _program()),
-            patch.object(screen, "version", lambda _: ""),  # which is looked up in files each time
+            patch.object(output, "version", lambda _: ""),  # which is looked up in files each time
             patch.object(SqliteRows, "read", _read_few),
             redirect_stdout(out),
             redirect_stderr(err),
@@ -219,7 +219,7 @@ def opened(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
         kind: tuple[Any, ...] = ("as it is", tag)
         if isinstance(tag, str) and "+" in tag and isinstance(value, bytes):
             try:
-                inner, value = cipher.open(tag, value)
+                inner, value = cipher.open(tag, value).typed
                 kind = ("opened", inner)
             except SealpointError:
                 pass
@@ -368,7 +368,7 @@ def _check_unused(ended: Ended, truth: Truth) -> Ended:
 
 def check_rotate(place: Place, truth: Truth) -> Ended:
     """`rotate --apply`: the same plaintexts under one key; nothing is lost, however it ends."""
-    ended = place.run("rotate", str(place.path), "--plaintext", "--apply")
+    ended = place.run("rotate", str(place.path), "--allow-plaintext", "--apply")
     try:
         after = read_file(place.path)
     except UndefinedError as error:

@@ -6,7 +6,7 @@ shown under the traceback. Neither ever holds key material or decrypted bytes.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 EXCERPT_CHARS: Final = 200
 
@@ -34,11 +34,32 @@ class SealpointError(Exception):
             self.add_note(f"hint: {self.hint}")
 
 
+class OmittedAttributeError(SealpointError, AttributeError):
+    """An attribute of LangGraph's class is left out of sealpoint's on purpose."""
+
+
+class Omitted:
+    """Stands in a class for an attribute that LangGraph's has: reading it raises `OmittedAttributeError`.
+
+    To ``hasattr``, and to ``getattr`` with a default, the attribute is missing.
+    """
+
+    def __init__(self, hint: str) -> None:
+        """Make a stand-in whose error says with ``hint`` what to use instead."""
+        self._hint = hint
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        raise OmittedAttributeError(f"sealpoint has no {self._name}", hint=self._hint)
+
+
 # --- keys and key rings -----------------------------------------------------------------------
 
 
 class KeyRingError(SealpointError):
-    """A key ring, a key file or a key in it is not usable."""
+    """A key ring, a ring file, a key file or a key is not usable."""
 
 
 class KeyIdError(KeyRingError, ValueError):
@@ -96,14 +117,14 @@ class KeyDestroyedError(KeyRingError, LookupError):
     hint = "values under a destroyed key cannot be opened; restore a backup made before it, if there is one"
 
 
-class KeyMoveError(KeyRingError, ValueError):
+class KeyTransitionError(KeyRingError, ValueError):
     """A key was to change to a state that its present state does not allow."""
 
-    hint = "see the table of moves in sealpoint.crypto.KeyState"
+    hint = "see the table of transitions in docs/keys.md"
 
 
-class KeyInUseError(KeyMoveError):
-    """A key was to move on, and a database still has rows under it or under one older still."""
+class KeyInUseError(KeyTransitionError):
+    """A key was to change its state while a database has rows under it, or under an older key."""
 
     hint = "seal the rows anew first: sealpoint rotate DB --apply"
 
@@ -117,22 +138,16 @@ class WrongRingError(KeyRingError):
     )
 
 
-class KeyReversalError(KeyRingError, ValueError):
-    """A ring file that a running process follows goes back in time, or is that of another ring."""
+class RingRollbackError(KeyRingError, ValueError):
+    """A ring file is older than the ring in use, or is the file of another ring."""
 
-    hint = "put the latest ring file back; a process that is to use another ring is started anew"
+    hint = "restore the latest ring file; to use another ring, restart the process"
 
 
 class KeyMaterialError(KeyRingError, ValueError):
     """Key material does not have the right length or form."""
 
     hint = "material is 32 raw bytes, or base64 or hex of them, with at most one newline at the end"
-
-
-class MaterialSpaceError(KeyMaterialError):
-    """Key material has white space at its ends, as a paste or a careless ``echo`` leaves it."""
-
-    hint = "remove the white space; one newline at the end is all that may follow the key"
 
 
 class CheckValueError(KeyRingError, ValueError):
@@ -147,33 +162,19 @@ class KeyPickleError(KeyRingError, TypeError):
     hint = "load the ring again in the other process; key material is never pickled"
 
 
-class KeyFileError(KeyRingError, ValueError):
-    """A ring file does not say what a ring file must say."""
+class RingFileError(KeyRingError, ValueError):
+    """A ring file is not TOML, has another version, or has a field missing, unknown or of a wrong type."""
 
     hint = "compare it with keys.example"
 
 
-class KeyFileMissingError(KeyFileError, FileNotFoundError):
+class RingFileMissingError(RingFileError, FileNotFoundError):
     """There is no ring file where one was named or looked for."""
 
     hint = "name it (--keys FILE, or $SEALPOINT_KEYS), or make one there: sealpoint keys init --keys FILE"
 
 
-class KeyFileSyntaxError(KeyFileError):
-    """A ring file is not TOML in UTF-8, or a field has the wrong type."""
-
-
-class KeyFileVersionError(KeyFileError):
-    """A ring file has a version that this release does not know."""
-
-    hint = "this release reads version = 1"
-
-
-class KeyFileFieldError(KeyFileError):
-    """A ring file has a field that nobody knows, or lacks one that it must have."""
-
-
-class TestKeysError(KeyFileError):
+class TestKeysError(RingFileError):
     """A ring holds the public keys of ``keys.example``."""
 
     __test__ = False  # the name begins with "Test": not a test class

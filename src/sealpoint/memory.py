@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 import weakref
-from typing import Self
+from types import TracebackType
+from typing import Final, Self
 
+from sealpoint.errors import Omitted
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.sqlite.database import run_in_thread
 
+_READ_INSTEAD: Final = "the checkpoints are in a SQLite database: read them with list() or get_tuple()"
+
 
 class InMemorySaver(SqliteSaver):
     """`SqliteSaver` on a database in memory. Values are serialized, and sealed if ``serde`` seals."""
+
+    storage: Final = Omitted(_READ_INSTEAD)
+    writes: Final = Omitted(_READ_INSTEAD)
+    blobs: Final = Omitted(_READ_INSTEAD)
+    stack: Final = Omitted("the saver is a context manager itself: use it in a 'with' statement")
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         """Make an empty saver.
@@ -27,7 +36,12 @@ class InMemorySaver(SqliteSaver):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._database.close()
 
     async def __aenter__(self) -> Self:

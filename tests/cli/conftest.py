@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from sealpoint.cli.app import run as run_program
-from sealpoint.keys import ringfile as keyfile
-from tests.unit.crypto.rings import states_text
+from sealpoint.keys import ringfile
+from tests.support.fixtures import path, victim
+from tests.support.rings import states_text
+
+__all__ = ["CODE", "Ended", "Run", "path", "victim"]
 
 CODE = [sys.executable, "-m", "sealpoint.cli"]
 
@@ -44,7 +47,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No ring is named or lies anywhere but where a test puts it, and words are wrapped alike everywhere."""
     for name in ("SEALPOINT_KEYS", "CREDENTIALS_DIRECTORY", "SEALPOINT_ALLOW_TEST_KEYS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(keyfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
+    monkeypatch.setattr(ringfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
     monkeypatch.setenv("COLUMNS", "100")
 
 

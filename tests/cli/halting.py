@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from sealpoint.cli import change
+from sealpoint.cli import decrypt as command
 from sealpoint.cli.app import run
 from sealpoint.databases.rows import Batch
 from sealpoint.maintenance.decrypt import decrypt
@@ -24,5 +24,5 @@ def halting(*args: Any, **options: Any) -> Iterator[Any]:
 
 
 told, go = int(sys.argv[1]), int(sys.argv[2])
-setattr(change, "decrypt_file", halting)  # noqa: B010 -- it is imported there
+setattr(command, "decrypt_file", halting)  # noqa: B010 -- it is imported there
 sys.exit(run(sys.argv[3:]))

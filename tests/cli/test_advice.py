@@ -11,24 +11,21 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from sealpoint.base import empty_checkpoint
-from sealpoint.cli import findings, rotation
+from sealpoint.cli import render
 from sealpoint.cli.exits import Exit
 from sealpoint.databases.failures import MAX_CAUSES, Failure, Failures
 from sealpoint.errors import IntegrityError
-from sealpoint.maintenance import rotate, scrub
+from sealpoint.maintenance import job, rotate, scrub
 from tests.cli.conftest import Run
-from tests.unit.crypto.rings import states_text
-from tests.unit.maintenance.foreign import insert
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import AES_KEY, langgraph, tags_of, values_of, write
-from tests.unit.sqlite.rows import at
-
-VALUES = 12
-"""How many `sealed.write` puts into a thread."""
+from tests.support.checkpoints import at
+from tests.support.foreign import insert
+from tests.support.harm import flip
+from tests.support.rings import states_text
+from tests.support.sealed import AES_KEY, VALUES, langgraph, tags_of, values_of, write
 
 pytestmark = pytest.mark.usefixtures("keys")
 
-PICKLES = "stays: a pickle is never sealed unopened"
+PICKLES = "skipped: a pickle is never sealed unopened"
 WAY_OUT = "read them with LangGraph and put them again sealed, or delete those threads"
 
 
@@ -56,20 +53,20 @@ def hints(err: str) -> list[str]:
 # --- pickles ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [[], ["--plaintext"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--allow-plaintext"]], ids=str)
 def test_plan_counts_pickles_apart(run: Run, path: Path, options: list[str]) -> None:
     """It promises nothing that the run then refuses."""
     write_pickles(path)
     ended = run("rotate", path, "--json", *options)
     plan = [(part["table"], part["rows"], part["action"]) for part in ended.document["plan"]]
-    other = "will be sealed" if options else "stays: not sealed, add --plaintext"
+    other = "will be sealed" if options else "skipped: not sealed, add --allow-plaintext"
     assert ended.code == Exit.DONE
     assert sorted(plan) == [("checkpoints", 1, PICKLES), ("writes", 1, PICKLES), ("writes", 1, other)]
 
 
 def test_run_says_what_to_do_about_pickles(run: Run, path: Path) -> None:
     write_pickles(path)
-    ended = run("rotate", path, "--apply", "--plaintext")
+    ended = run("rotate", path, "--apply", "--allow-plaintext")
     assert ended.code == Exit.UNOPENED
     assert f"2 pickles stay: {WAY_OUT}" in ended.err.splitlines()
     assert "says why" not in ended.err
@@ -79,8 +76,8 @@ def test_run_says_what_to_do_about_pickles(run: Run, path: Path) -> None:
 def test_pickles_alone_are_no_work_for_another_run(run: Run, path: Path) -> None:
     """However often it was run again, they would stay."""
     write_pickles(path)
-    run("rotate", path, "--apply", "--plaintext")
-    again = run("rotate", path, "--apply", "--plaintext", "--max-seconds", 0)
+    run("rotate", path, "--apply", "--allow-plaintext")
+    again = run("rotate", path, "--apply", "--allow-plaintext", "--max-seconds", 0)
     assert "run the same command again" not in again.err
 
 
@@ -88,11 +85,11 @@ def test_other_types_that_nobody_checks_stay_too(run: Run, path: Path) -> None:
     """Also where LANGGRAPH_AES_KEY stands behind them: it does not vouch for a type."""
     write(path, "k2", "a")
     insert(path, [("yaml", b"x"), ("pickle+aes", b"x" * 40), ("yaml+aes", b"x" * 40)])
-    plan = run("rotate", path, "--plaintext", "--legacy", "--json").document["plan"]
+    plan = run("rotate", path, "--allow-plaintext", "--allow-legacy", "--json").document["plan"]
     assert sorted(part["action"] for part in plan if part["action"] != "is done") == [
         PICKLES,
-        "stays: its type is none that is sealed unopened",
-        "stays: its type is none that is sealed unopened",
+        "skipped: its type is not sealed unopened",
+        "skipped: its type is not sealed unopened",
     ]
 
 
@@ -111,18 +108,18 @@ def test_run_says_itself_what_it_left(run: Run, path: Path, keys: Path) -> None:
     ended = run("rotate", path, "--apply")
     assert ended.code == Exit.FOUND
     assert ended.err.splitlines() == [
-        f"{VALUES + 1} values are not sealed: --plaintext seals them",
-        f"{VALUES} values are under LANGGRAPH_AES_KEY: --legacy moves them",
+        f"{VALUES + 1} values are not sealed: --allow-plaintext seals them",
+        f"{VALUES} values are under LANGGRAPH_AES_KEY: --allow-legacy moves them",
         f"2 pickles stay: {WAY_OUT}",
     ]
 
 
-def test_tag_that_is_none_is_told(run: Run, path: Path) -> None:
+def test_unrecognised_tag_is_told(run: Run, path: Path) -> None:
     write(path, "k2", "a")
     insert(path, [(None, b"x")])
     ended = run("rotate", path, "--apply", "--verify", "none")
     assert ended.code != Exit.DONE
-    assert "1 value has a tag that is none: `sealpoint status DB` shows it" in ended.err.splitlines()
+    assert "1 value has an unrecognised tag: `sealpoint status DB` shows it" in ended.err.splitlines()
 
 
 def test_values_that_came_meanwhile_are_told(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +131,7 @@ def test_values_that_came_meanwhile_are_told(run: Run, path: Path, monkeypatch: 
         write(path, "k1", "b")
         return genuine(*args)
 
-    monkeypatch.setattr(rotation, "outstanding", late)
+    monkeypatch.setattr(job, "outstanding", late)
     ended = run("rotate", path, "--apply")
     assert ended.code == Exit.FOUND
     assert ended.err == f"{VALUES} values written meanwhile are not under 'k2': run again\n"
@@ -169,7 +166,7 @@ def test_large_counts_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     causes = Failures()
     for _ in range(12_584):
         causes.add(Failure("writes", {}, "null", IntegrityError("x", hint="y")))
-    findings.show_causes(causes)
+    render.show_causes(causes)
     assert capsys.readouterr().err == "12,584 values: x\nhint: y\n"
 
 
@@ -177,7 +174,7 @@ def test_a_stranger_does_not_fill_the_screen_with_hints(capsys: pytest.CaptureFi
     causes = Failures()
     for number in range(1000):
         causes.add(Failure("writes", {}, "null", IntegrityError("x", hint=str(number))))
-    findings.show_causes(causes)
+    render.show_causes(causes)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 * MAX_CAUSES + 1
     assert lines[-1] == f"{1000 - MAX_CAUSES} values: other causes"
@@ -187,7 +184,7 @@ def test_a_stranger_does_not_fill_the_screen_with_causes(capsys: pytest.CaptureF
     causes = Failures()
     for number in range(1000):
         causes.add(Failure("writes", {}, "null", IntegrityError(str(number), hint="y")))
-    findings.show_causes(causes)
+    render.show_causes(causes)
     *told, rest, hint = capsys.readouterr().err.splitlines()
     assert len(told) == MAX_CAUSES
     assert rest == f"{1000 - MAX_CAUSES} values: other causes"
@@ -218,7 +215,7 @@ def test_few_places_are_listed_and_the_others_counted(
 ) -> None:
     write(path, "k1", "a")
     places = tuple(("x.db", place) for place in range(number))
-    monkeypatch.setattr(rotation, "scrub", lambda *args: scrub.Scrubbed(4096, 3, places))
+    monkeypatch.setattr(job, "scrub", lambda *args: scrub.Scrubbed(4096, 3, places))
     ended = run("rotate", path, "--apply", "--scrub")
     assert ended.code == Exit.FOUND
     assert ended.err.count("x.db at byte") == told
@@ -235,7 +232,7 @@ def test_scrub_in_vain_names_the_writer(run: Run, path: Path, monkeypatch: pytes
         write(path, "k1", "a")
         return genuine(*args)._replace(found=(("x.db", 7),))
 
-    monkeypatch.setattr(rotation, "scrub", busy)
+    monkeypatch.setattr(job, "scrub", busy)
     ended = run("rotate", path, "--apply", "--scrub")
     assert ended.code == Exit.FOUND
     advice = "rows are still written unsealed or under an old key: end that writer and run again"

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from sealpoint.cli import app as program_app
-from sealpoint.cli import keys, screen, stores
+from sealpoint.cli import keys, output, stores
 from sealpoint.cli.exits import Exit
 from sealpoint.errors import DatabaseMissingError, PasswordError
 from tests.cli.conftest import CODE, Ended, Run
@@ -148,7 +148,7 @@ def test_reader_that_goes_away(ring: Path) -> None:
 
 def test_table_shows_foreign_text_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     """What a database holds moves no cursor, colours nothing, and is no markup."""
-    screen.show_table(("thread", "rows"), [("\x1b[31mred\r\n[bold]x\u202e\udc80", 3), (None, 12)])
+    output.show_table(("thread", "rows"), [("\x1b[31mred\r\n[bold]x\u202e\udc80", 3), (None, 12)])
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split() == ["thread", "rows"]
     assert first.split() == [r"\x1b[31mred\r\n[bold]x\u202e\udc80", "3"]
@@ -157,24 +157,24 @@ def test_table_shows_foreign_text_escaped(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.show_table(("x",), [("y" * 500,)])
+    output.show_table(("x",), [("y" * 500,)])
     assert "y" * 500 in capsys.readouterr().out.splitlines()
 
 
 def test_json_is_one_object_in_ascii(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.show_json("status", {"x": "\x1bé"})
+    output.show_json("status", {"x": "\x1bé"})
     out = capsys.readouterr().out
     assert out.isascii()
     assert json.loads(out)["x"] == "\x1bé"
 
 
 def test_words_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.complain("no \x1b[2J", "try\nagain")
+    output.complain("no \x1b[2J", "try\nagain")
     assert capsys.readouterr().err == "error: no \\x1b[2J\nhint: try\\nagain\n"
 
 
 BAR = """
-from sealpoint.cli.screen import progress_bar
+from sealpoint.cli.output import progress_bar
 with progress_bar('rotate') as move:
     for number in range(3):
         move(number, 2)
@@ -203,7 +203,7 @@ def test_bar_on_a_terminal() -> None:
 @pytest.mark.parametrize("columns", [0, 1, 5])
 def test_narrow_terminal(columns: int) -> None:
     """Names are broken over lines of 40 columns, and no column of the table is lost."""
-    code = "from sealpoint.cli.screen import *; show_table(('table', 'rows'), [('x' * 20, 7)])"
+    code = "from sealpoint.cli.output import *; show_table(('table', 'rows'), [('x' * 20, 7)])"
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, check=True)

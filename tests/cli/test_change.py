@@ -20,19 +20,19 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 
-from sealpoint.cli import change, rotation
+from sealpoint.cli import decrypt as decrypt_command
 from sealpoint.cli.exits import Exit
 from sealpoint.databases.sqlite import rows as sqlite_rows
 from sealpoint.errors import ScrubError
 from sealpoint.keys.lock import holding
-from sealpoint.maintenance import scrub
+from sealpoint.maintenance import job, scrub
 from tests.cli.conftest import CODE, Ended, Run
-from tests.postgres.databases import K1, blobs, contents, put_blobs, set_up
-from tests.server import schema, server
-from tests.unit.crypto.rings import material_of, states_text
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import (
+from tests.support.harm import flip
+from tests.support.postgres import K1, blobs, contents, put_blobs, set_up
+from tests.support.rings import material_of, states_text
+from tests.support.sealed import (
     AES_KEY,
+    VALUES,
     make_cipher,
     opened,
     sealing,
@@ -41,21 +41,11 @@ from tests.unit.maintenance.sealed import (
     values_of,
     write,
 )
+from tests.support.server import schema, server
 
 ROOT = Path(__file__).parents[2]
-VALUES = 12
-"""How many `sealed.write` puts into a thread."""
-
 MANY = 400
 """So many that a run is met in the middle of it."""
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A database that LangGraph wrote, with all its values under k1."""
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +84,7 @@ def under(path: Path, key_id: str) -> int:
     with closing(sqlite3.connect(path)) as connection:
         counts = [
             connection.execute(
-                f"SELECT count(*) FROM {table} WHERE type LIKE '%:' || ?", (key_id,)
+                f"SELECT count(*) FROM {table} WHERE type LIKE '%@' || ?", (key_id,)
             ).fetchone()[0]
             for table in ("checkpoints", "writes")
         ]
@@ -228,7 +218,7 @@ def test_wrong_usage_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("kind", "option"), [("plain", "--plaintext"), ("eax", "--legacy"), ("gcm", "--legacy")]
+    ("kind", "option"), [("plain", "--allow-plaintext"), ("eax", "--allow-legacy"), ("gcm", "--allow-legacy")]
 )
 def test_what_we_did_not_seal_stays_unless_it_is_asked_for(
     run: Run, path: Path, keys: Path, kind: str, option: str
@@ -412,7 +402,7 @@ def test_no_time_is_too_short_for_nothing(run: Run, tmp_path: Path, check: str) 
     write(plain, "plain", "a")
     ended = run("rotate", plain, "--apply", "--max-seconds", 0, "--verify", check)
     assert ended.code == Exit.FOUND
-    assert ended.err == f"{VALUES} values are not sealed: --plaintext seals them\n"
+    assert ended.err == f"{VALUES} values are not sealed: --allow-plaintext seals them\n"
 
 
 def test_time_is_up_while_values_are_opened_once_more(run: Run, path: Path) -> None:
@@ -456,7 +446,7 @@ def test_interrupt_while_values_are_opened_once_more(
 ) -> None:
     """All is moved; that it opens has not been shown yet."""
     add_rows(path, 2500)
-    interrupted(rotation, "verify", 1)
+    interrupted(job, "verify", 1)
     ended = run("rotate", path, "--apply", "--json")
     assert (ended.code, ended.document["stopped"], ended.document["left"]) == (Exit.STOPPED, True, 0)
     assert 0 < ended.document["verified"] < 2500
@@ -469,7 +459,7 @@ def test_second_interrupt_ends_at_once(
     """Nothing is lost then either, nobody is kept out, and Ctrl-C is what it was before."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with monkeypatch.context():
-        interrupted(rotation, "rotate", 2)
+        interrupted(job, "rotate", 2)
         ended = run("rotate", path, "--apply", "--batch", 2)
         assert (ended.code, ended.out) == (Exit.STOPPED, "")
         assert "Traceback" not in ended.err
@@ -481,7 +471,7 @@ def test_second_interrupt_ends_at_once(
 def test_interrupt_of_decrypt_leaves_no_copy(
     run: Run, path: Path, tmp_path: Path, interrupted: Callable[[Any, str, int], None]
 ) -> None:
-    interrupted(change, "decrypt_file", 1)
+    interrupted(decrypt_command, "decrypt_file", 1)
     ended = run("decrypt", path, "--out", tmp_path / "new.db", "--json")
     assert (ended.code, ended.document["out"]) == (Exit.STOPPED, None)
     assert not list(tmp_path.glob("*new.db*"))
@@ -562,7 +552,7 @@ def test_scrub_clears_and_says_what_it_looked_for(run: Run, path: Path) -> None:
 def test_longest_lock_has_the_scrub_in_it(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a scrub that then could not empty the log: it had written the whole file anew."""
     found = scrub.Scrubbed(4096, 3, (), lock_seconds=17.0)
-    monkeypatch.setattr(rotation, "scrub", lambda *args: found)
+    monkeypatch.setattr(job, "scrub", lambda *args: found)
     ended = run("rotate", path, "--apply", "--scrub", "--json")
     assert (ended.document["longest_lock_ms"], ended.document["scrubbed"]["lock_seconds"]) == (17000.0, 17.0)
 
@@ -571,7 +561,7 @@ def test_longest_lock_has_the_scrub_in_it(run: Run, path: Path, monkeypatch: pyt
         error.lock_seconds = 18.0
         raise error
 
-    monkeypatch.setattr(rotation, "scrub", fail)
+    monkeypatch.setattr(job, "scrub", fail)
     assert run("rotate", path, "--apply", "--scrub", "--json").document["longest_lock_ms"] == 18000.0
 
 
@@ -601,7 +591,7 @@ def test_scrub_of_a_large_or_live_database_is_announced(
 
 def test_scrub_that_finds_something_says_where(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = scrub.Scrubbed(4096, 3, (("x.db-wal", 77),))
-    monkeypatch.setattr(rotation, "scrub", lambda *args: found)
+    monkeypatch.setattr(job, "scrub", lambda *args: found)
     ended = run("rotate", path, "--apply", "--scrub")
     assert (ended.code, "found: x.db-wal at byte 77" in ended.err) == (Exit.FOUND, True)
 
@@ -618,7 +608,7 @@ def test_workers_share_a_server_and_signals_reach_none_of_them(
         set_up(PostgresSaver, dsn)
         put_blobs(dsn, blobs(MANY))
         url = url_of(dsn)
-        before = {place: K1.open(*sealed) for place, sealed in contents(dsn).items()}
+        before = {place: K1.open(*sealed).typed for place, sealed in contents(dsn).items()}
         options = ["--workers", "2", "--batch", "4", "--rate", "16"]
         command = [*CODE, "rotate", url, "--apply", "--json", *options]
         with subprocess.Popen(
@@ -638,7 +628,7 @@ def test_workers_share_a_server_and_signals_reach_none_of_them(
         assert ended.err.splitlines() == [warning]
         assert (ended.code, ended.document["moved"]) == (Exit.DONE, stopped.document["left"])
         k2 = make_cipher("k2")
-        assert {place: k2.open(*sealed) for place, sealed in contents(dsn).items()} == before
+        assert {place: k2.open(*sealed).typed for place, sealed in contents(dsn).items()} == before
 
 
 def test_workers_end_with_the_program_that_is_killed(pytestconfig: pytest.Config) -> None:

@@ -17,7 +17,7 @@ from sealpoint.databases.cells import Column
 from sealpoint.databases.rows import Page
 from sealpoint.databases.sqlite.rows import SqliteRows
 from tests.cli.conftest import CODE, Run
-from tests.unit.maintenance.sealed import write
+from tests.support.sealed import write
 
 
 @pytest.fixture

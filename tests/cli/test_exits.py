@@ -37,9 +37,9 @@ def test_what_the_system_refuses_is_told_in_its_words() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (errors.KeyFileSyntaxError("x"), Exit.USAGE),
-        (errors.KeyFileMissingError("x"), Exit.KEYS),
-        (errors.KeyMoveError("x"), Exit.USAGE),
+        (errors.RingFileError("x"), Exit.USAGE),
+        (errors.RingFileMissingError("x"), Exit.KEYS),
+        (errors.KeyTransitionError("x"), Exit.USAGE),
         (errors.KeyInUseError("x"), Exit.FOUND),
         (errors.UnknownKeyError("k1", ()), Exit.KEYS),
         (errors.KeyDisabledError("x"), Exit.KEYS),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import pty
+import re
 import shlex
 import sqlite3
 import subprocess
@@ -18,14 +21,15 @@ from sealpoint import EncryptedSerializer
 from sealpoint.base import empty_checkpoint
 from sealpoint.cli.exits import Exit
 from sealpoint.crypto import KeyRing
-from sealpoint.keys import ringfile as keyfile
+from sealpoint.keys import ringfile
+from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.lock import holding
 from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import CODE, Ended, Run
 
 EXAMPLE = Path(__file__).parents[2] / "keys.example"
-FIELDS = {"id", "state", "suite", "created", "destroyed", "source", "check", "moves"}
+FIELDS = {field.name for field in dataclasses.fields(RingEntry)} | {"transitions"}
 
 
 def states(ring: Path) -> dict[str, str]:
@@ -95,7 +99,7 @@ def test_init_wants_a_place(run: Run, tmp_path: Path) -> None:
     assert "--keys" in hint
     assert "SEALPOINT_KEYS" in hint
     assert list(tmp_path.iterdir()) == []
-    assert run("keys", "init", "--keys", keyfile.SYSTEM_PATH).code == Exit.DONE
+    assert run("keys", "init", "--keys", ringfile.SYSTEM_PATH).code == Exit.DONE
 
 
 def test_init_replaces_nothing(run: Run, ring: Path) -> None:
@@ -132,14 +136,18 @@ def test_list_of_the_example(run: Run) -> None:
     assert [(key["id"], key["source"]) for key in document["keys"]] == [
         ("k26b", "inline"),
         ("k26a", "inline"),
-        ("k25", None),
+        ("k25", "file"),
     ]
 
 
 def test_show_says_what_may_be_done(run: Run, ring: Path) -> None:
     run("keys", "generate", "k2")
     rows = dict(line.split(None, 1) for line in run("keys", "show", "k2").out.splitlines())
-    assert (rows["id"], rows["state"], rows["moves"]) == ("k2", "staged", "promote, destroy")
+    assert (rows["id"], rows["state"], rows["transitions"]) == (
+        "k2",
+        "staged",
+        "promote, compromise, destroy",
+    )
 
 
 def test_material_is_never_shown(run: Run, ring: Path) -> None:
@@ -268,7 +276,7 @@ def test_generate_says_which_file_goes_first(run: Run, ring: Path) -> None:
     file = ring.parent / "keys.d" / "k2.key"
     assert said == (
         f"Give every host {file} first, and then the ring."
-        " When `keys check` is content on each: sealpoint keys promote k2\n"
+        " When `keys check` passes on each: sealpoint keys promote k2\n"
     )
 
 
@@ -355,10 +363,10 @@ def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: boo
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["enable", "k1"], "it opens as it is: there is nothing to enable"),
-        (["enable", "k2"], "it opens as it is: there is nothing to enable"),
+        (["enable", "k1"], "it opens already: there is nothing to enable"),
+        (["enable", "k2"], "it opens already: there is nothing to enable"),
         (["disable", "k1"], "promote another key first: this one then only opens"),
-        (["disable", "k2"], "from there it can go by promote or destroy"),
+        (["disable", "k2"], "possible from there: promote, compromise, destroy"),
         (["init"], "nothing is overwritten; to add a key: sealpoint keys generate --keys "),
     ],
 )
@@ -384,7 +392,7 @@ def test_init_where_no_folder_can_be_made(run: Run, tmp_path: Path, monkeypatch:
         raise PermissionError(13, "Permission denied", str(folder))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    ended = run("keys", "init", "--keys", keyfile.SYSTEM_PATH)
+    ended = run("keys", "init", "--keys", ringfile.SYSTEM_PATH)
     assert "this account may not make" in explained(ended, Exit.KEYS)
     assert "--keys or $SEALPOINT_KEYS" in ended.err
 
@@ -445,3 +453,86 @@ def test_without_tomlkit(ring: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == code
         assert ("pip install 'sealpoint[cli]'" in done.stderr) == bool(code)
+
+
+# --- compromised and expired keys -------------------------------------------------------------
+
+
+def test_compromised_key_opens_and_every_command_reports_it(run: Run, ring: Path, tmp_path: Path) -> None:
+    """On one line of stderr, also with --json; no command that would seal with it is left."""
+    file = database(tmp_path, ring)
+    run("keys", "generate", "k2")
+    run("keys", "promote", "k2")
+    assert run("keys", "compromise", "k1").code == Exit.DONE
+    line = "warning: key 'k1' is compromised: rotate what is under it, then destroy it"
+    for words in (
+        ["keys", "list", "--json"],
+        ["keys", "check"],
+        ["keys", "show", "k1"],
+        ["keys", "generate", "k3"],
+        ["status", file],
+        ["verify", file],
+        ["rotate", file],
+    ):
+        ended = run(*words)
+        assert (words, ended.err.count(line)) == (words, 1)
+    assert run("verify", file).code == Exit.DONE
+    refused = run("keys", "promote", "k1")
+    explained(refused, Exit.USAGE)
+    assert states(ring)["k1"] == "compromised"
+
+
+def test_active_key_is_not_compromised_before_another_is_promoted(run: Run, ring: Path) -> None:
+    ended = run("keys", "compromise", "k1")
+    explained(ended, Exit.USAGE)
+    assert "promote another key first" in ended.err
+    assert states(ring) == {"k1": "active"}
+
+
+def test_key_that_was_compromised_never_seals_again(run: Run, ring: Path) -> None:
+    """Disabled and enabled it is compromised, as it was."""
+    run("keys", "generate", "k2")
+    for words in (["compromise", "k2"], ["disable", "k2"], ["enable", "k2"]):
+        assert run("keys", *words).code == Exit.DONE
+    assert states(ring)["k2"] == "compromised"
+    explained(run("keys", "promote", "k2"), Exit.USAGE)
+
+
+def test_expired_active_key_is_reported_and_seals(run: Run, ring: Path, tmp_path: Path) -> None:
+    for expires, count in (
+        ("2001-01-01T00:00:00Z", 1),
+        ("2001-01-01T00:00:00", 1),
+        ("2999-01-01T00:00:00Z", 0),
+    ):
+        text = re.sub(r"\nexpires = .*", "", ring.read_text())
+        ring.write_text(text.replace("\nstate =", f"\nexpires = {expires}\nstate =", 1))
+        ended = run("keys", "list")
+        assert ended.err.count("the active key 'k1' has expired: promote another") == count
+    ring.write_text(ring.read_text().replace("2999", "2001"))
+    ended = run("status", database(tmp_path, ring))
+    assert ended.err.count("has expired") == 1
+
+
+def test_generate_writes_when_a_key_expires_and_who_owns_it(run: Run, ring: Path) -> None:
+    owner = 'Ops "night" \\ Zürich'
+    assert (
+        run("keys", "generate", "k2", "--expires", "2027-06-01T12:00:00", "--owner", owner).code == Exit.DONE
+    )
+    key = json.loads(run("keys", "show", "k2", "--json").out)["keys"][0]
+    assert (key["expires"], key["owner"]) == ("2027-06-01T12:00:00+00:00", owner)
+    head, _, row = run("keys", "list").out.splitlines()
+    assert head.split()[-2:] == ["expires", "owner"]
+    assert row.split()[-5:] == ["2027-06-01", *owner.split()]
+    explained(run("keys", "generate", "k3", "--owner", "two\nlines"), Exit.USAGE)
+
+
+def test_times_of_transitions_are_shown(run: Run, ring: Path) -> None:
+    run("keys", "generate", "k2")
+    run("keys", "promote", "k2")
+    run("keys", "disable", "k1")
+    first, second = json.loads(run("keys", "list", "--json").out)["keys"]
+    assert all(first[name] for name in ("created", "activated", "retired", "disabled"))
+    assert [second[name] is None for name in ("created", "activated", "retired")] == [False, False, True]
+    run("keys", "destroy", "k1", "--no-database-check", "--yes")
+    rows = dict(line.split(None, 1) for line in run("keys", "show", "k1").out.splitlines())
+    assert (rows["source"], rows["location"], rows["material"]) == ("file", "keys.d/k1.key", "removed")

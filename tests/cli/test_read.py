@@ -22,10 +22,10 @@ from langchain_core.messages import HumanMessage
 
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.findings import ShownFailures, exit_code
+from sealpoint.cli.render import ShownFailures, exit_code
 from sealpoint.databases.failures import Failure, Failures
 from sealpoint.errors import IntegrityError
-from tests.unit.maintenance.foreign import GOLDEN, K1, SECRET, insert, write
+from tests.support.foreign import GOLDEN, K1, SECRET, insert, write
 
 COMMANDS = ["status", "audit", "types", "inspect", "verify"]
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from sealpoint.cli.exits import Exit
 from tests.cli.conftest import Run
-from tests.unit.crypto.rings import states_text
-from tests.unit.crypto.rings import write as write_file
+from tests.support.rings import states_text
+from tests.support.rings import write as write_file
+from tests.support.sealed import make_cipher, write
 from tests.unit.databases.frames import PLAIN, put_metadata, seal_metadata
-from tests.unit.maintenance.sealed import make_cipher, write
 
 
 def test_a_key_that_only_seals_metadata_is_not_destroyed(tmp_path: Path, run: Run) -> None:

@@ -28,7 +28,10 @@ PAIRS: Final[dict[str, tuple[type, type]]] = {
 
 _ONE_LINE: Final = "so that a database is opened sealed in one line"
 _MEMORY: Final = {
-    "__init__ lacks factory": "values lie in a database in memory, not in a mapping of the caller's"
+    "__init__ lacks factory": "values lie in a database in memory, not in a mapping of the caller's",
+    "__aexit__ lacks _InMemorySaver__exc_type, _InMemorySaver__exc_value, _InMemorySaver__traceback": (
+        "names that no caller can use; Python passes them by position"
+    ),
 }
 _ASYNC: Final = {"from_conn_string adds serde": _ONE_LINE}
 DIFFERENCES: Final[dict[str, dict[str, str]]] = {

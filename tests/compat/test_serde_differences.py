@@ -18,7 +18,7 @@ from sealpoint.errors import SerdeError, UnbuildableValueError, UnsupportedTypeE
 from sealpoint.serde import JsonPlusSerializer
 from tests.compat import sample_types as t
 from tests.compat.samples import Samples, alike
-from tests.unit.serde.forge import envelope, extension, record
+from tests.support.forge import envelope, extension, record
 
 ours = JsonPlusSerializer()
 raw = JsonPlusSerializer(on_blocked="raw")

@@ -16,7 +16,7 @@ from sealpoint.errors import BlockedTypeError
 from sealpoint.serde import SAFE_TYPES, JsonPlusSerializer
 from tests.compat.sample_types import Color, Frozen, Model, Named, Point
 from tests.compat.samples import SAMPLES, alike
-from tests.unit.serde.forge import record
+from tests.support.forge import record
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_the_environment_means_the_same_to_both() -> None:
     script = """
 import os, sys
 from sealpoint.serde import JsonPlusSerializer
-from tests.unit.serde.forge import record
+from tests.support.forge import record
 row = record(2, "fractions", "Fraction", {"numerator": 1})
 seen = set()
 for text in ("1", "true", "True", "YES", "on", "0", "", " true", "2"):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -36,6 +38,7 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
         "JsonPlusSerializer.__init__ adds limits": "bytes that are not sealed are checked first",
         "InvalidModuleError.__init__(message) is (module, name, parameter)": "it names the type",
         "no EMPTY_BYTES": "an inner detail",
+        "no LC_REVIVER": "an inner detail",
         **{
             f"no EXT_{name}": _INNER
             for name in (
@@ -66,24 +69,30 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
 
 
 def public_names(module: Any) -> Iterator[str]:
-    """Names that a module defines, and those it passes on if it is a face; no typing machinery."""
-    face = module.__name__ in FACES
+    """Names that a module defines, and those that it passes on if it is a face."""
     for name, value in vars(module).items():
         if name.startswith("_") or name == "TYPE_CHECKING" or isinstance(value, types.ModuleType):
             continue
-        home = "" if isinstance(value, types.GenericAlias) else getattr(value, "__module__", None) or ""
-        if home in ("", module.__name__) or (face and home.startswith("langgraph.")):
+        home = home_of(name, value)
+        foreign = home.partition(".")[0] in sys.stdlib_module_names
+        if home in ("", module.__name__) or (module.__name__ in FACES and not foreign):
             yield name
 
 
-def public_methods(cls: type) -> Iterator[str]:
-    """Methods and properties that LangGraph's classes have, inherited ones included."""
+def home_of(name: str, value: Any) -> str:
+    """The module that a value was imported from: its own has it under the same name."""
+    home = "" if isinstance(value, types.GenericAlias) else getattr(value, "__module__", None) or ""
+    return home if getattr(sys.modules.get(home), name, None) is value else ""
+
+
+SPECIAL: Final = ("__init__", "__call__", "__enter__", "__exit__", "__aenter__", "__aexit__")
+
+
+def public_members(cls: type) -> Iterator[str]:
+    """Methods, properties and attributes that LangGraph's classes have, inherited ones included."""
     for base in cls.__mro__:
         if base.__module__.startswith("langgraph."):
-            for name, value in vars(base).items():
-                usable = isinstance(value, property | classmethod | staticmethod) or inspect.isfunction(value)
-                if usable and (not name.startswith("_") or name in ("__init__", "__call__")):
-                    yield name
+            yield from (name for name in vars(base) if not name.startswith("_") or name in SPECIAL)
 
 
 def parameters(function: Any) -> dict[str, inspect.Parameter]:
@@ -124,18 +133,21 @@ def compare_classes(name: str, theirs: Any, ours: Any) -> Iterator[str]:
         yield f"{name} has other fields"
     if getattr(theirs, "_field_defaults", None) != getattr(ours, "_field_defaults", None):
         yield f"{name} has other defaults"
-    for method in dict.fromkeys(public_methods(theirs)):
-        yield from compare_methods(f"{name}.{method}", theirs, ours, method)
+    for member in dict.fromkeys(public_members(theirs)):
+        yield from compare_members(f"{name}.{member}", theirs, ours, member)
 
 
-def compare_methods(name: str, theirs: Any, ours: Any, method: str) -> Iterator[str]:
-    one, other = inspect.getattr_static(theirs, method), inspect.getattr_static(ours, method, None)
-    if other is None:
+def compare_members(name: str, theirs: Any, ours: Any, member: str) -> Iterator[str]:
+    one, other = inspect.getattr_static(theirs, member), inspect.getattr_static(ours, member, None)
+    is_method = inspect.isfunction(one) or isinstance(one, classmethod | staticmethod)
+    if not hasattr(ours, member):
         yield f"no {name}"
+    elif not is_method and not isinstance(one, property):
+        return  # a value, which the instances have too: see test_instances
     elif type(one) is not type(other):
         yield f"{name} is no {type(one).__name__}"
-    elif not isinstance(one, property):
-        yield from compare_signatures(name, getattr(theirs, method), getattr(ours, method))
+    elif is_method:
+        yield from compare_signatures(name, getattr(theirs, member), getattr(ours, member))
 
 
 def compare(name: str, theirs: Any, ours: Any) -> Iterator[str]:
@@ -150,6 +162,9 @@ def compare(name: str, theirs: Any, ours: Any) -> Iterator[str]:
         kinds = "__bound__", "__constraints__", "__covariant__", "__contravariant__"
         if any(getattr(theirs, kind) != getattr(ours, kind, "") for kind in kinds):
             yield f"{name} is another TypeVar"
+    elif isinstance(theirs, logging.Logger):
+        if not isinstance(ours, logging.Logger) or not MODULES[theirs.name].startswith(ours.name):
+            yield f"{name} is not the logger of the package"
     elif theirs != ours:
         yield f"{name} is {ours!r} instead of {theirs!r}"
 
@@ -160,7 +175,7 @@ def differences(theirs: Any, ours: Any) -> set[str]:
     for name in public_names(theirs):
         if not hasattr(ours, name):
             found.add(f"no {name}")
-        elif getattr(getattr(theirs, name), "__module__", "") in ("", "builtins", theirs.__name__):
+        elif home_of(name, getattr(theirs, name)) in ("", theirs.__name__):
             found.update(compare(name, getattr(theirs, name), getattr(ours, name)))
     return found
 
@@ -180,4 +195,4 @@ def test_an_empty_module_would_be_found_out() -> None:
     """The comparison sees what it should: names by the dozen, methods among them."""
     theirs = importlib.import_module("langgraph.checkpoint.serde.base")
     assert "no SerializerProtocol" in differences(theirs, types.ModuleType("empty"))
-    assert set(public_methods(theirs.SerializerProtocol)) >= {"dumps_typed", "loads_typed"}
+    assert set(public_members(theirs.SerializerProtocol)) >= {"dumps_typed", "loads_typed"}

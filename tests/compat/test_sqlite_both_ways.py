@@ -18,7 +18,7 @@ from sealpoint.base import empty_checkpoint
 from sealpoint.errors import PlaintextError
 from sealpoint.sqlite import SqliteSaver
 from tests.compat.samples import LOSSY, SAMPLES, alike
-from tests.unit.sqlite.rows import at, dump
+from tests.support.checkpoints import at, dump
 
 KEY = bytes(range(32))
 AES_KEY = b"sixteen or 32 bytes of a secret!"

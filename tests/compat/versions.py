@@ -16,7 +16,6 @@ IS_NEW: Final = LANGGRAPH >= (1, 2)
 
 NEWEST_ONLY: Final = {
     "test_base.py::test_the_order_of_writes_is_the_same",
-    "test_base.py::test_typed_dictionaries_have_the_same_keys",
     "test_base_history.py",
     "test_base_replay.py",
     "test_bridge_classes.py",  # builds a delta snapshot when it is imported

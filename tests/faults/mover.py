@@ -20,16 +20,17 @@ import tomlkit  # noqa: F401 -- before the fork: only what a move does itself is
 
 from sealpoint.crypto import KeyState
 from sealpoint.errors import HeldError
-from sealpoint.keys import edit as ringfile
+from sealpoint.keys import edit
+from sealpoint.keys.destroy import destroy_key
 from sealpoint.keys.ringfile import read_ring_entries
 
 MOVES: dict[str, Callable[[Path, str], object]] = {
-    "init": ringfile.create_ring,
-    "generate": ringfile.stage_key,
-    "promote": ringfile.promote_key,
-    "disable": ringfile.disable_key,
-    "enable": ringfile.enable_key,
-    "destroy": ringfile.destroy_key,
+    "init": edit.create_ring,
+    "generate": edit.stage_key,
+    "promote": edit.promote_key,
+    "disable": edit.disable_key,
+    "enable": edit.enable_key,
+    "destroy": destroy_key,
 }
 CHANGES = {f"os.{name}" for name in ("rename", "link", "remove", "symlink", "mkdir", "chmod", "chown")}
 NEXT = {KeyState.STAGED: "promote", KeyState.DECRYPT_ONLY: "disable", KeyState.DISABLED: "destroy"}
@@ -71,7 +72,7 @@ def step(ring: Path) -> None:
         if entry.state in NEXT:
             MOVES[NEXT[entry.state]](ring, entry.id)
             return
-    ringfile.stage_key(ring)
+    edit.stage_key(ring)
 
 
 def once(ring: Path, part: str, gate: int) -> None:

@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import KeyRing
-from sealpoint.keys.edit import create_ring, destroy_key, disable_key, promote_key, stage_key
+from sealpoint.keys.destroy import destroy_key
+from sealpoint.keys.edit import create_ring, disable_key, promote_key, stage_key
 from sealpoint.keys.ringfile import read_ring_entries
 from tests.faults.mover import MOVES, step
 
@@ -103,7 +104,8 @@ def names(ring: Path) -> set[str]:
 
 def expected_names(ring: Path) -> set[str]:
     """The ring and the key files of its keys: nothing that a move left behind."""
-    live = [entry.id for entry in read_ring_entries(ring) if entry.source == "file"]
+    entries = read_ring_entries(ring)
+    live = [entry.id for entry in entries if entry.source == "file" and entry.material != "removed"]
     return {ring.name, *(f"keys.d/{key_id}.key" for key_id in live)}
 
 

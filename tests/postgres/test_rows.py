@@ -21,7 +21,8 @@ from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.rows import MAX_TAGS, Batch, InlineValue, Rewritten, TagCount
 from sealpoint.errors import RowError, StoppedError
 from sealpoint.maintenance.rotate import outstanding, rotate
-from tests.postgres.databases import (
+from tests.support.checkpoints import at
+from tests.support.postgres import (
     EMPTY,
     K1,
     K2,
@@ -35,13 +36,12 @@ from tests.postgres.databases import (
     rewrite_all,
     saver_at,
 )
-from tests.server import server
-from tests.unit.sqlite.rows import at
+from tests.support.server import server
 
 TAGS = (
-    *("msgpack", "null", "", "k1", "x:k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
+    *("msgpack", "null", "", "k1", "x@k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
     *("msgpack+cobblestone256@k1", "msgpack+cobblestone256.row@k1", "msgpack+xaes256gcm@k2", "+@k1"),
-    *("msgpack+cobblestone256@k11", "msgpack+cobblestone256@1k1", "a%b+c:k_", "\\+@k1", "é+x@k1", None),
+    *("msgpack+cobblestone256@k11", "msgpack+cobblestone256@1k1", "a%b+c@k_", "\\+@k1", "é+x@k1", None),
 )
 SELECTIONS = [
     Selection(key, plaintext, legacy, thread)

@@ -17,7 +17,7 @@ from sealpoint.databases.postgres.columns import BLOBS, METADATA, SHALLOW_BLOBS,
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.rows import Batch
 from sealpoint.errors import SchemaError, ServerError
-from tests.postgres.databases import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
+from tests.support.postgres import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
 
 FUNCTION: Final = """
     CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';

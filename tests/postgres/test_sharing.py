@@ -19,7 +19,7 @@ from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import HeldError, LockedError, StoppedError
 from sealpoint.maintenance.rotate import outstanding, rotate
-from tests.postgres.databases import (
+from tests.support.postgres import (
     K1,
     K2,
     blobs,

@@ -24,10 +24,10 @@ from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import LockedError, SchemaError, StoppedError
 from sealpoint.maintenance import workers
+from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.workers import Bug, Order, _raise_worst, rotate_in_processes
-from tests.postgres.databases import K2, blobs, opened, put_blobs, reseal, rewrite_all, saver_at
+from sealpoint.maintenance.workers import Assignment, Bug, _raise_worst, rotate_in_processes
 from tests.postgres.processes import (
     FORKS,
     WRITES_OF_A_STEP,
@@ -36,8 +36,9 @@ from tests.postgres.processes import (
     rotate_when_told,
     write,
 )
-from tests.unit.crypto.rings import states_text
-from tests.unit.crypto.rings import write as write_ring
+from tests.support.postgres import K2, blobs, opened, put_blobs, reseal, rewrite_all, saver_at
+from tests.support.rings import states_text
+from tests.support.rings import write as write_ring
 
 Open = Callable[[], PostgresRows]
 WRITES = int(os.environ.get("SEALPOINT_POSTGRES_WRITES", "480"))
@@ -108,7 +109,11 @@ def test_rows_that_stay_locked_end_a_run_of_workers(url: str, ring: Path) -> Non
     with psycopg.connect(url) as writer:
         writer.execute("SELECT FROM checkpoint_blobs WHERE version IN ('00000007', '00000031') FOR UPDATE")
         with pytest.raises(LockedError, match=r"^2 rows are locked"):
-            events.extend(rotate_in_processes(Order(url, ring, "k2", batch=Batch(rows=10)), 2, Stop()))
+            events.extend(
+                rotate_in_processes(
+                    Assignment(url, ring, "k2", options=Options(batch=Batch(rows=10))), 2, Stop()
+                )
+            )
     assert max(event.changed for event in events if isinstance(event, Progress)) == 58
 
 
@@ -128,7 +133,9 @@ def test_what_was_locked_for_all_of_them_is_looked_at_once_more(
                 raise
 
         monkeypatch.setattr(workers, "_raise_worst", judge)
-        *_, last = rotate_in_processes(Order(url, ring, "k2", max_seconds=100), 1, Stop())
+        *_, last = rotate_in_processes(
+            Assignment(url, ring, "k2", options=Options(max_seconds=100)), 1, Stop()
+        )
     assert isinstance(last, Progress)
     assert last.changed == 60
 
@@ -153,9 +160,9 @@ def test_the_worst_end_is_told() -> None:
 def test_a_bug_in_a_worker_is_told_as_one(url: str, ring: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By its kind and its place; its message, in which a value might stand, stays where it is."""
     put_blobs(url, blobs(3))
-    order = Order(url, ring, "k2", batch=cast(Any, "no batch"))
+    assignment = Assignment(url, ring, "k2", options=Options(batch=cast(Any, "no batch")))
     with pytest.raises(RuntimeError, match=r"^a worker ended with AttributeError") as caught:
-        [*rotate_in_processes(order, 2, Stop())]
+        [*rotate_in_processes(assignment, 2, Stop())]
     assert exit_code(caught.value) is Exit.BUG
     (note,) = caught.value.__notes__
     assert "rotate.py" in note

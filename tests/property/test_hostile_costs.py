@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from sealpoint.errors import LimitError, SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import Inert, decode_inert, inventory
-from sealpoint.serde.scan.walk import Limits, scan
+from sealpoint.serde.limits import Limits
+from sealpoint.serde.scan import scan
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 raw = JsonPlusSerializer(allowed_msgpack_modules=None, on_blocked="raw")

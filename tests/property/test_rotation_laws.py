@@ -33,6 +33,7 @@ pieces = st.sampled_from(
         "+",
         "aes",
         ":",
+        "@",
         "k1",
         "k2",
         "@k1",

@@ -16,18 +16,19 @@ FILLED = {  # while values are counted or read, by the function that made it
     "sealpoint.maintenance.inventory.Inventory",
     "sealpoint.databases.postgres.scan.Pass",
 }
-THEMSELVES = {
-    "sealpoint.keys.ring.Key"
-}  # equal to themselves alone: == would compare material in varying time
+THEMSELVES = {  # equal to themselves alone: == would compare material in varying time
+    "sealpoint.keys.key.Key",
+    "sealpoint.keys.sources.InlineSource",
+}
 KNOWN = {
-    "sealpoint.keys.ring.Key",
-    "sealpoint.keys.ring.Origin",
+    "sealpoint.keys.key.Key",
+    "sealpoint.keys.files.Origin",
     "sealpoint.crypto.tag.Tag",
     "sealpoint.databases.rows.Batch",
     "sealpoint.databases.rows.Selection",
     "sealpoint.databases.cells.Column",
     "sealpoint.serde.allowlist.Allowlist",
-    "sealpoint.serde.scan.walk.Limits",
+    "sealpoint.serde.limits.Limits",
 }
 
 

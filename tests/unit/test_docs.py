@@ -32,7 +32,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint import KeyState, errors
 from sealpoint.cli.app import run as program
-from tests.server import schema, server
+from tests.support.server import schema, server
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -240,7 +240,7 @@ def test_keys_page_names_every_error_of_keys() -> None:
 
 
 def test_keys_page_has_every_move_of_a_key() -> None:
-    """The table of states says what `KeyState.require_move` allows."""
+    """The table of states says what `KeyState.require_transition` allows."""
     page = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
     states = page.partition("## States\n")[2].splitlines()
     for state in KeyState:
@@ -252,7 +252,7 @@ def test_keys_page_has_every_move_of_a_key() -> None:
 def may_move(state: KeyState, to: KeyState) -> bool:
     """Whether a key may go from one state to another."""
     try:
-        state.require_move(to)
-    except errors.KeyMoveError:
+        state.require_transition(to)
+    except errors.KeyTransitionError:
         return False
     return True

@@ -23,6 +23,7 @@ from sealpoint.base.metadata import (
     EXCLUDED_METADATA_KEYS,
     get_checkpoint_metadata,
     get_serializable_checkpoint_metadata,
+    logger,
 )
 from sealpoint.base.saver import BaseCheckpointSaver
 from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
@@ -58,6 +59,7 @@ __all__ = [
     "get_checkpoint_id",
     "get_checkpoint_metadata",
     "get_serializable_checkpoint_metadata",
+    "logger",
     "maybe_add_typed_methods",
     "uuid6",
     "writes_sort_key",

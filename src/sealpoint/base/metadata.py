@@ -10,7 +10,7 @@ from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
 from sealpoint.errors import DecodeError, MetadataError, excerpt
 from sealpoint.serde.allowlist import strict_from_environment
 from sealpoint.serde.jsontext import parse
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS
+from sealpoint.serde.limits import DEFAULT_LIMITS
 
 logger: Final = logging.getLogger("sealpoint.base")
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from sealpoint.cli import change, keys, read
+from sealpoint.cli import audit, decrypt, inspect, keys, rotate, status, types, verify
 from sealpoint.cli.exits import Exit, exit_code, message
-from sealpoint.cli.screen import complain, is_read, let_go, prepare_streams, require_command, say
+from sealpoint.cli.output import complain, is_read, let_go, prepare_streams, require_command, say
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 
@@ -62,13 +62,13 @@ def sealpoint(
 
 
 for command in (
-    read.status,
-    change.rotate,
-    change.decrypt,
-    read.verify,
-    read.audit,
-    read.types,
-    read.inspect,
+    status.status,
+    rotate.rotate,
+    decrypt.decrypt,
+    verify.verify,
+    audit.audit,
+    types.types,
+    inspect.inspect,
 ):
     app.command()(command)
 app.add_typer(keys.app, name="keys")

@@ -1,30 +1,38 @@
-"""`sealpoint keys`: see the keys of a ring, and take them from state to state."""
+"""`sealpoint keys`: show the keys of a ring, and change their states."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from sealpoint.cli.exits import Exit, message
-from sealpoint.cli.screen import JsonOption, complain, require_command, say, show_json, show_table, warn
-from sealpoint.cli.stores import KeysOption, opened
+from sealpoint.cli.options import JsonOption, KeysOption
+from sealpoint.cli.output import complain, require_command, say, show_json, show_table, warn
+from sealpoint.cli.stores import opened, report_keys
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import KeyRingError
-from sealpoint.keys import edit as ringfile
-from sealpoint.keys.files import key_file
-from sealpoint.keys.ringfile import SYSTEM_PATH, RingEntry, find_ring_file, read_ring_entries
-from sealpoint.maintenance.moves import is_related, moves, require_entry, require_move
+from sealpoint.keys import edit
+from sealpoint.keys.entry import RingEntry, require_entry
+from sealpoint.keys.leftovers import KEY_FOLDER, key_file
+from sealpoint.keys.ringfile import SYSTEM_PATH, find_ring_file, read_ring_entries
+from sealpoint.keys.sources import FileSource, InlineSource
+from sealpoint.maintenance import transitions
 
 EPILOG: Final = (
-    'With --json: {"sealpoint", "command", "at", "ring": FILE, "keys": [{"id", "state", "suite", "created",'
-    ' "destroyed", "source", "check", "moves"}]} with the keys that the command is about; of check also'
-    ' "problem". Key material is never shown, and never an argument.'
+    'With --json: {"sealpoint", "command", "at", "ring": FILE, "keys": [{"id", "state", "suite", "check",'
+    ' "source", "location", "material", "owner", "created", "activated", "retired", "disabled",'
+    ' "compromised", "destroyed", "expires", "transitions"}]} with the keys that the command is about; of'
+    ' check also "problem". Key material is never shown, and never an argument.'
 )
+
+_IF_ANY: Final = ("compromised", "expires", "owner")  # columns that most rings do not need
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
 
@@ -50,9 +58,9 @@ DatabaseOption = Annotated[
 
 @app.callback()
 def keys(context: typer.Context) -> None:
-    """See the keys of a ring, and take them from state to state.
+    """Show the keys of a ring, and change their states.
 
-    staged -> active <-> decrypt-only <-> disabled -> destroyed
+    staged -> active <-> decrypt-only <-> disabled -> destroyed, and any but active -> compromised
     """
     require_command(context)
 
@@ -69,29 +77,41 @@ def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOp
         complain("no place was named for the ring", hint)
         return Exit.USAGE
     file = Path(named)
-    made = ringfile.create_ring(file, key_id)
+    made = edit.create_ring(file, key_id)
     _show("init", file, [made], as_json)
-    say(f"{file} is the ring, {file.parent / 'keys.d'} holds the key itself.")
+    say(f"{file} is the ring, {file.parent / KEY_FOLDER} holds the key itself.")
     say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
     return Exit.DONE
 
 
 @app.command()
-def generate(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOption = False) -> None:
+def generate(
+    key_id: NewKeyArgument = None,
+    path: KeysOption = None,
+    expires: Annotated[
+        datetime | None,
+        typer.Option("--expires", show_default=False, help="When it should no longer seal, in UTC."),
+    ] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", metavar="TEXT", show_default=False, help="Who is responsible for it."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Add a new key, staged: it opens, and does not seal yet."""
     file = find_ring_file(path)
-    made = ringfile.stage_key(file, key_id)
+    made = edit.stage_key(file, key_id, expires=expires, owner=owner)
     _show("generate", file, [made], as_json)
     then = _command(f"keys promote {made}", path)
     say(
         f"Give every host {key_file(file, made)} first, and then the ring."
-        f" When `keys check` is content on each: {then}"
+        f" When `keys check` passes on each: {then}"
     )
 
 
 @app.command("list")
 def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Show all keys, tombstones too. No key material is needed."""
+    """Show all keys, destroyed ones too. No key material is needed."""
     _show("list", find_ring_file(path), None, as_json)
 
 
@@ -99,12 +119,12 @@ def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
 def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     """Load every key and compare it with its check value.
 
-    Says what is wrong with each, and exits 5 if there is one that is not to be had. A disabled key
+    Says what is wrong with each, and exits 5 if one that may be used is not available. A disabled key
     may lack its material.
     """
     file = find_ring_file(path)
-    found = ringfile.check_ring(file)
-    entries = [entry for entry in read_ring_entries(file) if entry.id in found]
+    found = edit.check_ring(file)
+    entries = [entry for entry in _read_entries(file) if entry.id in found]
     problems = {key_id: message(error) if error else None for key_id, error in found.items()}
     if as_json:
         rows = [{**_as_object(entry), "problem": problems[entry.id]} for entry in entries]
@@ -118,19 +138,20 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
             complain(message(error), error.hint)
     if any(missing):
         return Exit.KEYS
-    KeyRing.load(file)  # what is wrong with the ring as a whole, or with its index key
+    KeyRing.load(file).load_material()  # what is wrong with the ring as a whole, or with its index key
     return Exit.DONE
 
 
 @app.command()
 def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Show all that the ring says of a key, and its moves."""
+    """Show all that the ring says of a key, and its transitions."""
     file = find_ring_file(path)
     if as_json:
         return _show("show", file, [key_id], as_json)
-    entry = require_entry(read_ring_entries(file), key_id)
-    fields = {**_as_object(entry), "moves": ", ".join(moves(entry)) or None}
-    return show_table(("field", "value"), list(fields.items()))
+    entry = require_entry(_read_entries(file), key_id)
+    fields = {**_as_object(entry), "transitions": ", ".join(entry.transitions) or None}
+    shown = [(field, value) for field, value in fields.items() if value is not None]
+    return show_table(("field", "value"), shown)
 
 
 @app.command()
@@ -146,7 +167,7 @@ def promote(
     """
     file = find_ring_file(path)
     with opened(databases or []) as stores:
-        before = ringfile.promote_key(file, key_id, stores)
+        before = transitions.promote_key(file, key_id, stores)
     _show("promote", file, [key_id] if before in (None, key_id) else [key_id, str(before)], as_json)
     if before == key_id:
         say(f"{key_id} was active already.")
@@ -168,9 +189,9 @@ def disable(
     """
     file = find_ring_file(path)
     with opened(databases or []) as stores:
-        ringfile.disable_key(file, key_id, stores)
+        transitions.disable_key(file, key_id, stores)
         entries = read_ring_entries(file)
-        unrelated = [store.name for store in stores if not is_related(store, entries)]
+        unrelated = [store.name for store in stores if not transitions.is_related(store, entries)]
     _show("disable", file, [key_id], as_json)
     say(f"Should values under it be missed, undo it: {_command(f'keys enable {key_id}', path)}")
     if not databases:
@@ -187,8 +208,21 @@ def disable(
 def enable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
     """Let a disabled key open again."""
     file = find_ring_file(path)
-    ringfile.enable_key(file, key_id)
+    edit.enable_key(file, key_id)
     _show("enable", file, [key_id], as_json)
+
+
+@app.command()
+def compromise(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
+    """Mark a key as compromised: it opens, never seals again, and every command reports it.
+
+    Refused while the key is active: promote another first.
+    """
+    file = find_ring_file(path)
+    edit.compromise_key(file, key_id)
+    _show("compromise", file, [key_id], as_json)
+    say(f"Seal what is under it anew: {_command('rotate DB --apply', path)}")
+    say("Copies and backups made before can still be read with it.")
 
 
 @app.command()
@@ -208,16 +242,16 @@ def destroy(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Remove a key's material for good, and keep its id taken. Nothing undoes this.
+    """Remove a key's material for good. Its id stays taken. Nothing undoes this.
 
-    Refused while the key is neither staged nor disabled, or a database has rows under it; also if one
-    has none under any key of the ring, because then it is not the one that used the key. The key file
-    is removed, not overwritten: snapshots, backups and flash memory may keep a copy that no program reaches.
+    Refused unless the key is staged, disabled or compromised, and while a database has rows under it; also
+    if a database has none under any key of the ring: then it is not the one that used the key. The key file
+    is removed, not overwritten: snapshots, backups and flash memory may have a copy that no program reaches.
     """
     file = find_ring_file(path)
     entry = require_entry(read_ring_entries(file), key_id)
     if entry.state is not KeyState.DESTROYED:
-        require_move(entry, "destroy")
+        entry.require_transition("destroy")
         refusal = _refusal(databases, no_database_check, yes)
         if refusal:
             complain(*refusal)
@@ -226,27 +260,27 @@ def destroy(
             say("Nothing was done.")
             return Exit.STOPPED
     with opened(databases or []) as stores:
-        removed = ringfile.destroy_key(file, key_id, stores, allow_unrelated=allow_unrelated)
+        removed = transitions.destroy_key(file, key_id, stores, allow_unrelated=allow_unrelated)
     _show("destroy", file, [key_id], as_json)
     if removed:
         say(f"{removed} is removed. Copies of it, on other hosts and in backups, are yours to remove.")
-    elif entry.source == "file":
+    elif entry.source == FileSource.kind:
         say("Its file was gone before. Copies of it, on other hosts and in backups, are yours to remove.")
-    elif entry.source not in (None, "inline"):
+    elif entry.source not in (None, InlineSource.kind):
         say(f"Its material came from {entry.source}, and is still there: remove it there too.")
     return Exit.DONE
 
 
 def _warn_unless_it_loads(file: Path) -> None:
-    """A move asks for the material of its own key alone, and no process loads a ring that lacks another's."""
+    """Warn of keys that are not available: promoting asks only for the material of the promoted key."""
     try:
-        KeyRing.load(file)
+        KeyRing.load(file).load_material()
     except KeyRingError as error:
         warn(f"the ring does not load: {message(error)}", error.hint)
 
 
 def _command(words: str, path: Path | None) -> str:
-    """A command to be pasted, for the ring that this one is about."""
+    """Return a command for the ring of this one, to be copied and run."""
     return f"sealpoint {words}" + ("" if path is None else f" --keys {shlex.quote(str(path))}")
 
 
@@ -264,35 +298,33 @@ def _agreed(key_id: str) -> bool:
     return sys.stdin.readline().strip() == key_id
 
 
+def _read_entries(file: Path) -> tuple[RingEntry, ...]:
+    entries = read_ring_entries(file)
+    report_keys(entries)
+    return entries
+
+
 def _show(command: str, file: Path, ids: list[str] | None, as_json: bool) -> None:
-    entries = [entry for entry in read_ring_entries(file) if ids is None or entry.id in ids]
+    entries = [entry for entry in _read_entries(file) if ids is None or entry.id in ids]
     if as_json:
         show_json(f"keys {command}", {"ring": str(file), "keys": [_as_object(entry) for entry in entries]})
         return
-    columns = ("key", "state", "suite", "created", "destroyed", "source")
-    days = "%Y-%m-%d"
-    cells = [
-        (
-            entry.id,
-            entry.state.value,
-            entry.suite,
-            entry.created and entry.created.strftime(days),
-            entry.destroyed and entry.destroyed.strftime(days),
-            entry.source,
-        )
-        for entry in entries
-    ]
-    show_table(columns, cells)
+    columns = ["id", "state", "suite", "created", "destroyed", "source"]
+    columns += [name for name in _IF_ANY if any(getattr(entry, name) for entry in entries)]
+    cells = [[_as_cell(getattr(entry, name)) for name in columns] for entry in entries]
+    show_table(["key", *columns[1:]], cells)
+
+
+def _as_cell(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d")
+    return value.value if isinstance(value, KeyState) else value
 
 
 def _as_object(entry: RingEntry) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "state": entry.state.value,
-        "suite": entry.suite,
-        "created": entry.created.isoformat() if entry.created else None,
-        "destroyed": entry.destroyed.isoformat() if entry.destroyed else None,
-        "source": entry.source,
-        "check": entry.check,
-        "moves": list(moves(entry)),
+    """Return all that a ring says about a key. Its times are in the form of ISO 8601."""
+    fields = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
+    shown = {
+        name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()
     }
+    return {**shown, "state": entry.state.value, "transitions": list(entry.transitions)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sealpoint.cli.screen import say
+from sealpoint.cli.output import say
 from sealpoint.maintenance.pace import Stop
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -1,41 +1,34 @@
-"""What commands are pointed at: a database by path or URL, and the ring."""
+"""Opening what a command names: databases by path or URL, and the ring."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-import typer
-
-from sealpoint.cli.screen import warn
-from sealpoint.crypto import KeyRing
-from sealpoint.errors import DatabaseCorruptError, DatabaseMissingError, PasswordError, SchemaError, excerpt
+from sealpoint.cli.options import require_text
+from sealpoint.cli.output import say, warn
+from sealpoint.crypto import KeyRing, KeyState, RingCipher
+from sealpoint.errors import (
+    DatabaseCorruptError,
+    DatabaseMissingError,
+    PasswordError,
+    RingFileMissingError,
+    SchemaError,
+    excerpt,
+)
+from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance.partial import MAGIC, find_leftovers
 
 if TYPE_CHECKING:
     from sealpoint.databases.rows import RowStore
-
-DatabaseArgument = Annotated[
-    str, typer.Argument(metavar="DB", show_default=False, help="A SQLite file or a postgresql:// URL.")
-]
-DatabasesArgument = Annotated[
-    list[str], typer.Argument(metavar="DB...", show_default=False, help="SQLite files or postgresql:// URLs.")
-]
-KeysOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--keys",
-        metavar="FILE",
-        show_default=False,
-        help="The ring file; else $SEALPOINT_KEYS, $CREDENTIALS_DIRECTORY/sealpoint.keys"
-        " or /etc/sealpoint/keys.toml.",
-    ),
-]
+    from sealpoint.keys.entry import RingEntry
+    from sealpoint.maintenance.status import Share
 
 _SUPERUSER: Final = (
     "connected as a superuser: a role that may only SELECT from the tables, and UPDATE two of them, is enough"
@@ -57,8 +50,9 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
     """Open a database.
 
     Raises:
-        PasswordError: If a password stands in it.
+        PasswordError: If it contains a password.
         DatabaseMissingError: If it is neither a path nor a URL of Postgres, or nothing is there.
+        SchemaError: If the file is empty, or not a SQLite database.
     """
     _require_no_password(database)
     if is_url(database):
@@ -79,7 +73,12 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
 
 @contextmanager
 def naming_other_files(database: str) -> Iterator[None]:
-    """Say of a file that it is empty, which SQLite takes for a database without tables, or no database."""
+    """Refuse an empty file, which SQLite takes for a database without tables, and what is no database.
+
+    Raises:
+        SchemaError: If the file is empty, or not a SQLite database.
+        DatabaseCorruptError: If it is a damaged one.
+    """
     try:
         yield
     except DatabaseCorruptError:
@@ -95,7 +94,7 @@ def naming_other_files(database: str) -> Iterator[None]:
 
 
 def warn_of_leftovers(*files: Path) -> None:
-    """Name what killed runs of `decrypt` left in the folders of these files."""
+    """Warn of each folder that a killed run of `decrypt` left beside these files."""
     for folder in sorted({folder for file in files for folder in (file.parent, file.resolve().parent)}):
         for left in find_leftovers(folder):
             hint = f"if no decrypt runs there, remove it: rm -r {shlex.quote(str(left))}"
@@ -103,7 +102,7 @@ def warn_of_leftovers(*files: Path) -> None:
 
 
 def _has_header(file: Path) -> bool:
-    """Whether a file begins as every SQLite database does, or has a log with which it may be mended."""
+    """Whether a file begins as every SQLite database does, or has a log from which it may be recovered."""
     if any(file.with_name(file.name + suffix).exists() for suffix in ("-wal", "-journal")):
         return True
     with file.open("rb") as stream:
@@ -123,16 +122,19 @@ def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list
 
 
 def open_ring(path: Path | None) -> KeyRing:
-    """Load the ring with all its material; ``None`` looks in the usual places."""
-    return KeyRing.load(path)
+    """Load the ring with all its material, and report its keys; ``None`` looks in the usual places."""
+    ring = KeyRing.load(path).load_material()
+    report_keys(read_ring_entries(ring.path))
+    return ring
 
 
-def require_text(text: str, name: str) -> None:
-    """Refuse an argument whose bytes were not UTF-8: no database can be asked for it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise typer.BadParameter(f"{excerpt(text)} is not UTF-8", param_hint=name) from None
+def report_keys(entries: Iterable[RingEntry]) -> None:
+    """Warn of each key that is compromised, and of an active key that has expired. Nothing is refused."""
+    for entry in entries:
+        if entry.state is KeyState.COMPROMISED:
+            warn(f"key {entry.id!r} is compromised: rotate what is under it, then destroy it")
+        elif entry.state is KeyState.ACTIVE and entry.is_expired(datetime.now(UTC)):
+            warn(f"the active key {entry.id!r} has expired: promote another")
 
 
 def _require_no_password(database: str) -> None:
@@ -142,3 +144,35 @@ def _require_no_password(database: str) -> None:
     named = {unquote(name) for name in _PARAMETERS.findall(database)}
     if (found and at and ":" in user) or named & _SECRETS:
         raise PasswordError("a password stands in the name of the database")
+
+
+def find_entries(keys: Path | None) -> Sequence[RingEntry] | None:
+    """Return what the ring says about its keys, or ``None`` if none is named and none is found."""
+    try:
+        entries = read_ring_entries(keys)
+    except RingFileMissingError:
+        if keys is not None:
+            raise
+        return None
+    report_keys(entries)
+    return entries
+
+
+def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share]) -> None:
+    """Say that the states of keys are not known, if sealed values were found and no ring."""
+    if entries is None and any(share.suite for share in shares):
+        say("no ring file was found: the states of keys are not known")
+
+
+def find_cipher(store: RowStore, keys: Path | None) -> RingCipher | None:
+    """Return what opens the store's values, or ``None`` if none is sealed, or no ring is found."""
+    sealed = any(isinstance(count.tag, str) and "+" in count.tag for count in store.count())
+    if keys is None and not sealed:
+        return None
+    try:
+        return RingCipher(open_ring(keys))
+    except RingFileMissingError as error:
+        if keys is not None:
+            raise
+        say(f"{error}: sealed values are not opened")
+        return None

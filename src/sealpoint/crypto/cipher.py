@@ -6,9 +6,9 @@ from math import inf
 from time import monotonic
 from typing import Final
 
-from sealpoint.crypto.context import Row
+from sealpoint.crypto.context import PackedRow, Row
 from sealpoint.crypto.counters import Tally
-from sealpoint.crypto.prepared import PreparedRing, parse_tag
+from sealpoint.crypto.prepared import Opened, PreparedRing, parse_tag
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import (
     BlobError,
@@ -22,10 +22,11 @@ from sealpoint.errors import (
     UnknownTypeError,
     excerpt,
 )
-from sealpoint.keys.ring import KeyRing, NeverPickled
+from sealpoint.keys.material import NeverPickled
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
 
-# What a newer ring may settle: the key is not known, not usable, or not there to seal with.
+# Errors that a newer ring file may resolve: the key is not known, not usable, or not there to seal with.
 _RETRY_AFTER_RELOAD: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
 
 
@@ -36,9 +37,9 @@ class RingCipher(NeverPickled):
     failed authentication each raise an error of their own. Safe to share between threads.
 
     With a ring from a file it follows that file: see `sealpoint.keys.watch`. The file is looked at
-    every few seconds, by a call that seals or opens, and at once when a key is met that the
-    ring does not know or may not use. The one call that finds it changed reads it. Commands run in a
-    thread of their own, and only a call that needs a key of which no material was ever had waits for one.
+    every few seconds, by a call that seals or opens, and at once when a value needs a key that the
+    ring does not know or may not use. The call that finds it changed reads it. Commands run in a
+    thread of their own, and only a call that needs a key without any material so far waits for one.
     """
 
     def __init__(self, ring: KeyRing, suite: str = "cobblestone256", *, follow: bool = True) -> None:
@@ -47,7 +48,7 @@ class RingCipher(NeverPickled):
         Args:
             ring: Keys to open with; sealing needs an active one.
             suite: What to seal in: ``cobblestone256`` or ``xaes256gcm``.
-            follow: Whether to take over what is changed in the ring's file, if it has one.
+            follow: Whether to reload the ring's file, if it has one, when it changes.
 
         Raises:
             UnknownSuiteError: If values cannot be sealed in ``suite``.
@@ -56,7 +57,7 @@ class RingCipher(NeverPickled):
             raise UnknownSuiteError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}")
         self.suite = suite
         self._tally = Tally()
-        self._keyed = PreparedRing(ring, suite, self._tally)  # swapped as a whole, so nobody needs a lock
+        self._prepared = PreparedRing(ring, suite, self._tally)  # replaced as a whole, which needs no lock
         self._follower = Follower(ring, ring.origin, self._put) if follow and ring.origin else None
         self._look_at = monotonic() + LOOK_SECONDS if self._follower else inf
 
@@ -66,7 +67,7 @@ class RingCipher(NeverPickled):
     @property
     def ring(self) -> KeyRing:
         """The ring in force."""
-        return self._keyed.ring
+        return self._prepared.ring
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return how many values this cipher has sealed and opened, by key id, for metrics.
@@ -79,7 +80,7 @@ class RingCipher(NeverPickled):
         return self._tally.read()
 
     def seal(
-        self, inner: str, data: bytes, *, row: Row | None = None, secret: bytes | None = None
+        self, inner: str, data: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
     ) -> tuple[str, bytes]:
         """Seal one value.
 
@@ -101,21 +102,23 @@ class RingCipher(NeverPickled):
             raise TagError("a value without a type name cannot be sealed")
         return self._seal(inner, data, row, secret)
 
-    def _seal(self, inner: str, data: bytes, row: Row | None, secret: bytes | None) -> tuple[str, bytes]:
+    def _seal(
+        self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None
+    ) -> tuple[str, bytes]:
         if monotonic() >= self._look_at:
             self._look()
-        keyed = self._keyed
+        prepared = self._prepared
         try:
-            return keyed.seal(inner, data, row, secret)
+            return prepared.seal(inner, data, row, secret)
         except _RETRY_AFTER_RELOAD:
-            newer = self._newer_than(keyed, SEALING)
-            if newer is keyed:
+            newer = self._newer_than(prepared, SEALING)
+            if newer is prepared:
                 raise
         return newer.seal(inner, data, row, secret)
 
     def open(
-        self, tag: str, blob: bytes, *, row: Row | None = None, secret: bytes | None = None
-    ) -> tuple[str, bytes]:
+        self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
+    ) -> Opened:
         """Open one value.
 
         Args:
@@ -125,12 +128,12 @@ class RingCipher(NeverPickled):
             secret: The same secret as at sealing, ``None`` if there was none.
 
         Returns:
-            The inner type name and the serializer's bytes.
+            The inner type name and the serializer's bytes, whether both are authenticated, and by which key.
 
         Raises:
-            TagError: If ``tag`` is none (or one of its subclasses, for suite and flags).
+            TagError: If ``tag`` is not a valid type tag (or one of its subclasses, for suite and flags).
             BlobError: If ``blob`` is not bytes, or too short.
-            UnknownKeyError, KeyDisabledError, KeyDestroyedError: If the key is not to be had.
+            UnknownKeyError, KeyDisabledError, KeyDestroyedError: If the key is not available.
             RowMissingError, UnboundValueError: If only one of tag and call has a row.
             SecretMissingError, UnexpectedSecretError: If only one of tag and call has a secret.
             LegacyTypeError: If a row under LANGGRAPH_AES_KEY names a type it may not have.
@@ -142,27 +145,34 @@ class RingCipher(NeverPickled):
             raise TagError(f"{excerpt(tag)} is not a type tag")
         if monotonic() >= self._look_at:
             self._look()
-        keyed = self._keyed
+        prepared = self._prepared
         try:
-            return keyed.open(tag, blob, row, secret)
+            return prepared.open(tag, blob, row, secret)
         except _RETRY_AFTER_RELOAD:
-            newer = self._newer_than(keyed, parse_tag(tag).key_id or ANY_LEGACY)
-            if newer is keyed:
+            newer = self._newer_than(prepared, parse_tag(tag).key_id or ANY_LEGACY)
+            if newer is prepared:
                 raise
         return newer.open(tag, blob, row, secret)
 
     def reseal(
-        self, tag: str, blob: bytes, *, row: Row | None = None, allow_plaintext: bool = False
+        self,
+        tag: str,
+        blob: bytes,
+        *,
+        row: Row | PackedRow | None = None,
+        secret: bytes | None = None,
+        allow_plaintext: bool = False,
     ) -> tuple[str, bytes]:
-        """Open one value and seal it anew: same type and bytes, active key, this cipher's suite.
+        """Open one value and seal it anew: same type, bytes, row and secret, active key, this cipher's suite.
 
         The bytes are not looked at. What LANGGRAPH_AES_KEY did not authenticate (the type), or
-        nobody did (plaintext), is taken as it is and counts as authentic from then on.
+        no key did (plaintext), is taken as it is and counts as authentic from then on.
 
         Args:
             tag: The whole text of the `type` column.
             blob: The bytes beside it.
             row: Coordinates of the row; used exactly if ``tag`` says that the value is bound to them.
+            secret: Secret of the thread; used exactly if ``tag`` says that it is mixed into the key.
             allow_plaintext: Whether a value that is not sealed is sealed for the first time.
 
         Returns:
@@ -171,15 +181,28 @@ class RingCipher(NeverPickled):
         Raises:
             PlaintextError: If the value is not sealed, and that is not allowed.
             UnknownTypeError: If it is a pickle that is not sealed.
+            RowMissingError, SecretMissingError: If ``tag`` needs a row or a secret that is not given.
             SealedValueError, KeyRingError: What `open` and `seal` raise.
         """
         if type(tag) is not str:
             raise TagError(f"{excerpt(tag)} is not a type tag")
         if "+" not in tag:
             return self._seal_plaintext(tag, blob, allow_plaintext)
-        bound = row if "row" in parse_tag(tag).flags else None
-        inner, data = self.open(tag, blob, row=bound)
-        return self.seal(inner, data, row=bound)
+        flags = parse_tag(tag).flags
+        row = row if "row" in flags else None
+        secret = secret if "dek" in flags else None
+        opened = self.open(tag, blob, row=row, secret=secret)
+        return self.seal(opened.inner, opened.data, row=row, secret=secret)
+
+    def forget_secret(self, secret: bytes) -> None:
+        """Drop every key that was derived from a thread's secret, and the secret, from the caches.
+
+        A call with the secret that is still at work, or comes later, derives them again.
+
+        Args:
+            secret: 32 bytes; one that was never used is no error.
+        """
+        self._prepared.forget_secret(secret)
 
     def _seal_plaintext(self, tag: str, blob: bytes, allowed: bool) -> tuple[str, bytes]:
         if not allowed:
@@ -202,23 +225,23 @@ class RingCipher(NeverPickled):
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
         """Open what `encrypt` sealed. Raises as `open` does."""
-        return self.open(f"+{ciphername}", ciphertext)[1]
+        return self.open(f"+{ciphername}", ciphertext).data
 
     def _look(self) -> None:
-        self._look_at = monotonic() + LOOK_SECONDS  # first, so that other threads go on meanwhile
+        self._look_at = monotonic() + LOOK_SECONDS  # first, so that other threads do not look too
         if self._follower is not None:
             self._follower.look(wait=False)
 
-    def _newer_than(self, keyed: PreparedRing, need: str) -> PreparedRing:
-        """Return what is in force once the file was looked at; ``keyed`` again if that changed nothing.
+    def _newer_than(self, prepared: PreparedRing, need: str) -> PreparedRing:
+        """Return what is in force after a look at the file; ``prepared`` again if that changed nothing.
 
-        If material of the key that is needed is being asked for just now, that is waited for.
+        Waits while a command that gives material of the needed key is at work.
         """
         if self._follower is not None:
-            if self._keyed is keyed:
+            if self._prepared is prepared:
                 self._follower.look(wait=True)
             self._follower.wait_for(need)
-        return self._keyed
+        return self._prepared
 
     def _put(self, ring: KeyRing) -> None:
-        self._keyed = PreparedRing(ring, self.suite, self._tally)
+        self._prepared = PreparedRing(ring, self.suite, self._tally)

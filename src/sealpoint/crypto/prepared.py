@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
-from sealpoint.crypto.context import Row, context
+from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
 from sealpoint.crypto.counters import OPENED, OPENED_RETIRED, SEALED, Tally
-from sealpoint.crypto.suites import LEGACY, Suite, make_suite
+from sealpoint.crypto.suites import Suite, make_suite
 from sealpoint.crypto.tag import Tag
 from sealpoint.errors import (
     LegacyTypeError,
@@ -19,8 +19,13 @@ from sealpoint.errors import (
     UnexpectedSecretError,
     excerpt,
 )
-from sealpoint.keys.ring import Key, KeyRing, NeverPickled, require_secret
+from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.key import Key, require_secret
+from sealpoint.keys.material import NeverPickled
+from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import KeyState
+
+_RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
 
 LEGACY_INNER: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json"})
 _CACHED_TAGS: Final = 256
@@ -31,77 +36,150 @@ Work = Callable[[bytes, bytes], bytes]  # data or blob, and context
 parse_tag = lru_cache(_CACHED_TAGS)(Tag.parse)
 
 
+class Opened(NamedTuple):
+    """A value that was opened.
+
+    Attributes:
+        inner: What the serializer called its bytes, e.g. ``msgpack``.
+        data: The serializer's bytes.
+        authenticated: Whether a key of the ring authenticates type and bytes. Not so for a value
+            that is not sealed, for one under LANGGRAPH_AES_KEY, whose type nothing authenticates, and
+            for one that another cipher than `RingCipher` opened.
+        key_id: The key in the tag, if it names one of the ring.
+    """
+
+    inner: str
+    data: bytes
+    authenticated: bool
+    key_id: str | None
+
+    @property
+    def typed(self) -> tuple[str, bytes]:
+        """Type name and bytes, as a serializer's ``loads_typed`` takes them."""
+        return self[:2]
+
+
+# What `Opened(...)` does, without the call of its Python constructor: this is the path of every value.
+_opened: Final[Callable[[tuple[str, bytes, bool, str | None]], Opened]] = partial(tuple.__new__, Opened)
+
+
+class _Sealing(NamedTuple):
+    """What sealing takes for values of one type: their tag, its key, and the beginning of their context.
+
+    ``seal`` is without a secret, and of no use for values that have one.
+    """
+
+    tag: str
+    key: Key
+    head: bytes
+    seal: Work
+    counter: count[int]
+
+
+class _Opening(NamedTuple):
+    """What opening takes for values with one tag."""
+
+    inner: str
+    key: Key
+    suite: str
+    head: bytes
+    open: Work
+    counter: count[int]
+    authenticated: bool
+    key_id: str | None
+
+
 class PreparedRing(NeverPickled):
-    """One ring and its caches, which live and die with it. Never changes as seen from outside."""
+    """One ring, and caches of what is derived from it. Never changes as seen from outside."""
 
     def __init__(self, ring: KeyRing, suite: str, tally: Tally) -> None:
         self.ring = ring
         self._suite = suite
         self._tally = tally
-        # One entry a tag that values without row and secret carry.
         self._sealing = lru_cache(_CACHED_TAGS)(self._prepare_seal)
         self._opening = lru_cache(_CACHED_TAGS)(self._prepare_open)
-        self._naming = lru_cache(_CACHED_TAGS)(self._prepare_name)
-        self._keyed = lru_cache(_CACHED_SECRETS)(self._make_suite)
+        self._unmixed: dict[tuple[str, str], Suite] = {}  # by key id and name of the suite
+        self._mixed: dict[bytes, dict[tuple[str, str], Suite]] = {}  # the same, by secret
 
-    def seal(self, inner: str, data: bytes, row: Row | None, secret: bytes | None) -> tuple[str, bytes]:
+    def seal(
+        self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None
+    ) -> tuple[str, bytes]:
         """See `RingCipher.seal`. Here ``inner`` may be empty."""
         if row is None and secret is None:
-            tag, seal, bound, counter = self._sealing(inner)
+            tag, _, head, seal, counter = self._sealing(inner)
         else:
             if secret is not None:
                 require_secret(secret)
-            flags = (() if secret is None else ("dek",)) + (() if row is None else ("row",))
-            tag, key, counter = self._naming(inner, flags)
-            seal, bound = self._keyed(key, self._suite, secret).seal, context(tag, row)
-        blob = seal(data, bound)
+            tag, key, head, seal, counter = self._sealing(inner, row is not None, secret is not None)
+            if secret is not None:
+                seal = self._suite_of(key, self._suite, secret).seal
+            if row is not None:
+                head += row if isinstance(row, PackedRow) else pack_row(row)
+        blob = seal(data, head)
         next(counter)
         return tag, blob
 
-    def open(self, text: str, blob: bytes, row: Row | None, secret: bytes | None) -> tuple[str, bytes]:
+    def open(self, tag: str, blob: bytes, row: Row | PackedRow | None, secret: bytes | None) -> Opened:
         """See `RingCipher.open`."""
         if row is None and secret is None:
-            inner, open_, bound, counter = self._opening(text)
+            inner, _, _, head, open_, counter, authenticated, key_id = self._opening(tag)
         else:
-            tag = parse_tag(text)
             if secret is not None:
                 require_secret(secret)
-            key = self._require_matching(tag, row, secret)
-            inner, counter = tag.inner, self._count_open(key)
-            open_, bound = self._keyed(key, tag.suite, secret).open, context(text, row)
-        data = open_(blob, bound)
+            inner, key, suite, head, open_, counter, authenticated, key_id = self._opening(
+                tag, row is not None, secret is not None
+            )
+            if secret is not None:
+                open_ = self._suite_of(key, suite, secret).open
+            if row is not None:
+                head += row if isinstance(row, PackedRow) else pack_row(row)
+        data = open_(blob, head)
         next(counter)
-        return inner, data
+        return _opened((inner, data, authenticated, key_id))
 
-    def _make_suite(self, key: Key, name: str, secret: bytes | None) -> Suite:
-        return make_suite(name, key.subkey(name, secret))
+    def forget_secret(self, secret: bytes) -> None:
+        """Drop everything that was derived from a secret, and the secret itself."""
+        self._mixed.pop(secret, None)
 
-    def _prepare_name(self, inner: str, flags: tuple[str, ...]) -> tuple[str, Key, count[int]]:
+    def _suite_of(self, key: Key, name: str, secret: bytes | None) -> Suite:
+        """Return the suite called ``name`` under a key, with ``secret`` mixed in."""
+        if secret is None:
+            suites = self._unmixed
+        else:
+            if len(self._mixed) >= _CACHED_SECRETS and secret not in self._mixed:
+                self._mixed = {}  # as a whole, which needs no lock
+            suites = self._mixed.setdefault(secret, {})
+        found = suites.get((key.id, name))
+        if found is None:
+            found = suites[key.id, name] = make_suite(name, key.subkey(name, secret))
+        return found
+
+    def _prepare_seal(self, inner: str, is_bound: bool = False, is_mixed: bool = False) -> _Sealing:
         key = self.ring.require_active()
-        return Tag(inner, self._suite, flags, key.id).format(), key, self._tally.counter(SEALED, key.id)
+        flags = ("dek",) * is_mixed + ("row",) * is_bound
+        tag = Tag(inner, self._suite, flags, key.id).format()
+        seal = self._suite_of(key, self._suite, None).seal
+        return _Sealing(tag, key, pack_tag(tag), seal, self._tally.counter(SEALED, key.id))
 
-    def _prepare_seal(self, inner: str) -> tuple[str, Work, bytes, count[int]]:
-        tag, key, counter = self._prepare_name(inner, ())
-        return tag, self._keyed(key, self._suite, None).seal, context(tag), counter
-
-    def _prepare_open(self, text: str) -> tuple[str, Work, bytes, count[int]]:
+    def _prepare_open(self, text: str, is_bound: bool = False, is_mixed: bool = False) -> _Opening:
         tag = parse_tag(text)
-        key = self._require_matching(tag, None, None)
-        return tag.inner, self._keyed(key, tag.suite, None).open, context(text), self._count_open(key)
+        key = self._require_matching(tag, is_bound, is_mixed)
+        kind = OPENED_RETIRED if key.state in _RETIRED else OPENED
+        counter = self._tally.counter(kind, key.id)
+        open_ = self._suite_of(key, tag.suite, None).open
+        authenticated = tag.suite != LEGACY
+        return _Opening(tag.inner, key, tag.suite, pack_tag(text), open_, counter, authenticated, tag.key_id)
 
-    def _count_open(self, key: Key) -> count[int]:
-        return self._tally.counter(OPENED_RETIRED if key.state is KeyState.DECRYPT_ONLY else OPENED, key.id)
-
-    def _require_matching(self, tag: Tag, row: Row | None, secret: bytes | None) -> Key:
+    def _require_matching(self, tag: Tag, is_bound: bool, is_mixed: bool) -> Key:
         """Refuse what can be refused before any cryptography, and return the key."""
         if tag.key_id is None and tag.inner not in LEGACY_INNER:
             raise LegacyTypeError(f"rows under LANGGRAPH_AES_KEY never have the type {excerpt(tag.inner)}")
-        if "row" in tag.flags and row is None:
+        if "row" in tag.flags and not is_bound:
             raise RowMissingError(f"{tag.format()} is bound to its row, and no row was given")
-        if "row" not in tag.flags and row is not None:
+        if "row" not in tag.flags and is_bound:
             raise UnboundValueError(f"{tag.format()} is not bound to a row")
-        if "dek" in tag.flags and secret is None:
+        if "dek" in tag.flags and not is_mixed:
             raise SecretMissingError(f"{tag.format()} needs the secret of its thread")
-        if "dek" not in tag.flags and secret is not None:
+        if "dek" not in tag.flags and is_mixed:
             raise UnexpectedSecretError(f"{tag.format()} has no secret in its key")
         return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))

@@ -25,8 +25,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation, Mode
 
 from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError, excerpt
-
-KEY_BYTES: Final = 32
+from sealpoint.keys.ids import KEY_BYTES, LEGACY
 
 # From here on a value is sealed within one buffer: to join parts would copy it once more. Below that,
 # the buffer takes longer than the copy.
@@ -223,9 +222,6 @@ SUITES: Final[Mapping[str, Callable[[bytes], Suite]]] = {
     "xaes256gcm": Xaes256Gcm,
 }
 """The suites that seal, by the name that stands in tags."""
-
-LEGACY: Final = "aes"
-"""The suite that only opens: LangGraph's own rows under LANGGRAPH_AES_KEY."""
 
 
 def make_suite(name: str, key: bytes) -> Suite:

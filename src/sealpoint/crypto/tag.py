@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeGuard
 
-from sealpoint.crypto.suites import LEGACY, SUITES
-from sealpoint.errors import KeyIdError, TagError, UnknownFlagError, UnknownSuiteError, excerpt
+from sealpoint.crypto.suites import SUITES
+from sealpoint.errors import TagError, UnknownFlagError, UnknownSuiteError, excerpt
+from sealpoint.keys.ids import KEY_ID, LEGACY
+
+__all__ = ["FLAGS", "LEGACY", "MAX_CHARS", "SUITES", "Tag"]
 
 MAX_CHARS: Final = 64
 FLAGS: Final = ("dek", "row")
@@ -27,14 +30,6 @@ LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
 """The end of each tag under LANGGRAPH_AES_KEY."""
 
 _INNER = re.compile(r"[!-*,-~]+")
-_KEY_ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,23}")
-
-
-def require_key_id(key_id: str) -> str:
-    """Return ``key_id``, or raise `KeyIdError` if it is none."""
-    if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
-        raise KeyIdError(f"{excerpt(key_id)} is not a key id")
-    return key_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,7 @@ class Tag:
         suite, *flags = front.split(".")
         if suite not in SUITES:
             raise UnknownSuiteError(f"{excerpt(text)} names no known suite")
-        if not separator or not _KEY_ID.fullmatch(key_id):
+        if not separator or not KEY_ID.fullmatch(key_id):
             raise TagError(f"{excerpt(text)} names no key after '@'")
         if sorted(set(flags)) != flags or not set(flags) <= set(FLAGS):
             raise UnknownFlagError(f"{excerpt(text)} has flags that are not known or not in order")

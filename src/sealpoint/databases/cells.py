@@ -11,7 +11,8 @@ from sealpoint.crypto.prepared import parse_tag
 from sealpoint.crypto.tag import is_legacy, is_sealed, is_under
 from sealpoint.errors import BlobError, DecodeError, PlaintextError, RowError, UnknownTypeError, excerpt
 from sealpoint.serde.legacy_json import parse_json
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits, require_few_costly, scan
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.scan import require_few_costly, scan
 
 _SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --allow-plaintext --apply"
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
@@ -147,7 +148,7 @@ def open_cell(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False) 
     if type(cell.value) is not bytes:
         raise BlobError(f"value is {type(cell.value).__name__}, not bytes")
     if is_sealed(cell.tag) or not isinstance(cell.tag, str):
-        return cipher.open(cell.tag, cell.value, row=cell.row)
+        return cipher.open(cell.tag, cell.value, row=cell.row).typed
     if not allow_plaintext:
         hint = _READ_FIRST if cell.tag == "pickle" else _SEAL
         raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)

@@ -1,1 +1,10 @@
-"""Everything about keys: ids, states, material, and the ring file that lists them."""
+"""Everything about keys: ids, states, material, and the ring file that lists them.
+
+Nothing here knows what is sealed: `sealpoint.crypto` is the layer above.
+"""
+
+from sealpoint.keys.key import Key, check_value
+from sealpoint.keys.ring import KeyRing
+from sealpoint.keys.state import KeyState
+
+__all__ = ["Key", "KeyRing", "KeyState", "check_value"]

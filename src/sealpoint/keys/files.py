@@ -1,60 +1,144 @@
-"""Files that moves on a ring leave and take: written whole and private, or not at all.
-
-What a move that was stopped may leave beside a ring is known by its name:
-
-    .<ring>.new               a new ring that did not come to be; written anew by the next move
-    keys.d/.<ring>.<id>.new   the key file of a new key, until an entry names it; taken up again
-    .<ring>.<id>.destroyed    a link to the key file of a tombstone, which is still to be removed
-"""
+"""Private files: read only if no other account can read or change them, written whole or not at all."""
 
 from __future__ import annotations
 
-import base64
 import errno
 import os
-import re
-import secrets
 import shlex
 import stat
-from contextlib import suppress
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
-from string import ascii_lowercase
-from typing import TYPE_CHECKING, Final
+from pwd import getpwuid
+from typing import Final
 
-from sealpoint.crypto import check_value
-from sealpoint.crypto.suites import KEY_BYTES
-from sealpoint.errors import (
-    FileLinkError,
-    FilePermissionsError,
-    KeyMoveError,
-    KeyRingError,
-    OutputExistsError,
-    StoppedError,
+from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, StoppedError, excerpt
+
+MAX_FILE_BYTES: Final = 1 << 20
+_GONE: Final = (
+    "put its copy back in this place; a key that nothing needs any more can be disabled, and is not asked for"
 )
-from sealpoint.keys.sources import parse_material, read_private
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from sealpoint.keys.ringfile import RingEntry
-
-KEY_FOLDER: Final = "keys.d"
 _DENIED: Final = "let this account write in the folder, then run the same command again"
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A ring file as it was found.
+
+    Attributes:
+        path: The file, from the root.
+        stamp: What tells whether it has changed since; ``None`` for a file that is not there.
+    """
+
+    path: Path
+    stamp: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, path: Path) -> Origin:
+        """Look at a file. The change time is part of the stamp: a corrected mode is a change."""
+        path = path.absolute()
+        try:
+            found = path.lstat()
+        except OSError:
+            return cls(path, None)
+        return cls(path, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+
+
+def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = False) -> bytes:
+    """Read a file that is private to this process.
+
+    That is the rule for every file with key material, whichever source names it: it belongs to root or
+    to the account of the process, and no other account may read or write it. One thing more is allowed: a
+    file of root's may be readable by its group if that is root's group or one of the process's own. So
+    Kubernetes shows a Secret to a pod with ``fsGroup``, and systemd a credential, whose access list stands
+    in the bits of the group.
+
+    Args:
+        path: The file; relative to the current directory.
+        forbidden: Bits that its mode must not have: by default all that give access to other accounts.
+        allow_links: Whether it may be a symbolic link that ends within the folder of ``path``.
+
+    Raises:
+        FileLinkError: If it is a symbolic link that is not allowed, or no regular file.
+        FilePermissionsError: If its mode has a forbidden bit, or it belongs to another
+            account that is not root.
+        SourceError: If it cannot be read or has over 1 MiB.
+    """
+    is_link = allow_links and os.path.islink(path)  # noqa: PTH114 -- of a path too long it is no link
+    target = _require_within(path) if is_link else path
+    try:
+        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FileLinkError(f"{path} is a symbolic link") from None
+        hint = _GONE if error.errno == errno.ENOENT else None
+        raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}", hint=hint) from None
+    except ValueError:
+        raise SourceError(f"{excerpt(str(path))} is not a path") from None
+    try:
+        _require_private(path, os.fstat(descriptor), forbidden)
+        data = _read(path, descriptor)
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_FILE_BYTES:
+        raise SourceError(f"{path} has over {MAX_FILE_BYTES} bytes", hint="name the right file")
+    return data
+
+
+def _read(path: Path, descriptor: int) -> bytes:
+    try:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
+
+
+def _require_within(path: Path) -> Path:
+    """Return the target of a link within its own folder: Kubernetes mounts ``k1 -> ..data/k1``."""
+    target, folder = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
+    if not target.is_relative_to(folder):
+        raise FileLinkError(f"{path} is a symbolic link that leads out of its folder")
+    return target
+
+
+def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise FileLinkError(f"{path} is not a regular file")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise FilePermissionsError(
+            f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}", hint=_hint_for(status.st_uid)
+        )
+    mode = stat.S_IMODE(status.st_mode)
+    open_bits = mode & forbidden
+    if status.st_uid == 0 and status.st_gid in {0, os.getegid(), *os.getgroups()}:
+        open_bits &= ~0o040
+    if open_bits:
+        others = "read" if open_bits & 0o044 else "write"
+        raise FilePermissionsError(f"{path} has mode {mode:04o}: others can {others} it")
+
+
+def _hint_for(owner: int) -> str | None:
+    """Return the hint for root about a file of another account: run as that account, not change the owner."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        name = getpwuid(owner).pw_name
+    except KeyError:
+        name = f"'#{owner}'"
+    return f"run this as the account that the file belongs to: sudo -u {name} sealpoint ..."
+
+
 def beside(file: Path, ending: str) -> Path:
-    """Return the name of a file that belongs to ``file`` and that nobody else looks at."""
+    """Return the name of a hidden file that belongs to ``file``."""
     return file.with_name(f".{file.name}.{ending}")
 
 
 def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -> Path:
-    """Write a file that is not there, down to the disk, and return its path.
+    """Write a new file, flush it to the disk, and return its path.
 
     Args:
-        path: The file; what a stopped move left under this name is removed first.
-        data: All of it.
-        like: Whose owner and mode it gets; by default our own and 0600.
+        path: The file; what an interrupted command left under this name is removed first.
+        data: Its contents.
+        like: Status of the file whose owner and mode it gets; by default this account and 0600.
 
     Raises:
         StoppedError: If it cannot be written.
@@ -92,8 +176,8 @@ def _give(path: Path, descriptor: int, like: os.stat_result) -> None:
     os.fchmod(descriptor, like.st_mode & 0o777)
 
 
-def keep(path: Path) -> None:
-    """Bring a file down to the disk, or a folder with the names that were made and removed in it."""
+def fsync_path(path: Path) -> None:
+    """Flush a file to the disk, or a folder with the names that were made and removed in it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -101,177 +185,14 @@ def keep(path: Path) -> None:
         os.close(descriptor)
 
 
-def key_file(ring: Path, key_id: str) -> Path:
-    """Return where the material of a key is put that is made for ``ring``."""
-    return ring.parent / KEY_FOLDER / f"{key_id}.key"
-
-
-def _pending(ring: Path, key_id: str) -> Path:
-    return ring.parent / KEY_FOLDER / f".{ring.name}.{key_id}.new"
-
-
-def _is_left_over(ring: Path, key_id: str) -> bool:
-    """Whether a key file was made for ``ring`` by a move that was stopped before an entry named it."""
-    try:
-        return _pending(ring, key_id).samefile(key_file(ring, key_id))
-    except FileNotFoundError:
-        return False
-
-
-def free_id(ring: Path, taken: Collection[str], year: int) -> str:
-    """Return an id for a new key: ``k26a-4f7c``, the next key of the year, and a random part.
-
-    The random part keeps the keys of two environments apart: rows under one then never name the other.
-    """
-    for number in count(1):
-        stem = f"k{year % 100:02}{_letters(number)}"
-        if any(key_id == stem or key_id.startswith(f"{stem}-") for key_id in taken):
-            continue
-        left_over = _left_over_id(ring, stem)
-        key_id = left_over or f"{stem}-{secrets.token_hex(2)}"
-        if left_over or not any(os.path.lexists(key_file(ring, name)) for name in (stem, key_id)):
-            break
-    return key_id
-
-
-def _left_over_id(ring: Path, stem: str) -> str | None:
-    """Return the id of a key file that a stopped move made for the same key of the year."""
-    pending = re.compile(rf"{re.escape(f'.{ring.name}.{stem}')}(-[0-9a-f]{{4}})\.new", re.DOTALL)
-    with suppress(FileNotFoundError, NotADirectoryError):
-        for name in sorted(file.name for file in (ring.parent / KEY_FOLDER).iterdir()):
-            if (match := pending.fullmatch(name)) and _is_left_over(ring, stem + match[1]):
-                return stem + match[1]
-    return None
-
-
-def _letters(number: int) -> str:
-    """Count in letters: a ... z, aa, ab ..."""
-    front, place = divmod(number - 1, 26)
-    return (_letters(front) if front else "") + ascii_lowercase[place]
-
-
-def make_material(ring: Path, key_id: str) -> bytes:
-    """Return 32 new random bytes, once they lie in the key's file.
-
-    Until `settle` is called, the file has a second name that tells whose it is: should the move be
-    stopped, the next one with this id takes the material up.
-
-    Raises:
-        OutputExistsError: If somebody else's file has the name.
-        FileLinkError: If the folder for key files is a link.
-        FilePermissionsError: If others can write in it.
-        StoppedError: If it cannot be written.
-    """
-    file, pending = key_file(ring, key_id), _pending(ring, key_id)
-    file.parent.mkdir(mode=0o700, exist_ok=True)
-    _require_own_folder(file.parent)
-    if _is_left_over(ring, key_id):
-        return parse_material(read_private(file), str(file))
-    if os.path.lexists(file):
-        raise OutputExistsError(
-            f"{file} is there already", hint="name another id; no key file is overwritten"
-        )
-    material = os.urandom(KEY_BYTES)
-    write_private(pending, base64.b64encode(material) + b"\n")
-    os.link(pending, file)  # unlike a renaming it never replaces what came in between
-    keep(file.parent)
-    keep(ring.parent)
-    return material
-
-
-def _require_own_folder(folder: Path) -> None:
-    if folder.is_symlink():
-        raise FileLinkError(f"{folder} is a symbolic link", hint="put the folder itself there")
-    require_unshared(folder)
-
-
 def require_unshared(folder: Path) -> None:
-    """Raise `FilePermissionsError` if everybody can put files into a folder, take them out or swap them.
+    """Raise `FilePermissionsError` if every account can add, remove or replace files in a folder.
 
-    A group may: where each account has a group of its own, folders are made for it to write.
+    A group may: on systems where each account has its own group, folders are group-writable by default.
     """
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o002:
         raise FilePermissionsError(
-            f"{folder} has mode {mode:04o}: everybody can put files into it",
+            f"{folder} has mode {mode:04o}: every account can put files into it",
             hint=f"chmod o-w {shlex.quote(str(folder))}, or keep the ring in a folder of its own",
         )
-
-
-def settle(ring: Path, key_id: str) -> None:
-    """Take the second name off a key file that an entry names."""
-    _pending(ring, key_id).unlink(missing_ok=True)
-
-
-def note_doomed(ring: Path, key_id: str, name: str | None) -> None:
-    """Write down which file is to be removed once the key is a tombstone.
-
-    Args:
-        ring: The ring file.
-        key_id: The key.
-        name: The file, as the entry names it; ``None`` if its material is in none.
-    """
-    note = beside(ring, f"{key_id}.destroyed")
-    note.unlink(missing_ok=True)
-    if name is not None:
-        note.symlink_to(name)  # whole from its first moment; it is read, and never followed
-        keep(ring.parent)
-
-
-def require_doomed(ring: Path, entry: RingEntry) -> None:
-    """Refuse a note that a stopped run cannot have left for a tombstone, whose source is not known any more.
-
-    Raises:
-        FilePermissionsError: If it belongs to another account that is not root.
-        KeyMoveError: If the file that it names is not known to hold the key.
-    """
-    note = beside(ring, f"{entry.id}.destroyed")
-    if not note.is_symlink():
-        return
-    owner = note.lstat().st_uid
-    if owner not in (os.geteuid(), 0):
-        raise FilePermissionsError(
-            f"{note} belongs to user {owner}, not to {os.geteuid()}",
-            hint="remove it: it is not from sealpoint",
-        )
-    file = ring.parent / note.readlink()
-    if os.path.lexists(file) and not _holds(file, entry):
-        raise KeyMoveError(
-            f"{note} names {file}, which is not known to hold the key {entry.id!r}",
-            hint="remove the note, and the file too if it was the key's",
-        )
-
-
-def _holds(file: Path, entry: RingEntry) -> bool:
-    """Whether a file holds the key, by the check value that its tombstone keeps; without one nobody knows."""
-    try:
-        raw = read_private(file)
-        material = parse_material(raw, str(file)) if entry.suite is None else raw
-    except KeyRingError:
-        return False
-    return entry.check == check_value(material)
-
-
-def remove_doomed(ring: Path, key_id: str) -> Path | None:
-    """Remove the file that was written down for a tombstone, and return it if it was there.
-
-    Raises:
-        StoppedError: If it cannot be removed.
-    """
-    settle(ring, key_id)
-    note = beside(ring, f"{key_id}.destroyed")
-    if not note.is_symlink():
-        return None
-    file = ring.parent / note.readlink()
-    there = os.path.lexists(file)
-    try:
-        with suppress(FileNotFoundError):  # perhaps with its folder
-            file.unlink(missing_ok=True)
-            keep(file.parent)
-    except OSError as error:
-        raise StoppedError(
-            f"{file} cannot be removed: {os.strerror(error.errno or 0)}",
-            hint="the key is a tombstone, its material is still there: run the same command again",
-        ) from None
-    note.unlink()
-    return file if there else None

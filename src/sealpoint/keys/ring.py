@@ -1,200 +1,33 @@
-"""Keys and the ring that holds them: who may seal, who may open, and what is derived from a key.
-
-Every suite has a subkey of its own, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32)
-(RFC 5869, section 2.3). A thread's secret of 32 bytes is mixed in by using
-HMAC-SHA512(key, "sealpoint v1 secret" | secret) in the key's place.
-"""
+"""KeyRing: the keys that a process may use. At most one seals, the others only open."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives.hashes import SHA512
-from cryptography.hazmat.primitives.hmac import HMAC
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-
-from sealpoint.crypto.suites import KEY_BYTES
-from sealpoint.crypto.tag import LEGACY, require_key_id
 from sealpoint.errors import (
     ActiveKeyError,
     DuplicateKeyError,
-    KeyDestroyedError,
-    KeyDisabledError,
     KeyMaterialError,
-    KeyPickleError,
-    KeyRingError,
     NoActiveKeyError,
     UnknownKeyError,
-    UnknownSuiteError,
-    excerpt,
 )
-from sealpoint.keys.state import KeyState, require_suite_state
+from sealpoint.keys.ids import KEY_BYTES, LEGACY
+from sealpoint.keys.key import Key, expand
+from sealpoint.keys.material import Material, NeverPickled
+from sealpoint.keys.state import KeyState, require_one_legacy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
+    from collections.abc import Iterable
     from os import PathLike
     from pathlib import Path
 
-LEGACY_KEY_BYTES: Final = (16, 24, 32)
-SECRET_BYTES: Final = 32
-
-
-def expand(key: bytes, purpose: str) -> bytes:
-    """Derive 32 bytes for one purpose: HKDF-Expand-SHA512(key, "sealpoint v1 " + purpose, 32)."""
-    return HKDFExpand(SHA512(), KEY_BYTES, f"sealpoint v1 {purpose}".encode()).derive(key)
-
-
-def require_secret(secret: bytes) -> bytes:
-    """Return a thread's secret.
-
-    Raises:
-        KeyMaterialError: If it is not 32 bytes.
-    """
-    if type(secret) is not bytes or len(secret) != SECRET_BYTES:
-        raise KeyMaterialError(
-            f"a thread's secret is exactly {SECRET_BYTES} bytes",
-            hint=f"make it with os.urandom({SECRET_BYTES})",
-        )
-    return secret
-
-
-def mix(key: bytes, secret: bytes) -> bytes:
-    """Return the 64 bytes that stand in the place of a key of 32 for a ``.dek`` value."""
-    mac = HMAC(key, SHA512())
-    mac.update(b"sealpoint v1 secret" + require_secret(secret))
-    return mac.finalize()
-
-
-def check_value(key: bytes) -> str:
-    """Return eight hex digits that tell one key from another and say nothing else about it."""
-    return expand(key, "check")[:4].hex()
-
-
-def require_one_legacy(suites: Iterable[str | None]) -> None:
-    """Raise `KeyRingError` if two keys of a ring are for the suite ``aes``."""
-    if sum(suite == LEGACY for suite in suites) > 1:
-        raise KeyRingError(
-            "two keys are for suite 'aes', whose rows do not say which of them sealed them",
-            hint="give each of them a ring of its own, and open its rows with that ring",
-        )
-
-
-class NeverPickled:
-    """What a class with key material owes: neither pickle nor copy takes it apart."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            KeyPickleError: Always.
-        """
-        raise KeyPickleError(f"{type(self).__name__} holds key material and is never pickled")
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Key(NeverPickled):
-    """A key of a ring.
-
-    Attributes:
-        id: Public name, 1 to 24 of ``[a-z0-9.-]``; stands in the tag of every value it sealed.
-        material: 32 bytes; for ``suite="aes"`` 16, 24 or 32; empty for a destroyed key, and it
-            may be for a disabled one, which needs none to be refused.
-        state: What may be done with it.
-        created: When it was made, if known.
-        destroyed: When it was destroyed, if it was and that is known.
-        suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
-    """
-
-    id: str
-    material: bytes
-    state: KeyState
-    created: datetime | None = None
-    destroyed: datetime | None = None
-    suite: str | None = None
-
-    def __post_init__(self) -> None:
-        """Check id, length and state against each other."""
-        require_key_id(self.id)
-        if self.suite not in (None, LEGACY):
-            hint = "name a suite only for LANGGRAPH_AES_KEY: 'aes'"
-            raise UnknownSuiteError(f"key {self.id!r}: suite is {excerpt(self.suite)}", hint=hint)
-        if not isinstance(self.state, KeyState):
-            raise KeyRingError(f"key {self.id!r}: state is {type(self.state).__name__}, not KeyState")
-        require_suite_state(self.id, self.suite, self.state)
-        if not isinstance(self.material, bytes):
-            raise KeyMaterialError(f"key {self.id!r}: material is {type(self.material).__name__}, not bytes")
-        if len(self.material) not in self._lengths():
-            wanted = " or ".join(map(str, self._lengths()))
-            raise KeyMaterialError(
-                f"key {self.id!r}: {len(self.material)} bytes of material instead of {wanted}",
-                hint="LANGGRAPH_AES_KEY has 16, 24 or 32 characters" if self.suite else None,
-            )
-
-    def _lengths(self) -> tuple[int, ...]:
-        if self.state is KeyState.DESTROYED:
-            return (0,)
-        lengths = LEGACY_KEY_BYTES if self.suite == LEGACY else (KEY_BYTES,)
-        return (0, *lengths) if self.state is KeyState.DISABLED else lengths
-
-    def __repr__(self) -> str:
-        return f"Key(id={self.id!r}, state={self.state.value!r})"
-
-    def subkey(self, suite: str, secret: bytes | None = None) -> bytes:
-        """Return the key that ``suite`` uses: 32 bytes derived from this one, with ``secret`` mixed in.
-
-        The legacy suite uses its key as it is.
-        """
-        if suite == LEGACY:
-            return self.material
-        return expand(self.material if secret is None else mix(self.material, secret), suite)
-
-    def require_open(self) -> Key:
-        """Return the key, if values under it may be opened.
-
-        Raises:
-            KeyDisabledError: If it is disabled.
-            KeyDestroyedError: If it was destroyed.
-        """
-        if self.state is KeyState.DISABLED:
-            raise KeyDisabledError(f"key {self.id!r} is disabled")
-        if self.state is KeyState.DESTROYED:
-            when = f" on {self.destroyed.isoformat()}" if self.destroyed else ""
-            raise KeyDestroyedError(f"key {self.id!r} was destroyed{when}")
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The ring file that a ring was read from.
-
-    Attributes:
-        path: The file, from the root.
-        stamp: What tells whether it has changed since; ``None`` for a file that is not there.
-        commands: By key id, the command that gave the key's material; the index key has the id ``""``.
-    """
-
-    path: Path
-    stamp: tuple[int, ...] | None
-    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
-
-    @classmethod
-    def of(cls, path: Path) -> Origin:
-        """Look at a file. The change time is part of the stamp: a mode that is put right is a change."""
-        path = path.absolute()
-        try:
-            found = path.lstat()
-        except OSError:
-            return cls(path, None)
-        return cls(path, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    from sealpoint.keys.files import Origin
+    from sealpoint.keys.ringfile import RingFile
 
 
 class KeyRing(NeverPickled):
-    """The keys a process may use: at most one seals, the others only open. Never changes once made."""
+    """The keys a process may use: at most one seals, the others only open. Immutable."""
 
     __slots__ = ("_by_id", "_index", "keys", "origin")
 
@@ -202,13 +35,13 @@ class KeyRing(NeverPickled):
     origin: Origin | None
 
     def __init__(
-        self, keys: Iterable[Key], *, index: bytes | None = None, origin: Origin | None = None
+        self, keys: Iterable[Key], *, index: bytes | Material | None = None, origin: Origin | None = None
     ) -> None:
         """Make a ring.
 
         Args:
             keys: At most one of them active, and at most one for the suite ``aes``.
-            index: 32 bytes for blind indexes, if there are any.
+            index: 32 bytes for blind indexes, if there are any, or what loads them.
             origin: The file it was read from, if it was.
 
         Raises:
@@ -218,7 +51,6 @@ class KeyRing(NeverPickled):
             KeyMaterialError: If ``index`` does not have 32 bytes.
         """
         self.keys = tuple(keys)
-        self._index = index
         self.origin = origin
         self._by_id = {key.id: key for key in self.keys}
         if len(self._by_id) != len(self.keys):
@@ -228,12 +60,18 @@ class KeyRing(NeverPickled):
         if len(active) > 1:
             raise ActiveKeyError(f"{len(active)} keys are active: {', '.join(active)}")
         require_one_legacy(key.suite for key in self.keys)
-        if index is not None and (type(index) is not bytes or len(index) != KEY_BYTES):
-            raise KeyMaterialError(f"index key is not {KEY_BYTES} bytes")
+        if index is not None and not isinstance(index, Material):
+            if type(index) is not bytes or len(index) != KEY_BYTES:
+                raise KeyMaterialError(f"index key is not {KEY_BYTES} bytes")
+            index = Material(None, index)
+        self._index = index
 
     @classmethod
     def load(cls, path: str | PathLike[str] | None = None) -> KeyRing:
         """Read a ring from its file.
+
+        Material in files, variables and the ring itself is read and checked, and so is that of the active
+        key. Commands of other keys are run when their material is first used, or by `load_material`.
 
         Args:
             path: The ring file. Without it the first of ``$SEALPOINT_KEYS``,
@@ -242,9 +80,27 @@ class KeyRing(NeverPickled):
         Raises:
             KeyRingError: One of its subclasses, each for one thing that can be wrong.
         """
-        from sealpoint.keys.ringfile import load_ring  # the file needs the ring, not the reverse
+        from sealpoint.keys.ringfile import RingFile, find_ring_file  # a ring by hand needs no TOML
 
-        return load_ring(path)
+        ring = cls.of_file(RingFile(find_ring_file(path))).load_local()
+        for key in ring.keys:
+            if key.state is KeyState.ACTIVE and key.lazy_material is not None:
+                key.lazy_material.load()
+        return ring
+
+    @classmethod
+    def of_file(cls, file: RingFile, *older: KeyRing) -> KeyRing:
+        """Make the ring that a file describes; nothing is loaded.
+
+        Args:
+            file: The file, parsed.
+            older: Earlier rings of this file, whose material is used again if it came from a slow source.
+
+        Raises:
+            KeyRingError: What making a ring raises.
+        """
+        held = [material for ring in older for material in ring.materials]
+        return cls(file.make_keys(held), index=file.make_index(held), origin=file.origin)
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(f'{key.id} {key.state.value}' for key in self.keys)})"
@@ -308,30 +164,57 @@ class KeyRing(NeverPickled):
         )
         raise UnknownKeyError(LEGACY, self.ids, hint=hint)
 
-    def get_command_material(self, key_id: str, command: tuple[str, ...]) -> bytes | None:
-        """Return what a command of the ring file gave for a key, or for the index key, whose id is ``""``.
+    @property
+    def materials(self) -> tuple[Material, ...]:
+        """The material of all keys that have some, loaded or not, that of the index key among them."""
+        found = (*(key.lazy_material for key in self.keys), self._index)
+        return tuple(material for material in found if material is not None)
 
-        ``None`` if the material is not held, or is from another source.
+    def load_local(self) -> KeyRing:
+        """Load what files, variables and the ring file itself give, and return the ring.
+
+        Raises:
+            KeyRingError: If the source of a key does not give its material, or gives other material.
         """
-        if self.origin is None or self.origin.commands.get(key_id) != command:
-            return None
-        key = self._by_id.get(key_id)
-        return (key.material or None) if key else None if key_id else self._index
+        for material in self.materials:
+            if not material.is_slow:
+                material.load()
+        return self
+
+    def load_material(self) -> KeyRing:
+        """Load what has not been loaded, and return the ring.
+
+        For programs that are to fail at once if any key is not available.
+
+        Raises:
+            KeyRingError: If the source of a key does not give its material, or gives other material.
+        """
+        for material in self.materials:
+            material.load()
+        return self
 
     def with_keys(self, keys: Iterable[Key]) -> KeyRing:
         """Return a ring of the same file and with the same index key, and other keys."""
         return KeyRing(keys, index=self._index, origin=self.origin)
 
-    def keeps_index(self, older: KeyRing) -> bool:
-        """Whether blind indexes made with ``older`` are those that this ring makes."""
-        return older._index is None or compare_digest(older._index, self._index or b"")
+    def has_index_of(self, older: KeyRing) -> bool:
+        """Whether blind indexes made with ``older`` are those that this ring makes.
+
+        Index keys of which one was not loaded yet are taken for the same.
+        """
+        if older._index is None or self._index is None:
+            return older._index is None
+        if not (older._index.is_loaded and self._index.is_loaded):
+            return True
+        return compare_digest(older._index.get(), self._index.get())
 
     def index_key(self, purpose: str) -> bytes:
         """Derive 32 bytes for a blind index, from an entry of its own that never rotates.
 
         Raises:
             UnknownKeyError: If the ring has no index entry.
+            KeyRingError: Another of its subclasses, if the index key's material is not available.
         """
         if self._index is None:
             raise UnknownKeyError("index", self.ids, hint="add an [[index]] entry, which never rotates")
-        return expand(self._index, f"index {purpose}")
+        return expand(self._index.get(), f"index {purpose}")

@@ -1,65 +1,70 @@
 """The ring file: TOML with ids, states, dates and check values, and where the material is.
 
-See ``keys.example`` for a complete one. Every field that is not known is an error, and
-so is everything that is wrong with the material, at load and not at first use.
+See ``keys.example`` for a complete one. Every unknown field of a key is an error. The tables `RESERVED` are
+for other parts of sealpoint: what does not know one of them skips it, with one warning.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from dataclasses import dataclass
-from datetime import datetime
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.crypto.tag import LEGACY, require_key_id
 from sealpoint.errors import (
     ActiveKeyError,
     CheckValueError,
     DuplicateKeyError,
     FileLinkError,
     FilePermissionsError,
-    KeyFileFieldError,
-    KeyFileMissingError,
-    KeyFileSyntaxError,
-    KeyFileVersionError,
+    RingFileError,
+    RingFileMissingError,
     SourceError,
     TestKeysError,
     excerpt,
 )
-from sealpoint.keys.ring import (
-    Key,
-    KeyRing,
-    NeverPickled,
-    Origin,
-    check_value,
-    require_one_legacy,
+from sealpoint.keys.entry import (
+    KEY_FIELDS,
+    RingEntry,
+    read_entry,
+    require_entry,
+    require_fields,
+    require_types,
 )
-from sealpoint.keys.sources import parse_material, read_private, read_source, require_source
-from sealpoint.keys.state import KeyState, require_suite_state
+from sealpoint.keys.files import Origin, read_private
+from sealpoint.keys.ids import LEGACY, require_key_id
+from sealpoint.keys.key import Key, check_value, require_length
+from sealpoint.keys.material import Material, NeverPickled, parse_material
+from sealpoint.keys.sources import InlineSource, Source, parse_source
+from sealpoint.keys.state import KeyState, require_one_legacy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
 
 VERSION: Final = 1
 MAX_RING_BYTES: Final = 64 * 1024
 MAX_LINE_DOTS: Final = 64  # the parser's time grows with the square of the parts of a dotted key
+SHARED: Final = 0o022  # a ring file may be read by all, and written by its owner alone
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
+RESERVED: Final[Mapping[str, type]] = {"threads": dict, "ledger": dict, "wrapper": list, "database": list}
+"""Tables of a ring file that are no business of keys, and whether each stands there once or several times."""
 
-_RING_FIELDS: Final = frozenset({"version", "active", "key", "index"})
-_KEY_FIELDS: Final = frozenset({"id", "state", "created", "destroyed", "check", "suite", "source"})
+_RING_FIELDS: Final = frozenset({"version", "active", "key", "index", *RESERVED})
 _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
+
+logger: Final = logging.getLogger("sealpoint.keys")
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
     """Return the ring file: the argument, else the first that is named by the environment or /etc.
 
     Raises:
-        KeyFileMissingError: If none is named, or the named one is not there.
+        RingFileMissingError: If none is named, or the named one is not there.
     """
     named = os.environ.get("SEALPOINT_KEYS")
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
@@ -73,31 +78,8 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
         found = SYSTEM_PATH
     if not os.path.lexists(found):
         unnamed = "" if path is not None or named else ", and $SEALPOINT_KEYS is not set"
-        raise KeyFileMissingError(f"no ring file at {found}{unnamed}")
+        raise RingFileMissingError(f"no ring file at {found}{unnamed}")
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class RingEntry:
-    """What a ring file says about one key. No key material, and nothing that leads to it.
-
-    Attributes:
-        id: Public name of the key.
-        state: What may be done with it.
-        created: When it was made, if the file says so.
-        destroyed: When it was destroyed, if the file says so.
-        suite: ``"aes"`` for LANGGRAPH_AES_KEY, else ``None``.
-        check: Its check value, if the file has one; not compared with the material.
-        source: Kind of its source, e.g. ``file``; ``None`` for a destroyed key.
-    """
-
-    id: str
-    state: KeyState
-    created: datetime | None
-    destroyed: datetime | None
-    suite: str | None
-    check: str | None
-    source: str | None
 
 
 def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntry, ...]:
@@ -107,14 +89,47 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
         path: As for `KeyRing.load`.
 
     Raises:
-        KeyRingError: For everything that `KeyRing.load` refuses, save what only the material shows.
+        KeyRingError: For everything that `KeyRing.load` refuses, except what only the material shows.
     """
-    return tuple(entry for entry, _ in read_tables(find_ring_file(path))[0])
+    return RingFile(find_ring_file(path)).entries
 
 
-def load_ring(path: str | PathLike[str] | None = None) -> KeyRing:
-    """Read the ring file, and the material of every key that may be used. See `KeyRing.load`."""
-    return RingFile(find_ring_file(path)).load()
+@dataclass(frozen=True, slots=True)
+class _Loader:
+    """Reads the material of one entry, and compares it with the entry's check value."""
+
+    source: Source
+    file: Path
+    where: str
+    suite: str | None
+    check: str | None
+
+    @property
+    def is_slow(self) -> bool:
+        return self.source.is_slow
+
+    def __call__(self) -> bytes:
+        try:
+            raw = self.source.read(self.file.parent)
+        except (FileLinkError, FilePermissionsError, SourceError) as error:
+            raise type(error)(f"{self.where}: {error}", hint=error.hint) from None
+        parsed = raw if self.suite == LEGACY else parse_material(raw, self.where)
+        material = require_length(parsed, self.suite, self.where)
+        if material.startswith(TEST_MATERIAL_PREFIX):
+            if os.environ.get(ALLOW_TEST_KEYS) != "1":
+                raise TestKeysError(f"{self.where} is a public test key of keys.example")
+        elif isinstance(self.source, InlineSource):
+            read_private(self.file)  # a ring with real material in it must be as private as a key file
+        if self.check not in (None, check_value(material)):
+            raise CheckValueError(f"{self.where}: the material is not the one that 'check' was made from")
+        return material
+
+    def accepts(self, held: Material) -> bool:
+        """Whether material that is held, or is being loaded, is what this would read."""
+        if held.loader == self:
+            return True
+        is_same_source = isinstance(held.loader, _Loader) and held.loader.source == self.source
+        return is_same_source and held.is_loaded and self.check in (None, check_value(held.get()))
 
 
 class RingFile(NeverPickled):
@@ -122,97 +137,106 @@ class RingFile(NeverPickled):
 
     Attributes:
         origin: The file, as it was before it was read: a change in between is noticed by the next look.
+        data: Its bytes.
         entries: What it says about its keys.
+        index_id: Id of the index key, if it has one.
     """
 
     def __init__(self, file: Path) -> None:
         """Read and parse a file.
 
         Raises:
-            KeyRingError: For everything that `KeyRing.load` refuses, save what only the material shows.
+            KeyRingError: For everything that `KeyRing.load` refuses, except what only the material shows.
         """
-        self._file = file
-        stamp = Origin.of(file)
-        self._tables, self._indexes = read_tables(file)
-        self.entries = tuple(entry for entry, _ in self._tables)
-        asked = [(entry.id, table) for entry, table in self._tables if _is_needed(entry)]
-        asked += [("", table) for table in self._indexes]
-        commands = {
-            key_id: tuple(table["source"]["command"])
-            for key_id, table in asked
-            if "command" in table["source"]
+        self.origin = Origin.of(file)
+        self.data = read_private(file, forbidden=SHARED)
+        keys, indexes = _read_tables(self.data, file)
+        entries = [read_entry(table, f"{file}: key {table['id']!r}") for table in keys]
+        self.entries = tuple(entry for entry, _ in entries)
+        require_one_legacy(entry.suite for entry in self.entries)
+        self._loaders = {
+            entry.id: _Loader(source, file, f"{file}: key {entry.id!r}", entry.suite, entry.check)
+            for entry, source in entries
+            if source is not None
         }
-        self.origin = Origin(stamp.path, stamp.stamp, commands)
+        self.index_id: str | None = None
+        self._index: _Loader | None = None
+        for index in indexes:
+            source = _require_index(index, f"{file}: [[index]]")
+            self.index_id = index.get("id")
+            self._index = _Loader(source, file, f"{file}: [[index]]", None, index.get("check"))
+        if self.index_id in {entry.id for entry in self.entries}:
+            raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")
 
-    def runs_commands(self, *held: KeyRing) -> bool:
-        """Whether `load` with the same rings would run a command."""
-        tables = dict([(entry.id, table) for entry, table in self._tables] + [("", t) for t in self._indexes])
-        return any(self._get_held(key_id, tables[key_id], held) is None for key_id in self.origin.commands)
-
-    def load(self, *held: KeyRing) -> KeyRing:
-        """Ask the sources of all keys that may be used, and make the ring.
+    def make_keys(self, held: Sequence[Material] = ()) -> list[Key]:
+        """Return the keys; nothing is loaded.
 
         Args:
-            held: Earlier rings of this file. Material that a command gave for one of them is not
-                asked for again, if the command is the same and the check value fits.
+            held: Material of earlier rings of this file. What came from a slow source is used again.
+        """
+        return [self._make_key(entry, held) for entry in self.entries]
+
+    def make_index(self, held: Sequence[Material] = ()) -> Material | None:
+        """Return the material of the index key, if there is one; nothing is loaded."""
+        return None if self._index is None else _get_material(self._index, held)
+
+    def load_key(self, key_id: str) -> Key:
+        """Load one key, whatever its state.
 
         Raises:
-            KeyRingError: As `KeyRing.load`.
+            KeyRingError: If its material is not available, or is not the key's.
         """
-        keys = [
-            load_key(
-                entry, table, self._file, ask=_is_needed(entry), held=self._get_held(entry.id, table, held)
-            )
-            for entry, table in self._tables
-        ]
-        where = f"{self._file}: [[index]]"
-        indexes = [
-            self._get_held("", table, held) or _read_material(table, self._file, where)
-            for table in self._indexes
-        ]
-        return KeyRing(keys, index=next(iter(indexes), None), origin=self.origin)
+        entry = require_entry(self.entries, key_id)
+        key = self._make_key(entry, (), is_needed=True)
+        if key.lazy_material is not None:
+            key.lazy_material.load()
+        return key
 
-    def _get_held(self, key_id: str, table: Mapping[str, Any], held: tuple[KeyRing, ...]) -> bytes | None:
-        command = self.origin.commands.get(key_id)
-        if command is None:
-            return None
-        for ring in held:
-            material = ring.get_command_material(key_id, command)
-            if material and table.get("check") in (None, check_value(material)):
-                return material
-        return None
-
-
-def _is_needed(entry: RingEntry) -> bool:
-    """Whether a key's material is read: of a ring that holds some itself, to see that it is private."""
-    return entry.state.opens or entry.source == "inline"
+    def _make_key(self, entry: RingEntry, held: Sequence[Material], *, is_needed: bool = False) -> Key:
+        # Inline material of a disabled key is read as well, to see that the ring is private.
+        loader = self._loaders.get(entry.id)
+        if loader is not None and (is_needed or entry.state.opens or entry.source == InlineSource.kind):
+            material: bytes | Material = _get_material(loader, held)
+        else:
+            material = b""
+        return Key(
+            entry.id,
+            material,
+            entry.state,
+            entry.created,
+            entry.destroyed,
+            suite=entry.suite,
+            compromised=entry.compromised,
+        )
 
 
-def read_tables(file: Path) -> tuple[list[tuple[RingEntry, dict[str, Any]]], list[dict[str, Any]]]:
-    """Read a ring file, and refuse what is wrong with it before any source is asked."""
-    table = _parse(read_private(file, forbidden=0o022), file)
-    _require_fields(table, _RING_FIELDS, {"version"}, str(file))
+def _get_material(loader: _Loader, held: Sequence[Material]) -> Material:
+    """Return new material for a loader; for a slow one what is held, if it is the same."""
+    same = (material for material in held if loader.accepts(material)) if loader.is_slow else iter(())
+    return next(same, None) or Material(loader)
+
+
+def _read_tables(data: bytes, file: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the tables of keys and of the index, and refuse what is wrong with the ring as a whole."""
+    table = _parse(data, file)
+    require_fields(table, _RING_FIELDS, {"version"}, str(file))
     if type(table["version"]) is not int or table["version"] != VERSION:
-        raise KeyFileVersionError(f"{file} does not have version = {VERSION}")
-    tables, indexes = (_tables(table, name, file) for name in ("key", "index"))
-    _require_ids(tables, table.get("active"), file)
+        hint = f"this release reads version = {VERSION}"
+        raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
+    _skip_reserved(table, file)
+    keys, indexes = (_tables(table, name, file) for name in ("key", "index"))
+    _require_ids(keys, table.get("active"), file)
     if len(indexes) > 1:
-        raise KeyFileFieldError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
-    entries = [_read_entry(entry, f"{file}: key {entry['id']!r}") for entry in tables]
-    require_one_legacy(entry.suite for entry in entries)
-    for index in indexes:
-        _require_index(index, f"{file}: [[index]]")
-        if index.get("id") in {entry.id for entry in entries}:
-            raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {index['id']!r}")
-    return list(zip(entries, tables, strict=True)), indexes
+        raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
+    return keys, indexes
 
 
 def _parse(data: bytes, file: Path) -> dict[str, Any]:
     if len(data) > MAX_RING_BYTES:
-        raise KeyFileSyntaxError(f"{file} has {len(data)} bytes, and a ring at most {MAX_RING_BYTES}")
+        raise RingFileError(f"{file} has {len(data)} bytes, and a ring at most {MAX_RING_BYTES}")
     lines = (line for line in data.split(b"\n") if not line.startswith(b"#"))
     if any(line.count(b".") > MAX_LINE_DOTS for line in lines):
-        raise KeyFileSyntaxError(f"{file} has a line with over {MAX_LINE_DOTS} dots")
+        raise RingFileError(f"{file} has a line with over {MAX_LINE_DOTS} dots")
     try:
         return tomllib.loads(data.decode())
     except UnicodeDecodeError:
@@ -225,30 +249,35 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
     except RecursionError:
         problem = "is nested too deeply"
     # Raised out here so that the error above is not its context: it may hold the text, and that inline keys.
-    raise KeyFileSyntaxError(f"{file} {problem}")
+    raise RingFileError(f"{file} {problem}")
+
+
+_skipped: Final[set[str]] = set()
+
+
+def _skip_reserved(table: Mapping[str, Any], file: Path) -> None:
+    for name in RESERVED.keys() & table.keys():
+        shown = f"[[{name}]]" if RESERVED[name] is list else f"[{name}]"
+        found = table[name] if isinstance(table[name], list) else [table[name]]
+        if type(table[name]) is not RESERVED[name] or not all(isinstance(one, dict) for one in found):
+            raise RingFileError(f"{file}: '{name}' is written as {shown}")
+        if name not in _skipped:
+            _skipped.add(name)
+            logger.warning("%s: %s is skipped, this release does not use it", file, shown)
 
 
 def _tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
     entries = table.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise KeyFileSyntaxError(f"{file}: '{name}' is written as [[{name}]]")
+        raise RingFileError(f"{file}: '{name}' is written as [[{name}]]")
     return entries
 
 
-def _require_fields(table: Mapping[str, Any], known: frozenset[str], needed: set[str], where: str) -> None:
-    for field in table:
-        if field not in known:
-            raise KeyFileFieldError(f"{where} has an unknown field {excerpt(field)}")
-    for field in sorted(needed - table.keys()):
-        raise KeyFileFieldError(f"{where} lacks the field '{field}'")
-
-
 def _require_ids(entries: list[dict[str, Any]], active: object, file: Path) -> None:
-    """Refuse what is wrong with ids and states before any source is asked."""
     seen: set[str] = set()
     actives = []
     for entry in entries:
-        _require_fields(entry, _KEY_FIELDS, {"id", "state"}, f"{file}: a key")
+        require_fields(entry, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
         key_id = require_key_id(entry["id"])
         if key_id in seen:
             raise DuplicateKeyError(f"{file}: two keys are called {key_id!r}")
@@ -262,67 +291,8 @@ def _require_ids(entries: list[dict[str, Any]], active: object, file: Path) -> N
         raise ActiveKeyError(f"{file}: 'active' {named}, and the key with that state is {actives or 'none'}")
 
 
-def _read_entry(table: Mapping[str, Any], where: str) -> RingEntry:
-    try:
-        state = KeyState(table["state"])
-    except ValueError:
-        known = ", ".join(state.value for state in KeyState)
-        raise KeyFileFieldError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
-    _require_types(table, where)
-    if table.get("suite") not in (None, LEGACY):
-        raise KeyFileFieldError(
-            f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only one to be named"
-        )
-    require_suite_state(table["id"], table.get("suite"), state)
-    source = None
-    if state is KeyState.DESTROYED:
-        _require_fields(table, _KEY_FIELDS - {"source"}, set(), where)
-    else:
-        _require_fields(table, _KEY_FIELDS - {"destroyed"}, {"source"}, where)
-        source, _ = require_source(table["source"])
-    dates = table.get("created"), table.get("destroyed")
-    return RingEntry(table["id"], state, *dates, table.get("suite"), table.get("check"), source)
-
-
-def load_key(
-    entry: RingEntry, table: Mapping[str, Any], file: Path, *, ask: bool = True, held: bytes | None = None
-) -> Key:
-    """Ask a key's source for its material, and hold that against the entry's check value.
-
-    Without ``ask`` the key has no material, which is enough to refuse its values. With ``held`` that is
-    its material, and its source is not asked.
-    """
-    dates = {"created": entry.created, "destroyed": entry.destroyed}
-    material = held or (_read_material(table, file, f"{file}: key {entry.id!r}") if ask else b"")
-    return Key(entry.id, material, entry.state, suite=entry.suite, **dates)
-
-
-def _require_index(table: Mapping[str, Any], where: str) -> None:
-    _require_fields(table, _INDEX_FIELDS, {"source"}, where)
+def _require_index(table: Mapping[str, Any], where: str) -> Source:
+    require_fields(table, _INDEX_FIELDS, {"source"}, where)
     require_key_id(table.get("id", "index"))
-    _require_types(table, where)
-    require_source(table["source"])
-
-
-def _require_types(entry: Mapping[str, Any], where: str) -> None:
-    for field in ("created", "destroyed"):
-        if field in entry and not isinstance(entry[field], datetime):
-            raise KeyFileSyntaxError(f"{where}: '{field}' is not a date with a time")
-    if "check" in entry and not isinstance(entry["check"], str):
-        raise KeyFileSyntaxError(f"{where}: 'check' is not a string")
-
-
-def _read_material(entry: Mapping[str, Any], file: Path, where: str) -> bytes:
-    try:
-        raw = read_source(entry["source"], file.parent)
-    except (FileLinkError, FilePermissionsError, SourceError) as error:
-        raise type(error)(f"{where}: {error}", hint=error.hint) from None
-    material = raw if entry.get("suite") == LEGACY else parse_material(raw, where)
-    if material.startswith(TEST_MATERIAL_PREFIX):
-        if os.environ.get(ALLOW_TEST_KEYS) != "1":
-            raise TestKeysError(f"{where} is a public test key of keys.example")
-    elif "inline" in entry["source"]:
-        read_private(file)  # a ring with real material in it must be as private as a key file
-    if "check" in entry and entry["check"] != check_value(material):
-        raise CheckValueError(f"{where}: the material is not the one that 'check' was made from")
-    return material
+    require_types(table, where)
+    return parse_source(table["source"])

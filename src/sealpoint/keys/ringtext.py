@@ -1,21 +1,22 @@
-"""The text of a ring file, changed in place: comments, order and spaces stay as people wrote them.
+"""The text of a ring file, changed in place: comments, order and spaces are preserved.
 
-A change is made twice, on the text and on what the text says, and counts only if a second
-reader finds in the new text exactly what the change should have made of the old.
+A change is made twice, on the text and on the parsed tree, and is accepted only if the new text parses to
+exactly the changed tree.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from sealpoint.errors import KeyFileSyntaxError, MissingExtraError
+from sealpoint.errors import MissingExtraError, RingFileError
 
 Change = Callable[[Any, Callable[[str], Any]], None]
-"""Changes a ring, given as nested mappings and lists; what it is given beside parses more TOML."""
+"""Changes a ring, given as nested mappings and lists. Its second argument parses more TOML."""
 
 NEW_RING: Final = """\
 # A sealpoint key ring. It holds no secrets of its own: ids, states, dates, a check value
@@ -29,21 +30,36 @@ version = 1
 # active      yes   yes    promote a staged (or decrypt-only) key
 # decrypt-only no   yes    was active until another was promoted
 # disabled    no    no     disable: nothing should need it any more; enable undoes it
-# destroyed   no    no     destroy: its material is gone; the entry keeps the id taken
+# compromised no    yes    compromise: others may know it; never seals again, every command reports it
+# destroyed   no    no     destroy: this ring no longer uses it; the entry keeps the id taken
 
 """
 
 
-def entry_text(key_id: str, state: str, created: datetime, check: str) -> str:
-    """Return the entry of a key whose material lies in ``keys.d``."""
-    return (
-        "[[key]]\n"
-        f'id = "{key_id}"\n'
-        f'state = "{state}"\n'
-        f"created = {created:%Y-%m-%dT%H:%M:%SZ}\n"
-        f'check = "{check}"\n'
-        f'source = {{ file = "keys.d/{key_id}.key" }}\n'
-    )
+def entry_text(
+    key_id: str, state: str, dates: Mapping[str, datetime | None], owner: str | None, check: str
+) -> str:
+    """Return the entry of a key whose material is in ``keys.d``.
+
+    Args:
+        key_id: Its id.
+        state: Its state.
+        dates: Times by field; those that are ``None`` are left out.
+        owner: Who is responsible for it, one printable line, or ``None``.
+        check: Its check value.
+    """
+    lines = ["[[key]]", f'id = "{key_id}"', f'state = "{state}"']
+    lines += [f"{field} = {_format_time(time)}" for field, time in dates.items() if time is not None]
+    if owner is not None:
+        lines.append(f"owner = {json.dumps(owner, ensure_ascii=False)}")  # as TOML writes printable text
+    lines += [f'check = "{check}"', f'source = {{ file = "keys.d/{key_id}.key" }}', ""]
+    return "\n".join(lines)
+
+
+def _format_time(time: datetime) -> str:
+    """Return a time as TOML writes it; one without a zone is in UTC."""
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return f"{aware.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def changed(text: str, change: Change, name: str) -> str:
@@ -56,7 +72,7 @@ def changed(text: str, change: Change, name: str) -> str:
 
     Raises:
         MissingExtraError: If tomlkit is not installed.
-        KeyFileSyntaxError: If the text is written in a way that cannot be changed without loss.
+        RingFileError: If the text is written in a way that cannot be changed without loss.
     """
     text = text if text.endswith("\n") else f"{text}\n"
     wanted = tomllib.loads(text)
@@ -65,7 +81,7 @@ def changed(text: str, change: Change, name: str) -> str:
         change(wanted, tomllib.loads)
         new = _rewritten(text, change)
     if new is None or tomllib.loads(new) != wanted:
-        raise KeyFileSyntaxError(
+        raise RingFileError(
             f"{name} is written in a way that cannot be changed without loss",
             hint="write its keys as [[key]] entries, one after another, or change it by hand",
         )
@@ -92,7 +108,7 @@ def _change_tree(ring: Any, change: Change) -> None:
     import tomlkit
 
     keys = ring["key"]
-    # What stands after an entry is for its neighbour or for the file: it stays where it is.
+    # Comments after an entry belong to its neighbour or to the file: they are not moved with the entry.
     tails = [_take_tail(entry) for entry in keys]
     last = keys[-1]
     change(ring, tomlkit.parse)

@@ -1,18 +1,22 @@
-"""KeyState: what may be done with a key, and where it may go from there.
+"""KeyState: what may be done with a key, and which states may follow.
 
 States follow NIST SP 800-57 part 1, section 7:
 
     staged -> active <-> decrypt-only <-> disabled -> destroyed
-    staged ----------------------------------------> destroyed
+    staged, decrypt-only, disabled <-> compromised -> destroyed
+
+A key that was marked as compromised can be disabled and enabled again; it is compromised then, and never
+active or decrypt-only again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from sealpoint.crypto.tag import LEGACY
-from sealpoint.errors import KeyMoveError
+from sealpoint.errors import KeyRingError, KeyTransitionError
+from sealpoint.keys.ids import LEGACY
 
 
 class KeyState(Enum):
@@ -22,50 +26,69 @@ class KeyState(Enum):
     ACTIVE = "active"
     DECRYPT_ONLY = "decrypt-only"
     DISABLED = "disabled"
+    COMPROMISED = "compromised"
     DESTROYED = "destroyed"
 
     @property
     def opens(self) -> bool:
         """Whether values under such a key may be opened."""
-        return self in _OPENING
+        return self not in (KeyState.DISABLED, KeyState.DESTROYED)
 
     @property
-    def moves(self) -> tuple[KeyState, ...]:
-        """The states that a key in this one may go to by one move."""
-        return _MOVES[self]
+    def transitions(self) -> tuple[KeyState, ...]:
+        """The states that a key in this one may go to in one step."""
+        return _TRANSITIONS[self]
 
     def reaches(self, to: KeyState) -> bool:
-        """Whether a key in this state is, or can come to be by any number of moves, in state ``to``."""
+        """Whether a key in this state is in state ``to``, or can get there in any number of steps."""
         found = {self}
-        while more := {after for state in found for after in state.moves} - found:
+        while more := {after for state in found for after in state.transitions} - found:
             found |= more
         return to in found
 
-    def require_move(self, to: KeyState) -> KeyState:
+    def require_transition(self, to: KeyState) -> KeyState:
         """Return ``to``.
 
         Raises:
-            KeyMoveError: If a key in this state may not go there.
+            KeyTransitionError: If a key in this state may not go there.
         """
-        if to not in self.moves:
-            raise KeyMoveError(f"a key that is {self.value} cannot become {to.value}")
+        if to not in self.transitions:
+            raise KeyTransitionError(f"a key that is {self.value} cannot become {to.value}")
         return to
 
 
-_OPENING: Final = frozenset({KeyState.STAGED, KeyState.ACTIVE, KeyState.DECRYPT_ONLY})
-_MOVES: Final = {
-    KeyState.STAGED: (KeyState.ACTIVE, KeyState.DESTROYED),
+_TRANSITIONS: Final = {
+    KeyState.STAGED: (KeyState.ACTIVE, KeyState.COMPROMISED, KeyState.DESTROYED),
     KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
-    KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED),
-    KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.DESTROYED),
+    KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED, KeyState.COMPROMISED),
+    KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED, KeyState.DESTROYED),
+    KeyState.COMPROMISED: (KeyState.DISABLED, KeyState.DESTROYED),
     KeyState.DESTROYED: (),
 }
 
+COMMANDS: Final = {
+    KeyState.ACTIVE: "promote",
+    KeyState.DECRYPT_ONLY: "enable",
+    KeyState.DISABLED: "disable",
+    KeyState.COMPROMISED: "compromise",
+    KeyState.DESTROYED: "destroy",
+}
+"""The command of ``sealpoint keys`` that brings a key into a state."""
+
 
 def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
-    """Raise `KeyMoveError` if a key for ``suite`` cannot be in ``state``."""
+    """Raise `KeyTransitionError` if a key for ``suite`` cannot be in ``state``."""
     if suite == LEGACY and state in (KeyState.ACTIVE, KeyState.STAGED):
-        raise KeyMoveError(
+        raise KeyTransitionError(
             f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens",
             hint='give it state = "decrypt-only", and let another key be active',
+        )
+
+
+def require_one_legacy(suites: Iterable[str | None]) -> None:
+    """Raise `KeyRingError` if two keys of a ring are for the suite ``aes``."""
+    if sum(suite == LEGACY for suite in suites) > 1:
+        raise KeyRingError(
+            "two keys are for suite 'aes', whose rows do not say which of them sealed them",
+            hint="give each of them a ring of its own, and open its rows with that ring",
         )

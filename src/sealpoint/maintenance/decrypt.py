@@ -34,7 +34,7 @@ from sealpoint.errors import (
     StoppedError,
     excerpt,
 )
-from sealpoint.keys.files import keep
+from sealpoint.keys.files import fsync_path
 from sealpoint.keys.lock import holding
 from sealpoint.maintenance.partial import private_folder, remove_leftovers
 from sealpoint.maintenance.verify import pages
@@ -218,9 +218,9 @@ def _require_free(out: Path) -> None:
 
 def _put_in_place(copy: Path, out: Path) -> None:
     _require_free(out)
-    keep(copy)
+    fsync_path(copy)
     _name(copy, out)
-    keep(out.parent)
+    fsync_path(out.parent)
 
 
 def _name(copy: Path, out: Path) -> None:

@@ -26,7 +26,7 @@ from sealpoint.databases.rows import BATCH, Batch, RowStore
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 MAX_MEMBERS: Final = 2_000
 MAX_CHARS: Final = 2_000

@@ -16,7 +16,7 @@ from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.allowlist import SAFE_TYPES
 from sealpoint.serde.inert import inventory as named_types
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 MAX_TYPES: Final = 10_000
 MAX_NAME_CHARS: Final = 200

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.crypto.suites import LEGACY
 from sealpoint.crypto.tag import Kind, Tag, classify
 from sealpoint.databases.rows import RowStore, TagCount
 from sealpoint.errors import excerpt
+from sealpoint.keys.ids import LEGACY
 
 if TYPE_CHECKING:
-    from sealpoint.keys.ringfile import RingEntry
+    from sealpoint.keys.entry import RingEntry
 
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5

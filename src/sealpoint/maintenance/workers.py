@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.databases.failures import Failure, Failures
-from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress
+from sealpoint.databases.rows import Event, Events, Progress
 from sealpoint.errors import DatabaseMissingError, LockedError, SealpointError, StoppedError
+from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Pace, Signal
-from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS, rotate
+from sealpoint.maintenance.rotate import rotate
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -31,32 +32,22 @@ _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """The options of each worker. They are sent to another process, so they name keys and hold none.
+class Assignment:
+    """The task of each worker. It is sent to another process, so it names keys and holds none.
 
     Attributes:
         url: The database.
-        ring: The ring file; each worker loads it for itself.
+        ring: The ring file; each worker loads it.
         key_id: The active key when the run began: all workers seal under it.
         suite: What to seal in.
-        allow_plaintext: See `rotate`.
-        allow_legacy: See `rotate`.
-        batch: See `rotate`.
-        max_lock_seconds: See `rotate`.
-        rows_per_second: How fast each worker may go.
-        max_seconds: How long it may take.
+        options: Of the job; the rate is that of one worker.
     """
 
     url: str
     ring: Path | None
     key_id: str
     suite: str = "cobblestone256"
-    allow_plaintext: bool = False
-    allow_legacy: bool = False
-    batch: Batch = BATCH
-    max_lock_seconds: float = MAX_LOCK_SECONDS
-    rows_per_second: float | None = None
-    max_seconds: float | None = None
+    options: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +63,7 @@ class Bug:
     lines: str
 
 
-def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
+def rotate_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Events:
     """Run `rotate` in several processes at once, and add up their progress.
 
     The caller has checked the ring (`require_own_ring`), and holds the store. The processes end with
@@ -83,22 +74,23 @@ def rotate_in_processes(order: Order, workers: int, stop: Signal) -> Events:
         SealpointError: What ended a worker, when the others have ended too.
         RuntimeError: If a worker met a bug; it names the kind of the exception.
     """
-    with closing(_rounds(order, workers, stop)) as received:
+    with closing(_rounds(assignment, workers, stop)) as received:
         yield from _sum(received)
 
 
-def _rounds(order: Order, workers: int, stop: Signal) -> Received:
+def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Received:
     """Run all workers, and one more alone if each met locked rows: another worker may have held them."""
     start = monotonic()
     try:
-        return (yield from _round(order, range(workers), stop))
+        return (yield from _round(assignment, range(workers), stop))
     except LockedError:
-        if order.max_seconds is not None:
-            order = replace(order, max_seconds=max(0.0, order.max_seconds - (monotonic() - start)))
-    yield from _round(order, range(workers, workers + 1), stop)
+        if assignment.options.max_seconds is not None:
+            left = max(0.0, assignment.options.max_seconds - (monotonic() - start))
+            assignment = replace(assignment, options=replace(assignment.options, max_seconds=left))
+    yield from _round(assignment, range(workers, workers + 1), stop)
 
 
-def _round(order: Order, numbers: range, stop: Signal) -> Received:
+def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
     """Start workers with these numbers, and yield the events of each until all have ended."""
     context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
     lines, processes = [], []
@@ -108,7 +100,7 @@ def _round(order: Order, numbers: range, stop: Signal) -> Received:
     try:
         for _ in numbers:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(order, theirs), daemon=True)
+            process = context.Process(target=_work, args=(assignment, theirs), daemon=True)
             process.start()
             theirs.close()  # theirs alone from now on, so that it ends with them
             lines.append(ours)
@@ -218,23 +210,24 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
         yield Progress(event.table, min(rows, total), total, changed, raced, size, event.lock_seconds)
 
 
-def _work(order: Order, line: Line) -> None:
+def _work(assignment: Assignment, line: Line) -> None:
     """Do the work of one process, and send how it ends: ``None``, or the error."""
     from sealpoint.databases.postgres.rows import PostgresRows
 
     problem: SealpointError | Bug | None = None
     with suppress(ConnectionError):  # the parent process has ended
         try:
-            cipher = RingCipher(_load(order), order.suite, follow=False)
-            pace = Pace(_Halt(line), rows_per_second=order.rows_per_second, max_seconds=order.max_seconds)
-            with closing(PostgresRows(order.url, writable=True)) as store:
+            options = assignment.options
+            cipher = RingCipher(_load(assignment), assignment.suite, follow=False)
+            pace = Pace(_Halt(line), rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
+            with closing(PostgresRows(assignment.url, writable=True)) as store:
                 run = rotate(
                     store,
                     cipher,
-                    allow_plaintext=order.allow_plaintext,
-                    allow_legacy=order.allow_legacy,
-                    batch=order.batch,
-                    max_lock_seconds=order.max_lock_seconds,
+                    allow_plaintext=options.allow_plaintext,
+                    allow_legacy=options.allow_legacy,
+                    batch=options.paced_batch,
+                    max_lock_seconds=options.max_lock_seconds,
                     check_keys=False,  # done once, before the workers start
                 )
                 for event in pace.limit(run):
@@ -254,11 +247,11 @@ def _work(order: Order, line: Line) -> None:
         line.send(problem)
 
 
-def _load(order: Order) -> KeyRing:
-    ring = KeyRing.load(order.ring)
-    if ring.active_id != order.key_id:
+def _load(assignment: Assignment) -> KeyRing:
+    ring = KeyRing.load(assignment.ring).load_material()
+    if ring.active_id != assignment.key_id:
         raise StoppedError(
-            f"the active key was {order.key_id!r} when the run began, and is another one now",
+            f"the active key was {assignment.key_id!r} when the run began, and is another one now",
             hint="run the same command again",
         )
     return ring

@@ -2,7 +2,10 @@
 
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.base import (
+    AllowlistSerializer,
+    CarrierSerializer,
     CipherProtocol,
+    SealAwareSerializer,
     SerializerCompat,
     SerializerProtocol,
     UntypedSerializerProtocol,
@@ -14,9 +17,12 @@ from sealpoint.serde.jsonplus import JsonPlusSerializer
 __all__ = [
     "SAFE_TYPES",
     "Allowlist",
+    "AllowlistSerializer",
+    "CarrierSerializer",
     "CipherProtocol",
     "EncryptedSerializer",
     "JsonPlusSerializer",
+    "SealAwareSerializer",
     "SerializerCompat",
     "SerializerProtocol",
     "UntypedSerializerProtocol",

@@ -7,38 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from sealpoint.serde.catalogue import CATALOGUE
+
 AllowedModules: TypeAlias = Iterable[tuple[str, ...] | type]
 
 STRICT_VARIABLE: Final = "LANGGRAPH_STRICT_MSGPACK"
 
-_SAFE_BY_MODULE: Final = {
-    "builtins": "frozenset set",
-    "collections": "deque",
-    "datetime": "date datetime time timedelta timezone",
-    "decimal": "Decimal",
-    "ipaddress": "IPv4Address IPv4Interface IPv4Network IPv6Address IPv6Interface IPv6Network",
-    "langchain_core.documents.base": "Document",
-    "langchain_core.messages.ai": "AIMessage AIMessageChunk",
-    "langchain_core.messages.base": "BaseMessage BaseMessageChunk",
-    "langchain_core.messages.chat": "ChatMessage ChatMessageChunk",
-    "langchain_core.messages.function": "FunctionMessage FunctionMessageChunk",
-    "langchain_core.messages.human": "HumanMessage HumanMessageChunk",
-    "langchain_core.messages.modifier": "RemoveMessage",
-    "langchain_core.messages.system": "SystemMessage SystemMessageChunk",
-    "langchain_core.messages.tool": "ToolMessage ToolMessageChunk",
-    "langgraph.store.base": "GetOp Item",
-    "langgraph.types": "Command Interrupt Overwrite PregelTask Send StateSnapshot TimeoutPolicy",
-    "pathlib": "Path PosixPath WindowsPath",
-    "pathlib._local": "Path PosixPath WindowsPath",
-    "re": "compile",
-    "uuid": "UUID",
-    "zoneinfo": "ZoneInfo",
-}
-
-SAFE_TYPES: Final = frozenset(
-    (module, name) for module, names in _SAFE_BY_MODULE.items() for name in names.split()
-)
-"""What a strict serializer rebuilds without being told: the same types as LangGraph's."""
+SAFE_TYPES: Final = frozenset(CATALOGUE)
+"""What a strict serializer rebuilds without being configured: the same types as LangGraph's."""
 
 
 def pair(entry: tuple[str, ...] | type) -> tuple[str, str]:

@@ -1,8 +1,15 @@
-"""Protocols of serializers and ciphers: what a saver needs, and what a user may bring."""
+"""Protocols of serializers and ciphers: what a saver needs, and what a user may bring.
+
+A serializer needs the two methods of `SerializerProtocol`. The other protocols add what a serializer
+may offer beyond them, and what uses it asks for the protocol, not for single methods.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from sealpoint.serde.allowlist import AllowedModules
 
 
 class UntypedSerializerProtocol(Protocol):
@@ -28,6 +35,67 @@ class SerializerProtocol(Protocol):
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the value of a type name and bytes."""
         ...
+
+
+@runtime_checkable
+class SealAwareSerializer(SerializerProtocol, Protocol):
+    """A serializer that treats authenticated bytes and all others differently.
+
+    `EncryptedSerializer` asks it by these methods instead of ``loads_typed``.
+    """
+
+    def loads_sealed(self, kind: str, content: bytes) -> Any:
+        """Return the value of bytes whose type and content a key has authenticated.
+
+        Raises:
+            SerdeError: If they are not what ``kind`` says, or name a type that is not allowed.
+        """
+        ...
+
+    def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
+        """Return the value of bytes that no key has authenticated: checked before they are decoded.
+
+        Args:
+            kind: Type name.
+            content: Bytes.
+            allow_any_type: Whether a serializer that builds any type does so for these bytes too.
+
+        Raises:
+            SerdeError: If they are not what ``kind`` says, exceed a limit, or name a blocked type.
+        """
+        ...
+
+    def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
+        """Return a serializer that also builds ``extra_allowlist`` from unauthenticated bytes."""
+        ...
+
+
+@runtime_checkable
+class AllowlistSerializer(SerializerProtocol, Protocol):
+    """A serializer that can be extended by types, as LangGraph does for the schema of a graph."""
+
+    def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
+        """Return a serializer that also builds ``extra_allowlist``; this one, if it already does."""
+        ...
+
+
+@runtime_checkable
+class CarrierSerializer(SerializerProtocol, Protocol):
+    """A serializer that hands stored values on without decoding them, to a saver that wraps another.
+
+    A saver checks what its serializer has decoded. Of an opaque value there is nothing that it could
+    check: it hands it on, and the serializer's owner checks it. The serializer decides which values are
+    opaque, and never the stored bytes.
+    """
+
+    def is_opaque(self, value: object) -> bool:
+        """Whether ``loads_typed`` returned ``value`` without decoding it."""
+        ...
+
+
+def is_opaque(serde: SerializerProtocol, value: object) -> bool:
+    """Whether ``serde`` is a carrier, and returned ``value`` without decoding it."""
+    return isinstance(serde, CarrierSerializer) and serde.is_opaque(value)
 
 
 class CipherProtocol(Protocol):

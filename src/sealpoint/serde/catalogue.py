@@ -1,12 +1,23 @@
-"""Rules: how the safe types are written, and what tells that one came back as it was stored."""
+"""Catalogue of the safe types: one row says all that is known of a type.
+
+A strict serializer rebuilds these types and no others. The encoder takes from here how their objects
+are written, the decoder what their arguments must be, the check which of them are costly.
+"""
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
+import pathlib
 import re
+import zoneinfo
+from collections import deque
 from collections.abc import Callable
+from decimal import Decimal
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
-from sealpoint.serde.arguments import address_text
 from sealpoint.serde.codes import (
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -15,6 +26,9 @@ from sealpoint.serde.codes import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
+from sealpoint.serde.fast import ordinary
+from sealpoint.serde.fast.addresses import address_reader, address_writer
+from sealpoint.serde.fast.moments import moment_writer
 from sealpoint.serde.guards import (
     Guard,
     integers,
@@ -30,6 +44,7 @@ from sealpoint.serde.guards import (
     require_zone,
     short_text,
 )
+from sealpoint.serde.limits import MAX_SHORT_CHARS
 from sealpoint.serde.shapes import (
     is_same_document,
     is_same_item,
@@ -40,21 +55,46 @@ from sealpoint.serde.shapes import (
     require_message,
 )
 
+Builder = Callable[[Any], Any]
+Encoder = Callable[[Any], Any]
 
-class Rule(NamedTuple):
-    """How LangGraph writes a type.
+
+class SafeType(NamedTuple):
+    """One row.
 
     Attributes:
-        codes: Codes of the extensions that hold its arguments; more than one if LangGraph
-            changed it.
-        guard: Checks them.
-        is_same: Whether the object is written as the arguments that it was made from. Asked
+        codes: Codes of the extensions that hold its arguments. The first is written; there is
+            another if LangGraph changed it.
+        guard: Checks arguments from unauthenticated bytes.
+        is_same: Whether an object is written as the arguments that it was made from. Asked
             where the constructor takes other spellings of one value.
+        written: Class whose objects, and those of its subclasses, are written as their arguments, and
+            what returns these of an object. Without it objects are written by their methods or fields.
+        called: Module and name that are written, where they are not those of the class.
+        fast_build: Makes a builder from the class, the general builder, and the same behind the guard.
+        fast_write: Makes an encoder from the class and the general encoder.
+        costly: The field of `Limits` that bounds how many a value may name, if one takes long to build.
     """
 
     codes: tuple[int, ...]
     guard: Guard | None = None
     is_same: Callable[[Any, Any], bool] | None = None
+    written: tuple[type, Callable[[Any], Any]] | None = None
+    called: tuple[str, str] | None = None
+    fast_build: Callable[[Any, Builder, Builder], Builder] | None = None
+    fast_write: Callable[[type, Encoder], Encoder] | None = None
+    costly: str | None = None
+
+
+def _time_arguments(time: datetime.time) -> dict[str, Any]:
+    return {
+        "hour": time.hour,
+        "minute": time.minute,
+        "second": time.second,
+        "microsecond": time.microsecond,
+        "tzinfo": time.tzinfo,
+        "fold": time.fold,
+    }
 
 
 def _is_same_decimal(number: Any, text: str) -> bool:
@@ -64,7 +104,7 @@ def _is_same_decimal(number: Any, text: str) -> bool:
 
 def _is_same_address(address: Any, text: str) -> bool:
     # Python 3.13 writes what follows in another form than 3.11.
-    return address_text(address) == text or text.startswith("::ffff:")
+    return str(address) == text or text.startswith("::ffff:")
 
 
 def _is_same_pattern(pattern: Any, arguments: list[Any]) -> bool:
@@ -76,7 +116,29 @@ def _is_same_send(send: Any, arguments: list[Any]) -> bool:
     return len(arguments) == 2 or bool(send.timeout == arguments[2])
 
 
-_V2: Final = (PYDANTIC_V2, PYDANTIC_V1)
+def _set(base: type, guard: Guard, fast_build: Callable[[Any, Builder, Builder], Builder]) -> SafeType:
+    return SafeType((SINGLE_ARGUMENT,), guard, written=(base, tuple), fast_build=fast_build)
+
+
+def _message(guard: Guard, costly: str | None = None) -> SafeType:
+    return SafeType((PYDANTIC_V2, PYDANTIC_V1), guard, costly=costly)
+
+
+_PATH: Final = SafeType(
+    (POSITIONAL_ARGUMENTS,),
+    require_parts,
+    lambda path, parts: path.parts == tuple(parts),
+    written=(pathlib.Path, attrgetter("parts")),
+    fast_build=ordinary.path,
+)
+_ADDRESSES: Final = (
+    ipaddress.IPv4Address,
+    ipaddress.IPv4Interface,
+    ipaddress.IPv4Network,
+    ipaddress.IPv6Address,
+    ipaddress.IPv6Interface,
+    ipaddress.IPv6Network,
+)
 _MESSAGES: Final = {
     "base": "BaseMessage BaseMessageChunk",
     "chat": "ChatMessage ChatMessageChunk",
@@ -87,50 +149,104 @@ _MESSAGES: Final = {
     "tool": "ToolMessage ToolMessageChunk",
 }
 
-RULES: Final[dict[tuple[str, str], Rule]] = {
-    ("builtins", "frozenset"): Rule((SINGLE_ARGUMENT,), require_members),
-    ("builtins", "set"): Rule((SINGLE_ARGUMENT,), require_members),
-    ("collections", "deque"): Rule((SINGLE_ARGUMENT,), require_list),
-    ("datetime", "date"): Rule((POSITIONAL_ARGUMENTS,), integers(3)),
-    ("datetime", "datetime"): Rule(
-        (METHOD,), short_text(64), lambda moment, text: bool(moment.isoformat() == text)
-    ),
-    ("datetime", "time"): Rule((KEYWORD_ARGUMENTS,), require_time),
-    ("datetime", "timedelta"): Rule((POSITIONAL_ARGUMENTS,), require_timedelta),
-    ("datetime", "timezone"): Rule((POSITIONAL_ARGUMENTS,), require_timezone),
-    ("decimal", "Decimal"): Rule((SINGLE_ARGUMENT,), require_decimal, _is_same_decimal),
-    ("re", "compile"): Rule((POSITIONAL_ARGUMENTS,), require_pattern, _is_same_pattern),
-    ("uuid", "UUID"): Rule(
-        (SINGLE_ARGUMENT,), short_text(64), lambda uuid, text: text in (uuid.hex, str(uuid))
-    ),
-    ("zoneinfo", "ZoneInfo"): Rule((SINGLE_ARGUMENT,), require_zone),
+# Python 3.13 keeps its paths in another module. A class stands before those that it is derived from.
+CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     **{
-        ("ipaddress", f"IPv{version}{kind}"): Rule((SINGLE_ARGUMENT,), short_text(64), _is_same_address)
-        for version in (4, 6)
-        for kind in ("Address", "Interface", "Network")
-    },
-    **{
-        (home, f"{kind}Path"): Rule(
-            (POSITIONAL_ARGUMENTS,), require_parts, lambda path, parts: path.parts == tuple(parts)
-        )
-        for home in ("pathlib", "pathlib._local")
+        (module, f"{kind}Path"): _PATH
+        for module in ("pathlib", "pathlib._local")
         for kind in ("", "Posix", "Windows")
     },
+    ("re", "compile"): SafeType(
+        (POSITIONAL_ARGUMENTS,),
+        require_pattern,
+        _is_same_pattern,
+        written=(re.Pattern, attrgetter("pattern", "flags")),
+        called=("re", "compile"),
+        costly="patterns",
+    ),
+    ("uuid", "UUID"): SafeType(
+        (SINGLE_ARGUMENT,),
+        short_text(MAX_SHORT_CHARS),
+        lambda uuid, text: text in (uuid.hex, str(uuid)),
+        written=(UUID, attrgetter("hex")),
+        fast_build=ordinary.uuid,
+    ),
+    ("decimal", "Decimal"): SafeType(
+        (SINGLE_ARGUMENT,),
+        require_decimal,
+        _is_same_decimal,
+        written=(Decimal, str),
+        fast_build=ordinary.decimal,
+    ),
+    ("builtins", "set"): _set(set, require_members, ordinary.members),
+    ("builtins", "frozenset"): _set(frozenset, require_members, ordinary.members),
+    ("collections", "deque"): _set(deque, require_list, ordinary.items),
     **{
-        ("langgraph.types", name): Rule((KEYWORD_ARGUMENTS,))
+        ("ipaddress", cls.__name__): SafeType(
+            (SINGLE_ARGUMENT,),
+            short_text(MAX_SHORT_CHARS),
+            _is_same_address,
+            written=(cls, str),
+            fast_build=lambda cls, _, guarded: address_reader(cls, guarded),
+            fast_write=address_writer,
+        )
+        for cls in _ADDRESSES
+    },
+    ("datetime", "datetime"): SafeType(
+        (METHOD,),
+        short_text(MAX_SHORT_CHARS),
+        lambda moment, text: bool(moment.isoformat() == text),
+        written=(datetime.datetime, lambda moment: moment.isoformat()),
+        fast_build=ordinary.moment,
+        fast_write=moment_writer,
+    ),
+    ("datetime", "timedelta"): SafeType(
+        (POSITIONAL_ARGUMENTS,),
+        require_timedelta,
+        written=(datetime.timedelta, attrgetter("days", "seconds", "microseconds")),
+        fast_build=ordinary.timedelta,
+    ),
+    ("datetime", "date"): SafeType(
+        (POSITIONAL_ARGUMENTS,),
+        integers(3),
+        written=(datetime.date, attrgetter("year", "month", "day")),
+        fast_build=ordinary.date,
+    ),
+    ("datetime", "time"): SafeType(
+        (KEYWORD_ARGUMENTS,),
+        require_time,
+        written=(datetime.time, _time_arguments),
+        fast_build=ordinary.time,
+    ),
+    ("datetime", "timezone"): SafeType(
+        (POSITIONAL_ARGUMENTS,),
+        require_timezone,
+        written=(datetime.timezone, lambda zone: zone.__getinitargs__()),
+        fast_build=ordinary.timezone,
+    ),
+    ("zoneinfo", "ZoneInfo"): SafeType(
+        (SINGLE_ARGUMENT,),
+        require_zone,
+        written=(zoneinfo.ZoneInfo, attrgetter("key")),
+        fast_build=ordinary.zone,
+    ),
+    **{
+        ("langgraph.types", name): SafeType((KEYWORD_ARGUMENTS,))
         for name in ("Command", "Overwrite", "PregelTask", "StateSnapshot", "TimeoutPolicy")
     },
-    ("langgraph.types", "Interrupt"): Rule((KEYWORD_ARGUMENTS,), require_interrupt),
-    ("langgraph.types", "Send"): Rule((POSITIONAL_ARGUMENTS,), None, _is_same_send),
-    ("langgraph.store.base", "GetOp"): Rule((KEYWORD_ARGUMENTS,)),
-    ("langgraph.store.base", "Item"): Rule((PYDANTIC_V1,), require_item, is_same_item),
-    ("langchain_core.documents.base", "Document"): Rule(_V2, require_document, is_same_document),
-    ("langchain_core.messages.ai", "AIMessage"): Rule(_V2, require_ai_message),
-    ("langchain_core.messages.ai", "AIMessageChunk"): Rule(_V2, require_ai_chunk),
+    ("langgraph.types", "Interrupt"): SafeType((KEYWORD_ARGUMENTS,), require_interrupt),
+    ("langgraph.types", "Send"): SafeType((POSITIONAL_ARGUMENTS,), is_same=_is_same_send),
+    ("langgraph.store.base", "GetOp"): SafeType((KEYWORD_ARGUMENTS,)),
+    ("langgraph.store.base", "Item"): SafeType((PYDANTIC_V1,), require_item, is_same_item),
+    ("langchain_core.documents.base", "Document"): SafeType(
+        (PYDANTIC_V2, PYDANTIC_V1), require_document, is_same_document
+    ),
+    ("langchain_core.messages.ai", "AIMessage"): _message(require_ai_message),
+    ("langchain_core.messages.ai", "AIMessageChunk"): _message(require_ai_chunk, "chunks"),
     **{
-        (f"langchain_core.messages.{home}", name): Rule(_V2, require_message)
+        (f"langchain_core.messages.{home}", name): _message(require_message)
         for home, names in _MESSAGES.items()
         for name in names.split()
     },
 }
-"""How the types are written that every strict serializer rebuilds, by (module, name)."""
+"""The safe types, by module and name."""

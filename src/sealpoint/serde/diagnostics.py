@@ -12,9 +12,8 @@ import threading
 from typing import Final
 
 from sealpoint.errors import UnreadableTypeError, UnsupportedTypeError
+from sealpoint.serde.limits import MAX_REPLACEMENTS
 from sealpoint.serde.warned import warn_once
-
-_MAX_REPLACED: Final = 200_000
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
@@ -67,7 +66,7 @@ def note_replaced() -> None:
     """
     _met.replaced += 1
     noted.add(threading.get_ident())
-    if _met.replaced > _MAX_REPLACED:
+    if _met.replaced > MAX_REPLACEMENTS:
         raise refuse("text with lone surrogates in so many objects")
 
 

@@ -8,11 +8,12 @@ from collections import Counter
 from os import PathLike
 from typing import Any, Final, Literal, Protocol, Self
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Row
+from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
 from sealpoint.errors import (
     BlobError,
     BlockedTypeError,
     CipherSurfaceError,
+    Omitted,
     PlaintextError,
     TagError,
     UnauthenticatedTypeError,
@@ -21,7 +22,9 @@ from sealpoint.errors import (
 )
 from sealpoint.serde.allowlist import AllowedModules
 from sealpoint.serde.base import (
+    AllowlistSerializer,
     CipherProtocol,
+    SealAwareSerializer,
     SerializerProtocol,
     maybe_add_typed_methods,
 )
@@ -31,21 +34,21 @@ PlaintextPolicy = Literal["refuse", "allow"]
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
-# Stands for one that is made when it is needed, and reads the environment then.
+# Stands for a serializer that is made with each instance, and reads the environment then.
 _DEFAULT: Final = JsonPlusSerializer()
 _warned_plaintext: set[str] = set()
 
 
 class _Sealing(Protocol):
-    """What this module asks of a cipher."""
+    """The methods of a cipher that this module uses."""
 
     def seal(
-        self, inner: str, data: bytes, *, row: Row | None = None, secret: bytes | None = None
+        self, inner: str, data: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
     ) -> tuple[str, bytes]: ...
 
     def open(
-        self, tag: str, blob: bytes, *, row: Row | None = None, secret: bytes | None = None
-    ) -> tuple[str, bytes]: ...
+        self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
+    ) -> Opened: ...
 
 
 class _Unbound:
@@ -55,29 +58,34 @@ class _Unbound:
         self._cipher = cipher
 
     def seal(
-        self, inner: str, data: bytes, *, row: Row | None = None, secret: bytes | None = None
+        self, inner: str, data: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
     ) -> tuple[str, bytes]:
         self._require_plain(row, secret)
         name, blob = self._cipher.encrypt(data)
         return f"{inner}+{name}", blob
 
     def open(
-        self, tag: str, blob: bytes, *, row: Row | None = None, secret: bytes | None = None
-    ) -> tuple[str, bytes]:
+        self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
+    ) -> Opened:
         self._require_plain(row, secret)
         inner, _, name = tag.partition("+")
-        return inner, self._cipher.decrypt(name, blob)
+        return Opened(inner, self._cipher.decrypt(name, blob), authenticated=False, key_id=None)
 
-    def _require_plain(self, row: Row | None, secret: bytes | None) -> None:
+    def _require_plain(self, row: Row | PackedRow | None, secret: bytes | None) -> None:
         if row is not None or secret is not None:
             raise CipherSurfaceError(f"{type(self._cipher).__name__} cannot bind a row or mix a secret")
 
 
 class EncryptedSerializer:
-    """A serializer for any saver: what it writes is sealed, and what is not sealed it refuses.
+    """A serializer for any saver: it seals what it writes, and refuses what is not sealed.
 
     Safe to share between threads and savers.
     """
+
+    from_pycryptodome_aes: Final = Omitted(
+        "make one with from_key() or from_key_file(); to read rows that LangGraph sealed under "
+        'LANGGRAPH_AES_KEY, add a key with suite = "aes" to the ring (docs/keys.md)'
+    )
 
     def __init__(
         self,
@@ -93,16 +101,19 @@ class EncryptedSerializer:
             cipher: A `RingCipher`; or any cipher with LangGraph's two methods, which binds
                 neither type nor row.
             serde: Serializes before sealing. Its strictness is its own.
-            plaintext: ``refuse``, or ``allow`` to read rows that are not sealed, for the
-                time of a migration; what is written is sealed always.
+            plaintext: ``refuse``, or ``allow`` to read rows that are not sealed, during a
+                migration; what is written is always sealed.
             allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that such a
-                row names, or one under LANGGRAPH_AES_KEY: whoever can write to the database then chooses
-                what is imported and called. Without it such rows are read as by a strict ``serde``.
+                row names, or one under LANGGRAPH_AES_KEY: anyone who can write to the database then
+                chooses what is imported and called. Without it such rows are read as by a strict ``serde``.
+
+        Raises:
+            ValueError: If ``plaintext`` is neither.
         """
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
         self._cipher = cipher
-        self._serde = maybe_add_typed_methods(JsonPlusSerializer() if serde is _DEFAULT else serde)
+        self._set_serde(maybe_add_typed_methods(JsonPlusSerializer() if serde is _DEFAULT else serde))
         self._plaintext: PlaintextPolicy = plaintext
         self._binds_type = isinstance(cipher, RingCipher)
         self._sealing: _Sealing = cipher if isinstance(cipher, RingCipher) else _Unbound(cipher)
@@ -123,7 +134,7 @@ class EncryptedSerializer:
 
         Raises:
             KeyMaterialError: If ``key`` does not have 32 bytes.
-            KeyIdError: If ``key_id`` is none.
+            KeyIdError: If ``key_id`` is not a valid key id.
         """
         ring = KeyRing([Key(id=key_id, material=key, state=KeyState.ACTIVE)])
         return cls(
@@ -178,7 +189,7 @@ class EncryptedSerializer:
 
     @property
     def plaintext_count(self) -> int:
-        """How many values were read that are not sealed, by this serializer and those made from it."""
+        """How many unsealed values this serializer, and those made from it, have read."""
         return self._plaintext_met.total()
 
     def __repr__(self) -> str:
@@ -197,37 +208,44 @@ class EncryptedSerializer:
             SealpointError: What `RingCipher.open` and the serializer raise.
         """
         tag, blob = data
-        inner, content = self.open(tag, blob)
-        if self._binds_type and "+" in tag and not tag.endswith("+aes"):
-            return self.decode(inner, content)
-        return self._decode_unsealed(tag, inner, content)
+        opened = self.open(tag, blob)
+        if opened.authenticated:
+            return self.decode(opened.inner, opened.data)
+        # A user's own cipher opens all that was written under it: its users' types are not refused.
+        is_foreign = not self._binds_type and "+" in tag
+        return self._decode_unauthenticated(
+            opened, allow_any_type=is_foreign or self._allow_unauthenticated_types
+        )
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
         """Serialize without sealing."""
         return self._serde.dumps_typed(obj)
 
     def decode(self, inner: str, data: bytes) -> Any:
-        """Deserialize bytes that the ring has opened: at full speed, without the check that others need."""
-        loads = getattr(self._serde, "loads_sealed", None)
-        return self._serde.loads_typed((inner, data)) if loads is None else loads(inner, data)
-
-    def _decode_unsealed(self, tag: str, inner: str, data: bytes) -> Any:
-        """Deserialize bytes that are not sealed, or whose type is not authenticated."""
-        if inner == "pickle":
-            raise UnknownTypeError("a pickle is read only from a value whose seal binds its type")
-        loads = getattr(self._serde, "loads_unsealed", None)
-        if loads is None:
+        """Deserialize authenticated bytes: at full speed, without the check that others need."""
+        if self._aware is None:
             return self._serde.loads_typed((inner, data))
-        # A user's own cipher opens all that was written under it: its users' types are not refused.
-        if self._allow_unauthenticated_types or (not self._binds_type and "+" in tag):
-            return loads(inner, data, allow_any_type=True)
+        return self._aware.loads_sealed(inner, data)
+
+    def _decode_unauthenticated(self, opened: Opened, *, allow_any_type: bool) -> Any:
+        """Deserialize bytes that are not sealed, or whose type is not authenticated."""
+        if opened.inner == "pickle":
+            raise UnknownTypeError("a pickle is read only from a value whose seal binds its type")
+        if self._aware is None:
+            return self._serde.loads_typed(opened.typed)
         try:
-            return loads(inner, data)
+            return self._aware.loads_unsealed(*opened.typed, allow_any_type=allow_any_type)
         except BlockedTypeError as error:
+            if allow_any_type:
+                raise
             raise UnauthenticatedTypeError(*error.args) from None
 
+    def _set_serde(self, serde: SerializerProtocol) -> None:
+        self._serde = serde
+        self._aware = serde if isinstance(serde, SealAwareSerializer) else None
+
     def seal(
-        self, obj: Any, *, row: Row | None = None, secret: bytes | None = None, head: bytes = b""
+        self, obj: Any, *, row: Row | PackedRow | None = None, secret: bytes | None = None, head: bytes = b""
     ) -> tuple[str, bytes]:
         """Serialize and seal, bound to a row and under a thread's secret.
 
@@ -244,9 +262,18 @@ class EncryptedSerializer:
         return self._sealing.seal(inner, head + data, row=row, secret=secret)
 
     def open(
-        self, tag: str, blob: bytes, *, row: Row | None = None, secret: bytes | None = None
-    ) -> tuple[str, bytes]:
-        """Open without deserializing: return the inner type name and its bytes, with any head.
+        self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
+    ) -> Opened:
+        """Open without deserializing.
+
+        Args:
+            tag: The whole text of the `type` column.
+            blob: The bytes beside it.
+            row: The same coordinates as at sealing, ``None`` if there were none.
+            secret: The same secret as at sealing, ``None`` if there was none.
+
+        Returns:
+            The inner type name, its bytes with any head, and whether both are authenticated.
 
         Raises:
             PlaintextError: If the value is not sealed, and ``plaintext`` is ``refuse``.
@@ -260,7 +287,7 @@ class EncryptedSerializer:
             return self._sealing.open(tag, blob, row=row, secret=secret)
         return self._open_plaintext(tag, blob)
 
-    def _open_plaintext(self, tag: str, blob: bytes) -> tuple[str, bytes]:
+    def _open_plaintext(self, tag: str, blob: bytes) -> Opened:
         if self._plaintext == "refuse":
             raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
         if tag == "pickle":
@@ -269,19 +296,17 @@ class EncryptedSerializer:
         if "plaintext" not in _warned_plaintext:
             _warned_plaintext.add("plaintext")
             logger.warning("a row that is not sealed was read: plaintext='allow' is on")
-        return tag, blob
+        return Opened(tag, blob, authenticated=False, key_id=None)
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> Self:
         """Return a serializer of the same class, cipher and policy that also allows ``extra_allowlist``."""
         serde = self._serde
-        for name in (
-            "with_msgpack_allowlist",
-            "with_unsealed_allowlist",
-        ):  # a permissive one needs the second
-            if serde is self._serde and hasattr(serde, name):
-                serde = getattr(serde, name)(extra_allowlist)
+        if isinstance(serde, AllowlistSerializer):
+            serde = serde.with_msgpack_allowlist(extra_allowlist)
+        if serde is self._serde and self._aware is not None:  # a permissive one answers the first with itself
+            serde = self._aware.with_unsealed_allowlist(extra_allowlist)
         if serde is self._serde:
             return self
         clone = copy.copy(self)
-        clone._serde = serde
+        clone._set_serde(serde)
         return clone

@@ -1,7 +1,7 @@
-"""Guards: what the arguments of the safe types must be, when the bytes come from a stranger.
+"""Guards: what the arguments of the safe types must be in unauthenticated bytes.
 
 The constructors of the standard library take more than LangGraph ever writes, and some of
-it is a trap: a pattern that takes minutes to compile, a set whose members all have one
+it is an attack: a pattern that takes minutes to compile, a set whose members all have one
 hash. A guard refuses such arguments before the constructor sees them.
 """
 
@@ -19,21 +19,19 @@ from typing import Any, Final
 
 from sealpoint.errors import LimitError
 from sealpoint.serde.jsontext import require_bounded
-
-MAX_PATTERN_CHARS: Final = 1000
-_KEPT_PATTERNS: Final = 128
-MAX_PATTERN_STEPS: Final = 50_000
-"""Lines of Python that the compiler of patterns may run. A wide range that ignores case takes millions."""
-
-MAX_DECIMAL_CHARS: Final = 1000
-MAX_DECIMAL_EXPONENT: Final = 6144
-"""The largest exponent of decimal128 (IEEE 754-2019, table 3.6)."""
-
-MAX_SAME_HASH: Final = 64
-"""How many members may share a hash: (-1, -1), (-1, -2), ... do by nature, thousands only by intent."""
-
-MAX_PARTS: Final = 1000
-MAX_NAME_CHARS: Final = 1000
+from sealpoint.serde.limits import (
+    DAY_SECONDS,
+    MAX_DECIMAL_CHARS,
+    MAX_DECIMAL_EXPONENT,
+    MAX_LEARNED_PATTERNS,
+    MAX_NAME_CHARS,
+    MAX_PARTS,
+    MAX_PATTERN_CHARS,
+    MAX_PATTERN_STEPS,
+    MAX_SAME_HASH,
+    MAX_SHORT_CHARS,
+    SECOND_MICROSECONDS,
+)
 
 _INTERRUPT_FIELDS: Final = {"value", "id", "interrupt_id", "ns", "resumable", "response_schema", "when"}
 _TIME_FIELDS: Final = {"hour", "minute", "second", "microsecond", "tzinfo", "fold"}
@@ -98,7 +96,9 @@ def require_timedelta(arguments: Any) -> None:
     """Refuse days, seconds and microseconds that are not in their normal form."""
     integers(3)(arguments)
     _, seconds, microseconds = arguments
-    _check(0 <= seconds < 86_400 and 0 <= microseconds < 1_000_000, "it is not in its normal form")
+    _check(
+        0 <= seconds < DAY_SECONDS and 0 <= microseconds < SECOND_MICROSECONDS, "it is not in its normal form"
+    )
 
 
 def require_decimal(text: Any) -> None:
@@ -148,7 +148,7 @@ def require_timezone(arguments: Any) -> None:
 def require_zone(key: Any) -> None:
     """Refuse a key that could leave the folder of the time zones."""
     _check(
-        isinstance(key, str) and len(key) <= 64 and bool(_ZONE.fullmatch(key)),
+        isinstance(key, str) and len(key) <= MAX_SHORT_CHARS and bool(_ZONE.fullmatch(key)),
         "it is not the key of a time zone",
     )
 
@@ -162,7 +162,7 @@ def require_pattern(arguments: Any) -> None:
     compile_within(pattern, flags, MAX_PATTERN_STEPS)
 
 
-@lru_cache(_KEPT_PATTERNS)  # a saver reads the same patterns again and again
+@lru_cache(MAX_LEARNED_PATTERNS)  # a saver reads the same patterns again and again
 def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[Any]:
     """Compile a pattern, and give up after ``steps`` lines of the compiler, which is written in Python.
 

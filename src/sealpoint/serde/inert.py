@@ -7,45 +7,25 @@ record that would become an object becomes an `Inert` value that says what it na
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import ormsgpack
 
-from sealpoint.errors import BlobError, DecodeError, UnknownTypeError, excerpt
-from sealpoint.serde.codes import (
-    DELTA_SNAPSHOT,
-    KEYWORD_ARGUMENTS,
-    METHOD,
-    NUMPY_ARRAY,
-    POSITIONAL_ARGUMENTS,
-    PYDANTIC_V1,
-    PYDANTIC_V2,
-    SINGLE_ARGUMENT,
-)
-from sealpoint.serde.decode import require_record
+from sealpoint.errors import BlobError, DecodeError, excerpt
+from sealpoint.serde.codes import EXTENSIONS, require_record
+from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
 from sealpoint.serde.legacy_json import envelope_target, parse_json
-from sealpoint.serde.scan.headers import NAMELESS, read_names
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits, scan
-
-KINDS: Final[Mapping[int, str]] = {
-    SINGLE_ARGUMENT: "single",
-    POSITIONAL_ARGUMENTS: "positional",
-    KEYWORD_ARGUMENTS: "keyword",
-    METHOD: "method",
-    PYDANTIC_V1: "pydantic-v1",
-    PYDANTIC_V2: "pydantic-v2",
-    NUMPY_ARRAY: "numpy",
-    DELTA_SNAPSHOT: "delta-snapshot",
-}
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.packing import UNPACK
+from sealpoint.serde.scan import read_names, scan
 
 
 class Inert(NamedTuple):
     """A record that names a type, left as it is.
 
     Attributes:
-        kind: How the type would be called: one of `KINDS`, ``envelope`` for a legacy json
-            row, or ``pickle`` for a whole row of pickle, which is not looked into.
+        kind: How the type would be called: a label of `sealpoint.serde.codes.EXTENSIONS`, ``envelope``
+            for a legacy json row, or ``pickle`` for a whole row of pickle, which is not looked into.
         module: Module of the type, as the bytes name it.
         name: Name of the type, as the bytes name it.
         payload: Its arguments, as plain data.
@@ -67,44 +47,43 @@ def decode_inert(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any
         limits: What they may be.
 
     Raises:
-        DecodeError: If they are malformed or ambiguous, see `scan`.
-        UnknownTypeError: If ``kind`` is none of these.
+        BlobError: If ``data`` is not bytes.
+        DecodeError: If they are malformed or ambiguous, see `sealpoint.serde.scan`.
+        LimitError: If they are larger, deeper or have more elements than ``limits`` say.
+        UnknownTypeError: If ``kind`` is not one of these.
     """
     _require_bytes(data)
-    if kind == "msgpack":
+    if kind == MSGPACK:
         scan(data, limits)
         return _unpack(data)
-    if kind == "json":
+    if kind == JSON:
         return parse_json(data, _inert_envelope, limits)
-    if kind == "pickle":
-        return Inert("pickle", "", "", data)
-    if kind == "bytes":
-        return data
-    if kind == "bytearray":
-        return bytearray(data)
-    if kind == "null" and not data:
-        return None
-    if kind == "null":
-        raise DecodeError("a value of type 'null' has bytes")
-    raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}")
+    if kind == PICKLE:
+        return Inert(PICKLE, "", "", data)
+    return read_plain(kind, data)
 
 
-def inventory(
-    data: bytes, kind: str = "msgpack", limits: Limits = DEFAULT_LIMITS
-) -> Counter[tuple[str, str]]:
+def inventory(data: bytes, kind: str = MSGPACK, limits: Limits = DEFAULT_LIMITS) -> Counter[tuple[str, str]]:
     """Count the types that a serialized value names, as (module, name). Builds nothing.
 
+    Args:
+        data: The bytes.
+        kind: What the serializer called them. Kinds that name no types have none.
+        limits: What they may be.
+
     Raises:
-        DecodeError: If the bytes are malformed or ambiguous, see `scan`.
+        BlobError: If ``data`` is not bytes.
+        DecodeError: If they are malformed or ambiguous, see `sealpoint.serde.scan`.
+        LimitError: If they are larger, deeper or have more elements than ``limits`` say.
     """
     _require_bytes(data)
-    if kind == "msgpack":
+    if kind == MSGPACK:
         return Counter([read_names(data, payload) for payload in scan(data, limits)])
     found: Counter[tuple[str, str]] = Counter()
-    if kind == "json":
+    if kind == JSON:
         parse_json(data, lambda value: found.update([envelope_target(value)]), limits, strict=False)
-    elif kind == "pickle":
-        found["pickle", "?"] += 1
+    elif kind == PICKLE:
+        found[PICKLE, "?"] += 1
     return found
 
 
@@ -115,16 +94,17 @@ def _require_bytes(data: object) -> None:
 
 def _unpack(data: bytes) -> Any:
     try:
-        return ormsgpack.unpackb(data, ext_hook=_inert_record, option=ormsgpack.OPT_NON_STR_KEYS)
+        return ormsgpack.unpackb(data, ext_hook=_inert_record, option=UNPACK)
     except ormsgpack.MsgpackDecodeError as error:
         raise DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
 
 def _inert_record(code: int, data: bytes) -> Inert:
     value = _unpack(data)
-    if code in NAMELESS:
-        return Inert(KINDS[code], *NAMELESS[code], value)
-    return Inert(KINDS[code], *require_record(code, value), value[2])
+    extension = EXTENSIONS[code]
+    if extension.type_name is not None:
+        return Inert(extension.label, *extension.type_name, value)
+    return Inert(extension.label, *require_record(code, value), value[2])
 
 
 def _inert_envelope(value: dict[str, Any]) -> Inert:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
@@ -9,18 +10,18 @@ from typing import Any, Final, Literal
 from sealpoint.errors import (
     BlobError,
     BlockedTypeError,
-    DecodeError,
-    UnknownTypeError,
     UnsupportedTypeError,
     excerpt,
 )
 from sealpoint.serde.allowlist import AllowedModules, Allowlist, strict_from_environment
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
+from sealpoint.serde.kinds import BYTEARRAY, BYTES, JSON, MSGPACK, NULL, PICKLE, read_plain
 from sealpoint.serde.legacy_json import decode_json
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 InvalidModuleError = BlockedTypeError
+logger: Final = logging.getLogger("sealpoint.serde")
 
 _BYTES: Final = (bytes, bytearray)  # a union would be made anew for every value
 _FROM_ENVIRONMENT: Final[Any] = object()
@@ -120,15 +121,15 @@ class JsonPlusSerializer:
                 by its module and name. A permissive one warns once per type and writes it.
         """
         if obj is None:
-            return "null", b""
+            return NULL, b""
         if isinstance(obj, _BYTES):
-            return "bytearray" if isinstance(obj, bytearray) else "bytes", bytes(obj)
+            return BYTEARRAY if isinstance(obj, bytearray) else BYTES, bytes(obj)
         try:
-            return "msgpack", encode(obj, self._must_be_readable)
+            return MSGPACK, encode(obj, self._must_be_readable)
         except UnsupportedTypeError:
             if not self.pickle_fallback:
                 raise
-            return "pickle", pickle.dumps(obj)
+            return PICKLE, pickle.dumps(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the value of a type name and bytes. A strict serializer checks the bytes first.
@@ -169,24 +170,17 @@ class JsonPlusSerializer:
         return self._loads(kind, content, self._checking if allow_any_type else self._strictest)
 
     def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool = False) -> Any:
+        if kind == "msgpack" and type(content) is bytes:  # nearly always
+            return decoder.decode(content, self._ext_hook)
         if not isinstance(content, _BYTES):  # SQLite gives back an integer where one was put
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
-        if kind == "msgpack":
+        if kind == MSGPACK:
             return decoder.decode(bytes(content), self._ext_hook)
-        if kind == "null" and not content:
-            return None
-        if kind == "bytes":
-            return bytes(content)
-        if kind == "bytearray":
-            return bytearray(content)
-        if kind == "json":
+        if kind == JSON:
             return self._loads_json(content, decoder)
-        if kind == "pickle" and allow_pickle:
+        if kind == PICKLE and allow_pickle:
             return pickle.loads(content)  # noqa: S301 -- asked for by the caller, see pickle_fallback
-        if kind == "null":
-            raise DecodeError("a value of type 'null' has bytes")
-        hint = _PICKLE_HINT if kind == "pickle" else ""
-        raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}", hint=hint)
+        return read_plain(kind, content, _PICKLE_HINT if kind == PICKLE else "")
 
     def _loads_json(self, content: bytes, decoder: Decoder) -> Any:
         listed = () if self._json_modules is True else self._json_modules

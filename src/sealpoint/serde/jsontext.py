@@ -17,16 +17,14 @@ from itertools import accumulate
 from typing import Any, Final, NoReturn
 
 from sealpoint.errors import DecodeError, LimitError, SerdeError
-
-MAX_NUMBER_CHARS: Final = 4300
-"""Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it."""
+from sealpoint.serde.fast.shortjson import is_short, parse_short
+from sealpoint.serde.limits import MAX_NUMBER_CHARS
 
 _BRACKETS: Final = b"[]{}"
 _NO_BRACKETS: Final = bytes(set(range(256)).difference(_BRACKETS))
 _NO_STRUCTURE: Final = bytes(set(_NO_BRACKETS).difference(b'",'))
 _STEPS: Final = [{ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}.get(byte, 0) for byte in range(256)]
 _STRING: Final = re.compile(r'"[^"]*"?')  # matches at every quotation mark, so no text is read twice
-_MINUS_ZERO: Final = re.compile(rb"-0(?![0-9.eE])")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
@@ -84,7 +82,8 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
             and infinities; a key that is there twice is refused in any case.
 
     Raises:
-        LimitError: If ``data`` is deeper or has more elements, or a number of over `MAX_NUMBER_CHARS`.
+        LimitError: If ``data`` is deeper or has more elements, or a number of over `MAX_NUMBER_CHARS`
+            characters.
         DecodeError: If it is not JSON in UTF-8, or refused as above.
         SerdeError: What ``hook`` raises.
     """
@@ -93,9 +92,8 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
         _require_no_lone_surrogate(data)
     # Errors are raised outside: one of Python's that is their context would keep the text alive.
     try:
-        has_zero = b"-0" in data and _MINUS_ZERO.search(data)  # a search for bytes costs a tenth
-        if hook is None and strict and len(data) <= MAX_NUMBER_CHARS and not has_zero:
-            return _parse_short(data.decode())  # nearly all metadata
+        if hook is None and strict and is_short(data):
+            return parse_short(data.decode(), _SHORT)
         return _decoder(hook, strict).decode(data.decode())
     except SerdeError:
         raise
@@ -108,18 +106,6 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     except ValueError:  # int(), if the process allows fewer digits than we do
         reason = "it has a number of too many digits"
     raise DecodeError(f"not JSON: {reason}")
-
-
-def _parse_short(text: str) -> Any:
-    """Return the value of text that may be parsed without looking at integers.
-
-    Without white space around it the scanner alone does, in two thirds of the time.
-    """
-    try:
-        value, end = _SHORT.scan_once(text, 0)
-    except StopIteration:
-        end = 0
-    return value if end == len(text) else _SHORT.decode(text)
 
 
 def _require_no_lone_surrogate(data: bytes) -> None:

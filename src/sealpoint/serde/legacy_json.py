@@ -22,7 +22,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
-from sealpoint.serde.catalogue import RULES
+from sealpoint.serde.catalogue import CATALOGUE
 from sealpoint.serde.codes import (
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -33,8 +33,9 @@ from sealpoint.serde.codes import (
 )
 from sealpoint.serde.decode import OnBlocked
 from sealpoint.serde.jsontext import parse
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.rebuild import make_builder
-from sealpoint.serde.scan.walk import DEFAULT_LIMITS, Limits, require_counts
+from sealpoint.serde.scan import require_counts
 from sealpoint.serde.warned import warn_once
 
 _LANGCHAIN: Final = {
@@ -129,8 +130,8 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
     """Build as if from the record that msgpack has for arguments of this form, with the same checks."""
     if args and kwargs:
         raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
-    rule = RULES.get((module, name))
-    code = rule.codes[0] if rule else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
+    row = CATALOGUE.get((module, name))
+    code = row.codes[0] if row else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
     build = make_builder(code, module, name, guarded=True)
     if code == SINGLE_ARGUMENT and len(args) == 1:
         return build(args[0])

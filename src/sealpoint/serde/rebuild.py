@@ -19,18 +19,22 @@ from inspect import isclass, signature
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
-from sealpoint.serde.catalogue import RULES, Rule
+from sealpoint.serde.arrays import require_array
+from sealpoint.serde.catalogue import CATALOGUE, SafeType
 from sealpoint.serde.classes import find_class
 from sealpoint.serde.codes import (
+    DELTA_SNAPSHOT,
     KEYWORD_ARGUMENTS,
     METHOD,
+    NUMPY_ARRAY,
     POSITIONAL_ARGUMENTS,
     PYDANTIC_V1,
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
+from sealpoint.serde.fast import is_on
+from sealpoint.serde.fast.addresses import address_reader
 from sealpoint.serde.fast.messages import is_message_class, make_message_builder
-from sealpoint.serde.fast.ordinary import ORDINARY, address_reader
 from sealpoint.serde.guards import RefusedError, as_tuple, require_members
 from sealpoint.serde.types import _DeltaSnapshot
 
@@ -48,10 +52,10 @@ def make_builder(code: int, module: str, name: str, *, guarded: bool = False) ->
         code: The kind of record: the code of its extension.
         module: Module of the type.
         name: Name of the type.
-        guarded: Whether the arguments come from a stranger, and are checked first.
+        guarded: Whether the arguments come from unauthenticated bytes, and are checked first.
 
     Raises:
-        UnbuildableValueError: If the type is not to be had.
+        UnbuildableValueError: If the type cannot be imported, or is not written as such a record.
     """
     build = make_raw_builder(code, module, name, guarded=guarded)
 
@@ -77,14 +81,17 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
     """Return a builder as `make_builder` does, but one that raises what the constructor raises.
 
     Where it can be the constructor itself it is, which saves a call or two for every object.
+
+    Raises:
+        UnbuildableValueError: If the type cannot be imported, or is not written as such a record.
     """
     cls = find_class(module, name)
     build = _MAKERS[code](cls)
-    rule = _rule(cls, code, module, name) if guarded else None
-    if rule is None:
+    row = _find_row(cls, code, module, name) if guarded else None
+    if row is None:
         return build
-    build = _make_same(build, rule)
-    guard = rule.guard
+    build = _make_same(build, row)
+    guard = row.guard
     if guard is None:
         return build
 
@@ -92,28 +99,29 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
         guard(payload)
         return build(payload)
 
-    make_short_way = ORDINARY.get((module, name))
-    return build_guarded if make_short_way is None else make_short_way(cls, build, build_guarded)
+    if row.fast_build is None or not is_on("arguments"):
+        return build_guarded
+    return row.fast_build(cls, build, build_guarded)
 
 
-def _rule(cls: Any, code: int, module: str, name: str) -> Rule | None:
-    """Return the rule for a record from an untrusted writer.
+def _find_row(cls: Any, code: int, module: str, name: str) -> SafeType | None:
+    """Return the row of the catalogue for a record from unauthenticated bytes.
 
     Raises:
         UnbuildableValueError: If LangGraph writes the type as another kind of record.
     """
-    rule = RULES.get((module, name))
-    if rule is None:
+    row = CATALOGUE.get((module, name))
+    if row is None:
         is_set = isclass(cls) and issubclass(cls, set | frozenset)
-        return Rule((code,), require_members) if is_set else None
-    if code not in rule.codes:
+        return SafeType((code,), require_members) if is_set else None
+    if code not in row.codes:
         raise UnbuildableValueError(module, name, "it is never written as this kind of record")
-    return rule
+    return row
 
 
-def _make_same(build: Builder, rule: Rule) -> Builder:
+def _make_same(build: Builder, row: SafeType) -> Builder:
     """Refuse what a constructor understands, but would not be written as it was stored."""
-    is_same = rule.is_same
+    is_same = row.is_same
     if is_same is None:
         return build
 
@@ -126,19 +134,14 @@ def _make_same(build: Builder, rule: Rule) -> Builder:
     return build_same
 
 
-def delta_snapshot(value: Any) -> Any:
+def _delta_snapshot(value: Any, _guarded: bool) -> Any:
     """Return a delta snapshot: LangGraph's own class where LangGraph is loaded, whose channels ask for it."""
     theirs = sys.modules.get("langgraph.checkpoint.serde.types")
     return getattr(theirs, "_DeltaSnapshot", _DeltaSnapshot)(value)
 
 
-def numpy_array(payload: Any) -> Any:
-    """Return the read-only array of dtype, shape, order and bytes.
-
-    Raises:
-        UnbuildableValueError: If numpy is missing, the dtype holds anything but plain
-            values, or the bytes do not fill the shape.
-    """
+def _numpy_array(payload: Any, guarded: bool) -> Any:
+    """Return the read-only array of dtype, shape, order and bytes, if the dtype holds plain values alone."""
     try:
         numpy = import_module("numpy")
         dtype_name, shape, order, data = payload
@@ -147,11 +150,14 @@ def numpy_array(payload: Any) -> Any:
         dtype = numpy.dtype(dtype_name)
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
             raise UnbuildableValueError("numpy", "ndarray", "its bytes do not fill its shape")
-        return numpy.frombuffer(data, dtype=dtype).reshape(shape, order=order)
+        array = numpy.frombuffer(data, dtype=dtype).reshape(shape, order=order)
     except (ImportError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, UnbuildableValueError):
             raise
         raise UnbuildableValueError("numpy", "ndarray", type(error).__name__) from None
+    if guarded:
+        require_array(array, payload)
+    return array
 
 
 def _single(cls: Any) -> Builder:
@@ -258,3 +264,10 @@ _MAKERS: Final[dict[int, Callable[[Any], Builder]]] = {
     PYDANTIC_V1: _pydantic_v1,
     PYDANTIC_V2: _pydantic,
 }
+"""What makes the builder of a record from its class, by the code of the record."""
+
+UNNAMED: Final[dict[int, Callable[[Any, bool], Any]]] = {
+    NUMPY_ARRAY: _numpy_array,
+    DELTA_SNAPSHOT: _delta_snapshot,
+}
+"""By its code, what builds from a payload that names no type, and whether that is unauthenticated."""

@@ -1,4 +1,4 @@
-"""Shapes: what the fields of LangChain's messages and documents must be in unsealed bytes.
+"""Shapes: what the fields of LangChain's messages and documents must be in unauthenticated bytes.
 
 The constructors accept more than they write: content of any type is turned into text by
 ``repr``, text in four places is parsed as JSON, and every wrong item costs a kilobyte of
@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sealpoint.serde.guards import RefusedError, require_json_depth
-
-MAX_FIELDS: Final = 1000
-MAX_RAW_TOOL_CALLS: Final = 1000
-"""Tool calls in a provider's own form: LangChain converts them before it checks them."""
-
-MAX_JSON_DEPTH: Final = 64
-MAX_JSON_ELEMENTS: Final = 2_000_000
-MAX_PARTIAL_JSON_CHARS: Final = 256
-"""Incomplete JSON of a streamed message: its parser takes time in the square of the length."""
+from sealpoint.serde.limits import (
+    MAX_FIELDS,
+    MAX_JSON_DEPTH,
+    MAX_JSON_ELEMENTS,
+    MAX_PARTIAL_JSON_CHARS,
+    MAX_RAW_TOOL_CALLS,
+)
 
 _NONE: Final[type] = type(None)
 _TEXT: Final = frozenset((str,))
@@ -51,6 +49,7 @@ _MESSAGE: Final[dict[str, Types]] = {
     "tool_call_chunks": _LIST,
     "usage_metadata": frozenset((dict, _NONE)),
     "chunk_position": _OPTIONAL_TEXT,
+    "content_blocks": frozenset(),  # no type: a constructor would take them in place of the content
 }
 _DOCUMENT: Final[dict[str, Types]] = {
     "page_content": _TEXT,
@@ -130,42 +129,47 @@ def require_message(fields: Any) -> None:
         RefusedError: If there are any.
     """
     _require_fields(fields, _MESSAGE)
-    if "content_blocks" in fields:  # its constructor would take it in place of the content
-        raise RefusedError("it has a field that it never had")
     content = fields.get("content")
     if type(content) is list and not _BLOCKS.issuperset(map(type, content)):
         raise RefusedError("its content is not text, or a list of text and dicts")
-    if calls := fields.get("tool_calls"):
-        _require_records(calls, _TOOL_CALL, "tool_calls")
-        for call in calls:
-            _require_text_keys(call.get("args", ()), "tool_calls")
-    if calls := fields.get("invalid_tool_calls"):
-        _require_records(calls, _INVALID_CALL, "invalid_tool_calls")
-    if usage := fields.get("usage_metadata"):
-        _require_record(usage, _USAGE, "usage_metadata")
-        for name in _DETAILS:
-            if details := usage.get(name):
-                _require_record(details, _USAGE_DETAILS, "usage_metadata")
 
 
 def require_ai_message(fields: Any) -> None:
-    """Refuse fields as `require_message` does, and JSON in a provider's own tool calls.
+    """Refuse fields as `require_message` does, other shapes of calls and usage, and JSON in raw tool calls.
 
     Raises:
         RefusedError: If there are any.
     """
+    _require_ai_fields(fields)
+    if fields.get("additional_kwargs"):
+        for text in _raw_arguments(fields):
+            json_budget.spend(text)
+
+
+def _require_ai_fields(fields: Any) -> None:
     require_message(fields)
-    for text in _raw_arguments(fields):
-        json_budget.spend(text)
+    if calls := fields.get("tool_calls"):
+        _require_records(calls, _TOOL_CALL, "tool_calls")
+        for call in calls:
+            for name in call.get("args", ()):
+                if type(name) is not str:
+                    raise RefusedError("its tool_calls have keys that are not text")
+    if calls := fields.get("invalid_tool_calls"):
+        _require_records(calls, _INVALID_CALL, "invalid_tool_calls")
+    if usage := fields.get("usage_metadata"):
+        _require_records((usage,), _USAGE, "usage_metadata")
+        for name in _DETAILS:
+            if details := usage.get(name):
+                _require_records((details,), _USAGE_DETAILS, "usage_metadata")
 
 
 def require_ai_chunk(fields: Any) -> None:
-    """Refuse fields as `require_message` does, and JSON in tool calls of a streamed message.
+    """Refuse fields as `require_ai_message` does, and JSON in tool calls of a streamed message.
 
     Raises:
         RefusedError: If there are any.
     """
-    require_message(fields)
+    _require_ai_fields(fields)
     chunks = fields.get("tool_call_chunks") or []
     _require_records(chunks, _CALL_CHUNK, "tool_call_chunks")
     partial = [text for chunk in chunks if (text := chunk.get("args"))]
@@ -206,26 +210,16 @@ def _require_fields(fields: Any, types: dict[str, Types]) -> None:
 
 
 def _require_records(records: Any, types: dict[str, Types], where: str) -> None:
-    """Refuse all but dicts that `_require_record` takes."""
+    """Refuse all but dicts, known fields of another type, and names of fields that are not text."""
     for record in records:
         if type(record) is not dict:
             raise RefusedError(f"its {where} are not dicts")
-        _require_record(record, types, where)
-
-
-def _require_record(record: dict[Any, Any], types: dict[str, Types], where: str) -> None:
-    """Refuse known fields of another type, and names of fields that are not text."""
-    for name, value in record.items():
-        if name in types:
-            if type(value) not in types[name]:
-                raise RefusedError(f"its {where} have a field of another type than is written there")
-        elif type(name) is not str:
-            _require_text_keys(record, where)
-
-
-def _require_text_keys(fields: Any, where: str) -> None:
-    if not _TEXT.issuperset(map(type, fields)):
-        raise RefusedError(f"its {where} have keys that are not text")
+        for name, value in record.items():
+            if name in types:
+                if type(value) not in types[name]:
+                    raise RefusedError(f"its {where} have a field of another type than is written there")
+            elif type(name) is not str:
+                raise RefusedError(f"its {where} have keys that are not text")
 
 
 def _raw_arguments(fields: dict[str, Any]) -> list[str]:
@@ -233,8 +227,8 @@ def _raw_arguments(fields: dict[str, Any]) -> list[str]:
 
     It looks there only if the message has no tool calls in LangChain's form.
     """
-    provided = fields.get("additional_kwargs")
-    if not provided or (calls := provided.get("tool_calls")) is None or any(map(fields.get, _PARSED)):
+    calls = fields.get("additional_kwargs", {}).get("tool_calls")
+    if calls is None or any(map(fields.get, _PARSED)):
         return []
     where = "additional_kwargs.tool_calls"
     if type(calls) is not list or len(calls) > MAX_RAW_TOOL_CALLS:

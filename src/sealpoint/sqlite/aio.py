@@ -27,6 +27,9 @@ class AsyncSqliteSaver(SqliteSaver):
     """`SqliteSaver` for code that runs on an event loop: use the methods with an ``a`` in front.
 
     The others work too; on a connection of aiosqlite only from another thread than the loop's.
+
+    Attributes:
+        loop: The event loop on which the saver was made, or ``None`` if none was running.
     """
 
     def __init__(self, conn: Any, *, serde: SerializerProtocol | None = None) -> None:
@@ -40,6 +43,10 @@ class AsyncSqliteSaver(SqliteSaver):
         Raises:
             ConfigError: If ``conn`` is neither.
         """
+        try:
+            self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            self.loop = None
         if isinstance(conn, sqlite3.Connection):
             super().__init__(conn, serde=serde)
             return

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sealpoint.base import DeltaChannelHistory, PendingWrite
 from sealpoint.base.checkpoint import DeltaWalk
-from sealpoint.errors import RowError, excerpt
+from sealpoint.errors import ConfigError, RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.serde.outline import make_outline
 from sealpoint.sqlite import schema
@@ -27,13 +27,19 @@ def read_histories(
 
     Raises:
         RowError: If the parents that are met go in a circle, or are over `MAX_ANCESTORS`.
+        ConfigError: If the serializer hands checkpoints on without decoding them.
     """
     walk, outline = DeltaWalk(channels), make_outline(serde)
     if walk.open:
         for row, writes in _read_ancestors(database, serde, place, walk.open):
-            values = row.decode_outline(serde, outline)["channel_values"]
-            if not walk.open.isdisjoint(values):
-                values = row.decode(serde)["channel_values"]
+            values = row.decode_values(serde, outline)
+            if values is not None and not walk.open.isdisjoint(values):
+                values = row.decode_values(serde)
+            if values is None:
+                raise ConfigError(
+                    "the serializer does not decode checkpoints, so their delta channels are not known",
+                    hint="call the method of the saver that wraps this one",
+                )
             walk.visit(values, writes)
             if not walk.open:
                 break

@@ -46,6 +46,7 @@ def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -
         yield ancestor
         if open_channels:
             row = CheckpointRow(*session.read(schema.SELECT_ONE, ancestor)[0])
-            open_channels -= row.decode(serde)["channel_values"].keys()
+            # What an opaque checkpoint holds is not known: nothing that may be needed is deleted.
+            open_channels -= (row.decode_values(serde) or {}).keys()
         if not open_channels:
             return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base import Checkpoint, CheckpointTuple, PendingWrite, RunnableConfig
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import RowError, excerpt
-from sealpoint.serde import SerializerProtocol
+from sealpoint.serde.base import SerializerProtocol, is_opaque
 from sealpoint.serde.outline import Outline
 
 Key = tuple[str, str, str]
@@ -53,29 +53,40 @@ class CheckpointRow(NamedTuple):
         return parent
 
     def decode(self, serde: SerializerProtocol) -> Checkpoint:
-        """Return the checkpoint of the row.
+        """Return the checkpoint of the row, or the opaque value that a carrier returns in its place.
 
         Raises:
             RowError: If it is not a mapping with the id of the row and the three mappings of
-                every checkpoint.
+                every checkpoint. An opaque value is not checked.
             SealpointError: What the serializer raises.
         """
-        return self._require_own(serde.loads_typed((self.type, self.checkpoint)))
+        return self._require_own(serde.loads_typed((self.type, self.checkpoint)), serde)
 
-    def decode_outline(self, serde: SerializerProtocol, outline: Outline) -> Checkpoint:
-        """Return the checkpoint of the row, perhaps with nothing in place of its objects.
+    def decode_values(
+        self, serde: SerializerProtocol, outline: Outline | None = None
+    ) -> Mapping[str, Any] | None:
+        """Return the channel values of the row's checkpoint; ``None`` if that is opaque.
+
+        Args:
+            serde: Decodes the checkpoint.
+            outline: Decodes it with nothing in place of its objects, if that is enough.
 
         Raises:
             RowError: As `decode`.
-            SealpointError: What the serializer raises, except where it builds objects.
+            SealpointError: What the serializer raises; with ``outline`` except where it builds objects.
         """
         try:
-            return self._require_own(outline(self.type, self.checkpoint))
+            if outline is not None:
+                return self._require_own(outline(self.type, self.checkpoint))["channel_values"]
         except RowError:
-            return self.decode(serde)  # an object may stand where a dict is wanted
+            pass  # an object may stand where a dict is wanted, and a carrier has no outline
+        checkpoint = self.decode(serde)
+        return None if is_opaque(serde, checkpoint) else checkpoint["channel_values"]
 
-    def _require_own(self, checkpoint: Any) -> Checkpoint:
+    def _require_own(self, checkpoint: Any, serde: SerializerProtocol | None = None) -> Checkpoint:
         if not isinstance(checkpoint, dict) or checkpoint.get("id") != self.checkpoint_id:
+            if serde is not None and is_opaque(serde, checkpoint):
+                return checkpoint  # type: ignore[no-any-return]
             raise RowError(f"row {excerpt(self.checkpoint_id)} does not hold the checkpoint of that id")
         for name in _MAPPINGS:
             if not isinstance(checkpoint.get(name), dict):

@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -22,7 +23,7 @@ from sealpoint.base import (
 )
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.errors import ConfigError, excerpt
-from sealpoint.serde import SerializerProtocol
+from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import Database, run_in_thread
 from sealpoint.sqlite.delta import read_histories
@@ -58,7 +59,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Make a saver on an open connection; the tables are made or checked at first use.
 
         Args:
-            conn: The connection. It stays the caller's to close.
+            conn: The connection. The caller closes it.
             serde: An `EncryptedSerializer`, to have every value sealed.
         """
         super().__init__(serde=serde)
@@ -80,6 +81,11 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             yield saver
         finally:
             saver._database.close()
+
+    @cached_property
+    def jsonplus_serde(self) -> JsonPlusSerializer:
+        """A serializer that does not seal, as LangGraph's saver has one. The saver itself does not use it."""
+        return JsonPlusSerializer()
 
     @property
     def is_setup(self) -> bool:
@@ -173,8 +179,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Store what a task wrote on top of a checkpoint, all or nothing.
 
-        What is there already stays, except for errors, interrupts and the like, which are
-        replaced when a task writes nothing else.
+        Writes that are stored already are left as they are, except for errors, interrupts and the
+        like, which are replaced when a task writes nothing else.
 
         Raises:
             ConfigError: If ``config`` does not name a checkpoint.
@@ -236,13 +242,13 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Return what the ancestors of a checkpoint hold for delta channels, by channel.
 
         Raises:
-            ConfigError: If ``config`` does not name a thread.
+            ConfigError: If ``config`` does not name a thread, or the serializer does not decode checkpoints.
             RowError: If the parents that are met go in a circle.
         """
         return read_histories(self._database, self.serde, require_place(config), channels)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Do as `get_tuple`."""
+        """Async version of `get_tuple`."""
         return await run_in_thread(self.get_tuple, config)
 
     async def alist(
@@ -253,7 +259,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Do as `list`."""
+        """Async version of `list`."""
         found = self.list(config, filter=filter, before=before, limit=limit)
         while batch := await run_in_thread(lambda: [*islice(found, _ASYNC_BATCH)]):
             for item in batch:
@@ -266,7 +272,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Do as `put`."""
+        """Async version of `put`."""
         return await run_in_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
@@ -276,29 +282,29 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Do as `put_writes`."""
+        """Async version of `put_writes`."""
         await run_in_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Do as `delete_thread`."""
+        """Async version of `delete_thread`."""
         await run_in_thread(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Do as `delete_for_runs`."""
+        """Async version of `delete_for_runs`."""
         await run_in_thread(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Do as `copy_thread`."""
+        """Async version of `copy_thread`."""
         await run_in_thread(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Do as `prune`."""
+        """Async version of `prune`."""
         await run_in_thread(lambda: self.prune(thread_ids, strategy=strategy))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Do as `get_delta_channel_history`."""
+        """Async version of `get_delta_channel_history`."""
         return await run_in_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
 
     def get_next_version(self, current: str | None, channel: None) -> str:

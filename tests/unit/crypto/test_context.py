@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from itertools import combinations
 from types import MappingProxyType
 
 import pytest
 
-from sealpoint.crypto import Row, context
+from sealpoint.crypto import PackedRow, Row, RowTemplate, context
+from sealpoint.crypto.context import pack_row
+from tests.support.rings import make_cipher
 
 TAG = "a+xaes256gcm.row@k"
 
@@ -57,3 +61,59 @@ def test_coordinates_are_strings(row: dict[str, str]) -> None:
     """A number is not silently written as text: 1 and "1" are different threads to somebody."""
     with pytest.raises(TypeError, match="strings"):
         context(TAG, row)
+
+
+@pytest.mark.parametrize("value", [1, None, b"x"])
+def test_coordinates_of_a_template_are_strings(value: str) -> None:
+    with pytest.raises(TypeError):
+        RowTemplate({"a": value}, ())
+    with pytest.raises(TypeError):
+        RowTemplate({}, ("a",)).row(value)
+
+
+@pytest.mark.parametrize(("shared", "names"), [({"a": "1"}, ("a",)), ({}, ("a", "a"))])
+def test_template_names_each_coordinate_once(shared: Row, names: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="twice"):
+        RowTemplate(shared, names)
+
+
+@pytest.mark.parametrize("values", [(), ("1", "2")])
+def test_template_takes_a_value_for_each_name(values: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError, match="1 coordinates"):
+        RowTemplate({"a": "1"}, ("b",)).row(*values)
+
+
+def test_bytes_are_not_a_packed_row() -> None:
+    """Only what packs coordinates makes one: other bytes could stand for any row."""
+    with pytest.raises((TypeError, AttributeError)):
+        make_cipher().seal("msgpack", b"value", row=bytes(pack_row({"a": "1"})))  # type: ignore[arg-type]
+
+
+def count_calls(function: Callable[[], object]) -> int:
+    """Return how many Python functions a call enters, itself not counted, once its caches are filled."""
+    function()
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls - 1
+
+
+def test_packed_row_costs_no_call_more_than_none() -> None:
+    """What a bound value shares with others (its tag, and the coordinates of its template) is packed once."""
+    cipher = make_cipher("xaes256gcm")
+    names = {"table": "writes", "thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "2"}
+    row = RowTemplate(names, ("task_id", "channel")).row("3", "messages")
+    free, bound = cipher.seal("msgpack", b"value"), cipher.seal("msgpack", b"value", row=row)
+    assert isinstance(row, PackedRow)
+    assert count_calls(lambda: cipher.open(*bound, row=row)) == count_calls(lambda: cipher.open(*free))
+    assert count_calls(lambda: cipher.seal("msgpack", b"", row=row)) == count_calls(
+        lambda: cipher.seal("msgpack", b"")
+    )

@@ -22,7 +22,7 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.serde.encrypted import EncryptedSerializer as OurEncryptedSerializer
-from tests.unit.crypto.rings import NEW, SUITES, make_cipher, make_ring
+from tests.support.rings import NEW, SUITES, make_cipher, make_ring
 
 VALUES: list[Any] = [None, b"", b"bytes", bytearray(b"bytearray"), {"a": [1, 2.5, "ü", None]}, "x" * 50_000]
 KEYS = [bytes(range(size)) for size in (16, 24, 32)]
@@ -80,7 +80,7 @@ def test_langgraphs_rows_open(key: bytes, value: object, options: dict[str, int]
     """Written by LangGraph with each key size and mode, opened by a ring, read by its plain serializer."""
     tag, blob = langgraph_rows(key, **options).dumps_typed(value)
     assert tag.endswith("+aes")
-    assert JsonPlusSerializer().loads_typed(legacy_cipher(key).open(tag, blob)) == value
+    assert JsonPlusSerializer().loads_typed(legacy_cipher(key).open(tag, blob).typed) == value
 
 
 @pytest.mark.parametrize("inner", ["pickle", "", "json5", "Msgpack", "msgpack.row"])
@@ -94,7 +94,7 @@ def test_langgraphs_rows_may_not_name_any_type(inner: str) -> None:
 @pytest.mark.parametrize("inner", ["null", "bytes", "bytearray", "msgpack", "json"])
 def test_types_that_langgraphs_rows_may_name(inner: str) -> None:
     _, blob = langgraph_rows(NEW).dumps_typed(b"data")
-    assert legacy_cipher(NEW).open(f"{inner}+aes", blob) == (inner, b"data")
+    assert legacy_cipher(NEW).open(f"{inner}+aes", blob).typed == (inner, b"data")
 
 
 def test_langgraphs_rows_are_not_opened_without_their_type() -> None:
@@ -140,7 +140,7 @@ def test_rows_made_by_hand_open(mode: str, key: bytes) -> None:
     make: Any = AES.new
     cipher = make(key, MODES[mode], nonce=bytes(range(16)))
     sealed, mac = cipher.encrypt_and_digest(b"data")
-    assert legacy_cipher(key).open("bytes+aes", bytes(range(16)) + mac + sealed) == ("bytes", b"data")
+    assert legacy_cipher(key).open("bytes+aes", bytes(range(16)) + mac + sealed).typed == ("bytes", b"data")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -149,7 +149,7 @@ def test_langgraphs_rows_are_resealed(mode: str) -> None:
     cipher = legacy_cipher(NEW)
     tag, blob = cipher.reseal(tag, blob, row={"thread_id": "1"})
     assert tag == "msgpack+cobblestone256@new"
-    assert JsonPlusSerializer().loads_typed(cipher.open(tag, blob)) == {"a": 1}
+    assert JsonPlusSerializer().loads_typed(cipher.open(tag, blob).typed) == {"a": 1}
     assert cipher.counts()["opened_retired"] == {"langgraph": 1}
 
 

@@ -20,8 +20,8 @@ from sealpoint.maintenance.inventory import inventory
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.status import status
 from sealpoint.maintenance.verify import verify
+from tests.support.sealed import failures, make_cipher, moved, run, write
 from tests.unit.databases.frames import BODY, KEY, PLAIN, document, put_metadata, seal_metadata, sealed
-from tests.unit.maintenance.sealed import failures, make_cipher, moved, run, write
 
 K1 = make_cipher("k1")
 K2 = make_cipher("k2", "k1")
@@ -179,7 +179,8 @@ def test_types_in_sealed_metadata_are_read(path: Path) -> None:
     with closing(SqliteRows(path)) as store:
         found = inventory(store, K2)
         assert (found.values, found.failures) == (sum(count.rows for count in store.count()), 0)
-        opened = [K2.open(cell.tag, cell.value, row=cell.row) for cell in store.read(METADATA, None).cells]
+        cells = store.read(METADATA, None).cells
+        opened = [K2.open(cell.tag, cell.value, row=cell.row).typed for cell in cells]
     assert opened == [("msgpack", BODY)] * 3
 
 

@@ -13,23 +13,12 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.databases.cells import Cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import FilePermissionsError, IntegrityError, OutputExistsError, UnknownKeyError
-from sealpoint.keys import files as keyfiles
+from sealpoint.keys import files, leftovers
 from sealpoint.keys.edit import create_ring, disable_key, promote_key, stage_key
 from sealpoint.maintenance.audit import audit
 from sealpoint.maintenance.rotate import rotate
-from tests.unit.maintenance.foreign import rows_of
-from tests.unit.maintenance.sealed import bind, failures, make_cipher, put, run, values_of, write
-
-LOADED = 12
-"""How many values `write` puts into a thread."""
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A database with all its values under k1."""
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
+from tests.support.foreign import rows_of
+from tests.support.sealed import VALUES, bind, failures, make_cipher, put, run, values_of
 
 
 @pytest.fixture
@@ -37,14 +26,6 @@ def ring(tmp_path: Path) -> Path:
     """A ring with an active key k1, in a folder of its own."""
     file = tmp_path / "keys" / "ring.toml"
     create_ring(file, "k1")
-    return file
-
-
-@pytest.fixture
-def victim(tmp_path: Path) -> Path:
-    """A file that is nobody's business."""
-    file = tmp_path / "victim"
-    file.write_text("as it was")
     return file
 
 
@@ -76,7 +57,7 @@ def test_a_row_forged_between_reading_and_storing_is_not_sealed(path: Path) -> N
         *_, last = rotate(store, make_cipher("k2", "k1"), before_change=forge)
     (found,) = (value for value in values_of(path) if value.tag == "msgpack")
     assert (found.where.key, found.value) == (forged[0].where.key, b"\xa6forged")
-    assert (last.changed, last.raced) == (LOADED - 1, 1)  # type: ignore[union-attr]
+    assert (last.changed, last.raced) == (VALUES - 1, 1)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +110,7 @@ def test_forged_key_ids_make_nobody_read_the_ring_again(ring: Path, monkeypatch:
 
 @pytest.mark.parametrize("name", ["new", "k2.destroyed"])
 def test_links_beside_a_ring_are_not_written_through(ring: Path, victim: Path, name: str) -> None:
-    keyfiles.beside(ring, name).symlink_to(victim)
+    files.beside(ring, name).symlink_to(victim)
     stage_key(ring, "k2")
     promote_key(ring, "k2")
     disable_key(ring, "k1")
@@ -139,7 +120,7 @@ def test_links_beside_a_ring_are_not_written_through(ring: Path, victim: Path, n
 
 @pytest.mark.parametrize("target", ["victim", "nothing"])
 def test_a_link_in_place_of_a_new_key_file_is_not_followed(ring: Path, victim: Path, target: str) -> None:
-    keyfiles.key_file(ring, "k2").symlink_to(victim.with_name(target))
+    leftovers.key_file(ring, "k2").symlink_to(victim.with_name(target))
     with pytest.raises(OutputExistsError):
         stage_key(ring, "k2")
     assert (victim.read_text(), victim.with_name("nothing").exists()) == ("as it was", False)
@@ -147,7 +128,7 @@ def test_a_link_in_place_of_a_new_key_file_is_not_followed(ring: Path, victim: P
 
 def test_material_that_others_laid_out_is_not_taken_up(ring: Path) -> None:
     """It looks like what a stopped move left, and is readable by all."""
-    file = keyfiles.key_file(ring, "k2")
+    file = leftovers.key_file(ring, "k2")
     file.write_bytes(b"k" * 32)
     file.chmod(0o644)
     file.with_name(f".{ring.name}.k2.new").hardlink_to(file)

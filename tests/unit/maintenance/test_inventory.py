@@ -21,9 +21,9 @@ from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import DecodeError, IntegrityError, LimitError, SealpointError, UnknownTypeError
 from sealpoint.maintenance import inventory as module
 from sealpoint.maintenance.inventory import Inventory, inventory
-from sealpoint.serde.scan.walk import Limits
+from sealpoint.serde.limits import Limits
 from tests.compat.golden.write import AES_KEY
-from tests.unit.maintenance.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
+from tests.support.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
 
 HUMAN = ("langchain_core.messages.human", "HumanMessage")
 UNIMPORTED = "antigravity"  # of the standard library; importing it opens a browser

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.crypto import Key, KeyRing, KeyState, Opened, RingCipher
 from sealpoint.databases.cells import Selection
 from sealpoint.databases.sqlite.columns import WRITES
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import WrongRingError
 from sealpoint.maintenance.ringcheck import MAX_DAMAGED, SAMPLE_ROWS, require_own_ring
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import failures, make_cipher, moved, put, run, values_of, write
+from tests.support.harm import flip
+from tests.support.sealed import failures, make_cipher, moved, put, run, values_of, write
 
 ELSEWHERE = b"another environment's key".ljust(32, b".")
 
@@ -113,7 +113,7 @@ def test_sample_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
     genuine = RingCipher.open
 
-    def open_counted(self: RingCipher, tag: str, *rest: bytes, **more: object) -> tuple[str, bytes]:
+    def open_counted(self: RingCipher, tag: str, *rest: bytes, **more: object) -> Opened:
         tried.append(tag)
         return genuine(self, tag, *rest, **more)  # type: ignore[arg-type]
 
@@ -130,7 +130,7 @@ def test_sample_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 TAGS = [
     "msgpack",
     "",
-    "x:k1",
+    "x@k1",
     "msgpack+aes",
     "+aes",
     "m+cobblestone256@k1",

@@ -17,9 +17,9 @@ from sealpoint.crypto.tag import Kind, classify
 from sealpoint.databases.cells import require_decodable
 from sealpoint.databases.rows import MAX_TAGS, RowStore, TagCount
 from sealpoint.errors import RowError, UnknownTypeError
-from sealpoint.keys.ringfile import RingEntry
+from sealpoint.keys.entry import RingEntry
 from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Share, status
-from tests.unit.maintenance.foreign import GOLDEN, insert, rows_of, write
+from tests.support.foreign import GOLDEN, insert, rows_of, write
 
 
 def entry(key_id: str, state: KeyState, suite: str | None = None) -> RingEntry:
@@ -174,7 +174,7 @@ def test_commonest_keys_are_kept() -> None:
 tags = st.one_of(
     st.none() | st.integers() | st.binary(max_size=3) | st.text(max_size=8),
     st.builds(
-        "{}+{}:{}".format,
+        "{}+{}@{}".format,
         st.sampled_from(["msgpack", "null"]),
         st.sampled_from(["xaes256gcm", "xaes256gcm.row", "x"]),
         st.integers(0, 300),

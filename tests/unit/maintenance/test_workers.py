@@ -14,13 +14,14 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import Batch, Event, Progress
-from sealpoint.errors import IntegrityError, KeyFileMissingError, StoppedError
+from sealpoint.errors import IntegrityError, RingFileMissingError, StoppedError
+from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop
-from sealpoint.maintenance.workers import Order, _sum, rotate_in_processes
-from tests.postgres.databases import K1, blobs, contents, put_blobs, set_up
-from tests.server import schema, server
-from tests.unit.crypto.rings import states_text, write
-from tests.unit.maintenance.sealed import make_cipher
+from sealpoint.maintenance.workers import Assignment, _sum, rotate_in_processes
+from tests.support.postgres import K1, blobs, contents, put_blobs, set_up
+from tests.support.rings import states_text, write
+from tests.support.sealed import make_cipher
+from tests.support.server import schema, server
 
 ROWS = 60
 
@@ -74,26 +75,30 @@ def test_values_that_differ_in_little_are_both_told() -> None:
     assert list(_sum(iter(events))) == [events[0][1], events[1][1]]
 
 
-def test_order_names_keys_and_holds_none(ring: Path) -> None:
+def test_assignment_names_keys_and_holds_none(ring: Path) -> None:
     """It crosses to other processes."""
-    order = Order("postgresql:///agents", ring, "k2")
-    assert pickle.loads(pickle.dumps(order)) == order
-    assert b"k1.." not in pickle.dumps(order)
+    assignment = Assignment("postgresql:///agents", ring, "k2")
+    assert pickle.loads(pickle.dumps(assignment)) == assignment
+    assert b"k1.." not in pickle.dumps(assignment)
 
 
 def test_two_of_them_move_all(url: str, ring: Path) -> None:
-    before = {place: K1.open(*sealed) for place, sealed in contents(url).items()}
-    *_, last = rotate_in_processes(Order(url, ring, "k2", batch=Batch(rows=10)), 2, Stop())
+    before = {place: K1.open(*sealed).typed for place, sealed in contents(url).items()}
+    *_, last = rotate_in_processes(
+        Assignment(url, ring, "k2", options=Options(batch=Batch(rows=10))), 2, Stop()
+    )
     assert isinstance(last, Progress)
     assert (last.changed, last.raced) == (ROWS, 0)
     k2 = make_cipher("k2")
-    assert {place: k2.open(*sealed) for place, sealed in contents(url).items()} == before
+    assert {place: k2.open(*sealed).typed for place, sealed in contents(url).items()} == before
 
 
 def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
     """When the others have ended too; what all of them did stands, and no row is lost."""
     others = {*multiprocessing.active_children()}  # of other tests
-    events = rotate_in_processes(Order(url, ring, "k2", batch=Batch(rows=1), rows_per_second=20), 2, Stop())
+    events = rotate_in_processes(
+        Assignment(url, ring, "k2", options=Options(batch=Batch(rows=1), rows_per_second=20)), 2, Stop()
+    )
     next(events)  # one is at work for three seconds, and the other at most begins
     killed, *_ = {*multiprocessing.active_children()} - others
     assert killed.pid is not None
@@ -101,26 +106,28 @@ def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
     with pytest.raises(StoppedError, match="1 of 2 workers were killed"):
         list(events)
     k2 = make_cipher("k2", "k1")
-    assert all(k2.open(*sealed) == ("msgpack", b"x" * 100) for sealed in contents(url).values())
+    assert all(k2.open(*sealed).typed == ("msgpack", b"x" * 100) for sealed in contents(url).values())
     assert {*multiprocessing.active_children()} <= others
 
 
 def test_what_ends_one_of_them_is_raised(url: str, tmp_path: Path) -> None:
-    with pytest.raises(KeyFileMissingError):
-        list(rotate_in_processes(Order(url, tmp_path / "missing.toml", "k2"), 1, Stop()))
+    with pytest.raises(RingFileMissingError):
+        list(rotate_in_processes(Assignment(url, tmp_path / "missing.toml", "k2"), 1, Stop()))
 
 
 def test_workers_have_the_aim_of_the_run(url: str, ring: Path) -> None:
     """One that met another active key would undo what the others do."""
     with pytest.raises(StoppedError, match="active key was 'k9' when the run began"):
-        list(rotate_in_processes(Order(url, ring, "k9"), 2, Stop()))
+        list(rotate_in_processes(Assignment(url, ring, "k9"), 2, Stop()))
     assert {type_ for type_, _ in contents(url).values()} == {"msgpack+cobblestone256@k1"}
 
 
 def test_they_end_with_who_started_them(url: str, ring: Path) -> None:
     """Also if that does not come to its end."""
     others = {*multiprocessing.active_children()}
-    events = rotate_in_processes(Order(url, ring, "k2", batch=Batch(rows=1), rows_per_second=5), 2, Stop())
+    events = rotate_in_processes(
+        Assignment(url, ring, "k2", options=Options(batch=Batch(rows=1), rows_per_second=5)), 2, Stop()
+    )
     next(events)
     events.close()
     assert {*multiprocessing.active_children()} <= others

@@ -94,7 +94,7 @@ def test_from_key_file_reads_a_ring(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def _check_value() -> str:
-    from sealpoint.keys.ring import check_value
+    from sealpoint.keys.key import check_value
 
     return check_value(KEY)
 

@@ -74,7 +74,7 @@ def test_seal_and_open_go_through_the_cipher(
     tag, blob = serde.seal(VALUE, row=row, secret=secret, head=head)
     flags = (".dek" if secret else "") + (".row" if row is not None else "")
     assert tag == f"msgpack+cobblestone256{flags}@k1"
-    inner, data = serde.open(tag, blob, row=row, secret=secret)
+    inner, data = serde.open(tag, blob, row=row, secret=secret).typed
     assert data.startswith(head)
     assert serde.decode(inner, data[len(head) :]) == VALUE
 

@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 
 from sealpoint.errors import UnbuildableValueError
-from sealpoint.serde import JsonPlusSerializer, rebuild
-from sealpoint.serde.catalogue import RULES
-from sealpoint.serde.guards import (
+from sealpoint.serde import JsonPlusSerializer, fast
+from sealpoint.serde.catalogue import CATALOGUE
+from sealpoint.serde.guards import RefusedError
+from sealpoint.serde.limits import (
     MAX_DECIMAL_CHARS,
     MAX_DECIMAL_EXPONENT,
+    MAX_FIELDS,
     MAX_NAME_CHARS,
     MAX_PARTS,
     MAX_PATTERN_CHARS,
     MAX_SAME_HASH,
-    RefusedError,
 )
-from sealpoint.serde.shapes import MAX_FIELDS, json_budget
+from sealpoint.serde.shapes import json_budget
 from tests.compat.samples import alike
-from tests.unit.serde.forge import envelope, record
+from tests.support.forge import envelope, record
 from tests.unit.serde.test_guards import (
     AT_THE_BOUND,
     DAY,
@@ -91,7 +92,7 @@ REASON_OF = {name: reason for reason, names in REASONS.items() for name in names
 def strict(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> JsonPlusSerializer:
     """A strict serializer; in one of two ways with nothing that passes its guards by."""
     if request.param == "guards alone":
-        monkeypatch.setattr(rebuild, "ORDINARY", {})
+        monkeypatch.setattr(fast, "switched_off", {"arguments"})
     return JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
@@ -128,7 +129,7 @@ def test_what_langgraph_writes_passes_the_guard(name: str, monkeypatch: pytest.M
             return str(error)
 
     short = read()
-    monkeypatch.setattr(rebuild, "ORDINARY", {})
+    monkeypatch.setattr(fast, "switched_off", {"arguments"})
     assert alike(short, read())
 
 
@@ -236,7 +237,7 @@ BEYOND: list[tuple[tuple[str, str], Any]] = [
 
 @pytest.mark.parametrize(("kind", "argument"), TAKEN, ids=lambda part: ascii(part)[:40])
 def test_a_guard_takes_what_is_within_its_bounds(kind: tuple[str, str], argument: Any) -> None:
-    guard = RULES[kind].guard
+    guard = CATALOGUE[kind].guard
     assert guard is not None
     guard(argument)
 
@@ -244,7 +245,7 @@ def test_a_guard_takes_what_is_within_its_bounds(kind: tuple[str, str], argument
 @pytest.mark.parametrize(("kind", "argument"), BEYOND, ids=lambda part: ascii(part)[:40])
 def test_a_guard_refuses_what_is_beyond_its_bounds(kind: tuple[str, str], argument: Any) -> None:
     """By itself: no constructor is asked."""
-    guard = RULES[kind].guard
+    guard = CATALOGUE[kind].guard
     assert guard is not None
     with pytest.raises(RefusedError):
         guard(argument)

@@ -15,24 +15,22 @@ import pytest
 
 from sealpoint.errors import BlockedTypeError, UnbuildableValueError
 from sealpoint.serde import SAFE_TYPES, Allowlist, JsonPlusSerializer
-from sealpoint.serde.catalogue import RULES
+from sealpoint.serde.catalogue import CATALOGUE
 from sealpoint.serde.decode import Decoder
-from sealpoint.serde.guards import (
+from sealpoint.serde.guards import RefusedError, compile_within, require_json_depth
+from sealpoint.serde.inert import inventory
+from sealpoint.serde.limits import (
     MAX_DECIMAL_CHARS,
     MAX_DECIMAL_EXPONENT,
+    MAX_JSON_DEPTH,
     MAX_NAME_CHARS,
     MAX_PARTS,
     MAX_PATTERN_CHARS,
     MAX_PATTERN_STEPS,
     MAX_SAME_HASH,
-    RefusedError,
-    compile_within,
-    require_json_depth,
 )
-from sealpoint.serde.inert import inventory
-from sealpoint.serde.shapes import MAX_JSON_DEPTH
 from tests.compat.samples import SAMPLES, alike
-from tests.unit.serde.forge import extension, record
+from tests.support.forge import extension, record
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 trusting = Decoder(Allowlist())  # as for bytes that a ring has opened
@@ -62,11 +60,13 @@ def test_what_langgraph_writes_is_taken(name: str) -> None:
 def test_the_samples_show_every_rule_at_work() -> None:
     """But for those whose types a sample of this machine cannot have."""
     shown = {name for kind, data in WRITTEN.values() if kind == "msgpack" for name in inventory(data)}
-    elsewhere = {name for name in RULES if name[0].startswith("pathlib")}  # one of them, by Python and system
+    elsewhere = {
+        name for name in CATALOGUE if name[0].startswith("pathlib")
+    }  # one of them, by Python and system
     assert shown & elsewhere
     tasks = {("langgraph.types", "PregelTask"), ("langgraph.types", "StateSnapshot")}
     bases = {("langchain_core.messages.base", name) for name in ("BaseMessage", "BaseMessageChunk")}
-    assert RULES.keys() - shown <= elsewhere | tasks | bases
+    assert CATALOGUE.keys() - shown <= elsewhere | tasks | bases
 
 
 def same_hash(count: int) -> list[list[int]]:
@@ -389,7 +389,8 @@ def test_a_pattern_is_given_up_while_another_tracer_is_on() -> None:
     """A process of its own, traced from its first line as under coverage."""
     code = (
         "import sys; sys.settrace(lambda *_: None)\n"
-        "from sealpoint.serde.guards import MAX_PATTERN_STEPS, RefusedError, compile_within\n"
+        "from sealpoint.serde.guards import RefusedError, compile_within\n"
+        "from sealpoint.serde.limits import MAX_PATTERN_STEPS\n"
         "def main():\n"
         "    try:\n"
         "        compile_within('[\\x00-\\U0010ffff]' * 50, 2, MAX_PATTERN_STEPS)\n"

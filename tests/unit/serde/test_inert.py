@@ -16,13 +16,13 @@ import pytest
 from fuzz.targets import names_in
 from sealpoint.errors import BlobError, DecodeError, LimitError, UnknownTypeError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.codes import DELTA_SNAPSHOT, NUMPY_ARRAY
-from sealpoint.serde.inert import KINDS, Inert, decode_inert, inventory
-from sealpoint.serde.scan.walk import Limits
+from sealpoint.serde.codes import DELTA_SNAPSHOT, EXTENSIONS, NUMPY_ARRAY
+from sealpoint.serde.inert import Inert, decode_inert, inventory
+from sealpoint.serde.limits import Limits
 from tests.compat.samples import SAMPLES
-from tests.unit.serde.forge import envelope, extension, record
-from tests.unit.serde.wire import NIL, array, mapping, text
-from tests.unit.serde.wire import extension as wire_extension
+from tests.support.forge import envelope, extension, record
+from tests.support.wire import NIL, array, mapping, text
+from tests.support.wire import extension as wire_extension
 
 TYPES = "tests.compat.sample_types"
 WRITTEN = {name: JsonPlusSerializer().dumps_typed(value) for name, value in SAMPLES.items()}
@@ -41,8 +41,8 @@ def same(inert: Any, apart: Any) -> bool:
     if isinstance(inert, Inert):
         code, held = apart
         if code in (NUMPY_ARRAY, DELTA_SNAPSHOT):
-            return inert.kind == KINDS[code] and same(inert.payload, held)
-        return (inert.kind, inert.module, inert.name) == (KINDS[code], *held[:2]) and same(
+            return inert.kind == EXTENSIONS[code].label and same(inert.payload, held)
+        return (inert.kind, inert.module, inert.name) == (EXTENSIONS[code].label, *held[:2]) and same(
             inert.payload, held[2]
         )
     if isinstance(inert, list):
@@ -83,7 +83,7 @@ def test_the_samples_are_of_every_kind() -> None:
 
     for row in WRITTEN.values():
         look(decode_inert(*row))
-    assert kinds == set(KINDS.values())
+    assert kinds == {extension.label for extension in EXTENSIONS.values()}
 
 
 @pytest.mark.parametrize(

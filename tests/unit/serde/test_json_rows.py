@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
 from tests.compat.sample_types import Color, Model, Point
-from tests.unit.serde.forge import envelope
+from tests.support.forge import envelope
 
 TYPES = "tests", "compat", "sample_types"
 ONE = str(uuid.UUID(int=1))

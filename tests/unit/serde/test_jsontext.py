@@ -19,7 +19,8 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import DecodeError, LimitError, MetadataError, SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
-from sealpoint.serde.jsontext import MAX_NUMBER_CHARS, parse, require_bounded
+from sealpoint.serde.jsontext import parse, require_bounded
+from sealpoint.serde.limits import MAX_NUMBER_CHARS
 
 DEPTH, ELEMENTS = 64, 2_000_000
 

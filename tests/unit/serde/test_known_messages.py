@@ -14,11 +14,11 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.tool import ToolOutputMixin
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from sealpoint.serde import JsonPlusSerializer, decode
+from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import PYDANTIC_V2
-from sealpoint.serde.fast import messages
+from sealpoint.serde.fast import adoption
 from tests.compat.samples import SAMPLES
-from tests.property import strategies_values as values
+from tests.support import strategies_values as values
 
 MESSAGES = [value for value in SAMPLES.values() if isinstance(value, BaseMessage)]
 SIGHTS = 5  # one teaches the class, one is noted, one compared, and from then on a message may be adopted
@@ -28,7 +28,7 @@ SIGHTS = 5  # one teaches the class, one is noted, one compared, and from then o
 def adopted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The classes that were looked up to adopt, from the second sight on."""
     looked_up: list[str] = []
-    real = messages.adopter
+    real = adoption.adopter
 
     def counting(cls: Any) -> Any:
         adopt = real(cls)
@@ -39,7 +39,7 @@ def adopted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return counted
 
-    monkeypatch.setattr(decode, "adopter", counting)
+    monkeypatch.setattr(adoption, "adopter", counting)
     return looked_up
 
 
@@ -168,13 +168,13 @@ def test_what_validation_changes_is_validated_each_time(name: str) -> None:
 def test_what_validation_changes_is_not_adopted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is compared once, not at each sight."""
     compared: list[bytes] = []
-    real = decode._is_unchanged
+    real = adoption._is_unchanged
 
     def counting(data: bytes, record: Any, made: Any) -> bool:
         compared.append(data)
         return real(data, record, made)
 
-    monkeypatch.setattr(decode, "_is_unchanged", counting)
+    monkeypatch.setattr(adoption, "_is_unchanged", counting)
     serde, data = JsonPlusSerializer(), record(*CHANGED[name])
     for _ in range(SIGHTS):
         loads(serde, data)
@@ -196,7 +196,7 @@ def test_nothing_is_adopted_where_that_makes_another_message(
 
         return adopt
 
-    monkeypatch.setattr(decode, "adopter", other)
+    monkeypatch.setattr(adoption, "adopter", other)
     serde = JsonPlusSerializer()
     data = serde.dumps_typed(lc.HumanMessage("x", id="1"))
     assert len({repr(state(serde.loads_typed(data))) for _ in range(SIGHTS)}) == 1
@@ -209,9 +209,9 @@ def test_a_tuple_is_not_taken_for_the_list_of_a_record() -> None:
     pair = lc.HumanMessage(**held)
     fields = [pair.__class__.__module__, "HumanMessage", held, "model_validate_json"]
     data = ormsgpack.packb(fields)
-    assert decode._is_unchanged(data, fields, pair)
+    assert adoption._is_unchanged(data, fields, pair)
     pair.additional_kwargs["pair"] = (1, 2)
-    assert not decode._is_unchanged(data, fields, pair)
+    assert not adoption._is_unchanged(data, fields, pair)
 
 
 def test_a_message_with_an_object_in_it_is_rebuilt_each_time() -> None:
@@ -300,7 +300,7 @@ def test_a_message_that_a_model_of_the_user_gives_is_validated_at_every_sight() 
 
 
 def test_records_of_one_hash_keep_their_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "hash", lambda data: 1, raising=False)
+    monkeypatch.setattr(adoption, "hash", lambda data: 1, raising=False)
     serde = warm()
     for message in [lc.HumanMessage("x")] * SIGHTS + [lc.AIMessage("x"), lc.SystemMessage("x")]:
         assert serde.loads_typed(serde.dumps_typed(message)) == message
@@ -310,7 +310,7 @@ def test_a_comparison_that_goes_too_deep_refuses_nothing(monkeypatch: pytest.Mon
     def too_deep(*_: Any) -> bool:
         raise RecursionError
 
-    monkeypatch.setattr(decode, "are_alike", too_deep)
+    monkeypatch.setattr(adoption, "are_alike", too_deep)
     serde = warm()
     data = serde.dumps_typed(lc.HumanMessage("x", id="1"))
     for _ in range(SIGHTS):
@@ -326,7 +326,7 @@ def test_bare_arguments_are_those_of_the_record() -> None:
 
 
 def test_how_much_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "_MAX_KNOWN", 3)
+    monkeypatch.setattr(adoption, "MAX_LEARNED_MESSAGES", 3)
     serde = JsonPlusSerializer()
     for number in [*range(20), *range(2), *range(2), *range(2)]:
         data = serde.dumps_typed(lc.HumanMessage("x", id=str(number)))

@@ -17,7 +17,7 @@ from sealpoint.errors import (
 )
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from tests.compat.sample_types import Point
-from tests.unit.serde.forge import extension, record
+from tests.support.forge import extension, record
 
 serde = JsonPlusSerializer()
 WITH_PICKLE = JsonPlusSerializer(pickle_fallback=True)

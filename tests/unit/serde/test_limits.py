@@ -12,8 +12,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as Theirs
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import DecodeError, LimitError, SealpointError, UnknownTypeError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from sealpoint.serde.scan.walk import Limits
-from tests.unit.serde.wire import NIL, array, deep_values, extension, mapping, record, text
+from sealpoint.serde.limits import Limits
+from tests.support.wire import NIL, array, deep_values, extension, mapping, record, text
 
 KEY = bytes(range(32))
 AES_KEY = b"sixteen or 32 bytes of a secret!"

@@ -34,10 +34,11 @@ from typing_extensions import TypedDict
 
 from sealpoint.errors import UnsupportedTypeError
 from sealpoint.serde.codes import PYDANTIC_V2
-from sealpoint.serde.encode import OPTIONS, _default, encode
+from sealpoint.serde.encode import _default, encode
 from sealpoint.serde.fast.models import plain_fields
+from sealpoint.serde.packing import PACK
 from tests.compat.samples import SAMPLES
-from tests.property.strategies_values import messages
+from tests.support.strategies_values import messages
 
 
 class Text(str):
@@ -95,7 +96,7 @@ def dumped(model: BaseModel) -> bytes:
     """Return the bytes of the general path."""
     cls = type(model)
     record = (cls.__module__, cls.__name__, model.model_dump(), "model_validate_json")
-    return ormsgpack.packb(ormsgpack.Ext(PYDANTIC_V2, ormsgpack.packb(record, _default, OPTIONS)))
+    return ormsgpack.packb(ormsgpack.Ext(PYDANTIC_V2, ormsgpack.packb(record, _default, PACK)))
 
 
 def same(model: BaseModel) -> bool:

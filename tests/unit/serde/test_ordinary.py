@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.serde.catalogue import RULES
+from sealpoint.serde.catalogue import CATALOGUE
 from sealpoint.serde.classes import find_class
-from sealpoint.serde.fast.ordinary import ORDINARY
-from sealpoint.serde.guards import MAX_SAME_HASH
+from sealpoint.serde.limits import MAX_SAME_HASH
 from sealpoint.serde.rebuild import make_builder
+
+ORDINARY: dict[tuple[str, str], Any] = {
+    names: row.fast_build for names, row in CATALOGUE.items() if row.fast_build
+}
 
 texts = st.sampled_from(
     [
@@ -68,7 +71,7 @@ def not_ordinary(_: Any) -> None:
 @given(payload=payloads)
 def test_what_is_ordinary_passes_the_guard(kind: tuple[str, str], payload: Any) -> None:
     """And comes back as it was stored."""
-    rule = RULES[kind]
+    rule = CATALOGUE[kind]
     assert rule.guard is not None
     cls = find_class(*kind)
     try:
@@ -83,7 +86,7 @@ def test_what_is_ordinary_passes_the_guard(kind: tuple[str, str], payload: Any) 
 @pytest.mark.parametrize("kind", [("builtins", "set"), ("builtins", "frozenset")], ids=".".join)
 @given(members=payloads)
 def test_ordinary_members_pass_the_guard(kind: tuple[str, str], members: Any) -> None:
-    guard = RULES[kind].guard
+    guard = CATALOGUE[kind].guard
     assert guard is not None
     cls = {"set": set, "frozenset": frozenset}[kind[1]]
     if ORDINARY[kind](cls, never_built, not_ordinary)(members) is not None:
@@ -117,7 +120,7 @@ def test_ordinary_members_pass_the_guard(kind: tuple[str, str], members: Any) ->
 )
 def test_both_ways_give_the_same(kind: tuple[str, str], payload: Any) -> None:
     cls = getattr(import_module(kind[0]), kind[1])
-    general = make_builder(RULES[kind].codes[0], *kind)
+    general = make_builder(CATALOGUE[kind].codes[0], *kind)
     short = ORDINARY[kind](cls, general, not_ordinary)(payload)
     assert short is not None
     assert (type(short), short) == (type(general(payload)), general(payload))

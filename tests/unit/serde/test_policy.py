@@ -13,7 +13,7 @@ import pytest
 from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
 from tests.compat.sample_types import Color, Frozen, Model, Named, Point, RootList
-from tests.unit.serde.forge import envelope, extension, record
+from tests.support.forge import envelope, extension, record
 
 CODES = range(6)
 CALLABLES = [

@@ -1,67 +1,79 @@
-"""The protocols: who satisfies them, and what is wrapped."""
+"""What a serializer may offer beyond LangGraph's two methods, and what is done without it."""
 
 from __future__ import annotations
 
-import json
-import pickle
-import subprocess
-import sys
 from typing import Any
 
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.serde import (
+    AllowlistSerializer,
     EncryptedSerializer,
     JsonPlusSerializer,
-    SerializerCompat,
+    SealAwareSerializer,
     SerializerProtocol,
-    maybe_add_typed_methods,
 )
-from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
+
+CIPHER = RingCipher(KeyRing([Key("k1", bytes(32), KeyState.ACTIVE)]))
 
 
-class Untyped:
-    def dumps(self, obj: Any) -> bytes:
-        return json.dumps(obj).encode()
+class Plain:
+    """A serializer with LangGraph's two methods, which notes how it is asked."""
 
-    def loads(self, data: bytes) -> Any:
-        return json.loads(data)
+    def __init__(self) -> None:
+        self.calls: list[str] = []
 
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return "bytes", obj
 
-def test_a_typed_serializer_is_left_as_it_is() -> None:
-    for serde in (JsonPlusSerializer(), EncryptedSerializer.from_key(bytes(32))):
-        assert isinstance(serde, SerializerProtocol)
-        assert maybe_add_typed_methods(serde) is serde
-
-
-def test_an_untyped_one_is_wrapped() -> None:
-    """Also a whole module, such as pickle."""
-    wrapped = maybe_add_typed_methods(Untyped())
-    assert isinstance(wrapped, SerializerCompat)
-    assert wrapped.dumps_typed([1]) == ("list", b"[1]")
-    assert wrapped.loads_typed(("whatever", b"[1]")) == [1]
-    assert maybe_add_typed_methods(pickle).dumps_typed(1) == ("int", pickle.dumps(1))
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        self.calls.append("loads_typed")
+        return data[1]
 
 
-def test_what_looks_like_a_send_is_one() -> None:
-    class Looks:
-        node = "n"
-        arg = 1
+class Aware(Plain):
+    """One that is told whether bytes are authenticated."""
 
-    assert isinstance(Looks(), SendProtocol)
-    assert not isinstance(object(), SendProtocol)
+    def loads_sealed(self, kind: str, content: bytes) -> Any:
+        self.calls.append("loads_sealed")
+        return content
+
+    def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
+        self.calls.append(f"loads_unsealed {allow_any_type}")
+        return content
+
+    def with_unsealed_allowlist(self, extra_allowlist: Any) -> SerializerProtocol:
+        return Aware()
 
 
-def test_a_delta_snapshot_is_our_own_where_langgraph_is_not_loaded() -> None:
-    """And the whole serializer works there, without anything but its two packages."""
-    script = """
-import sys
-from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.types import _DeltaSnapshot
-serde = JsonPlusSerializer(allowed_msgpack_modules=None)
-made = serde.loads_typed(serde.dumps_typed(_DeltaSnapshot([1, {2}])))
-assert type(made) is _DeltaSnapshot and made.value == [1, {2}]
-heavy = {"langgraph", "langchain_core", "pydantic", "numpy"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert _DeltaSnapshot(1).value == 1
+class Extensible(Plain):
+    def with_msgpack_allowlist(self, extra_allowlist: Any) -> SerializerProtocol:
+        return Aware()
+
+
+def test_ours_offers_both() -> None:
+    assert isinstance(JsonPlusSerializer(), SealAwareSerializer)
+    assert isinstance(JsonPlusSerializer(), AllowlistSerializer)
+    assert isinstance(EncryptedSerializer(CIPHER), AllowlistSerializer)
+    assert not isinstance(Plain(), SealAwareSerializer | AllowlistSerializer)
+
+
+def test_serializer_is_asked_by_what_it_offers() -> None:
+    for serde, sealed, unsealed in (
+        (Plain(), "loads_typed", "loads_typed"),
+        (Aware(), "loads_sealed", "loads_unsealed False"),
+    ):
+        subject = EncryptedSerializer(CIPHER, serde, plaintext="allow")
+        assert subject.loads_typed(subject.dumps_typed(b"x")) == b"x"
+        assert subject.loads_typed(("bytes", b"y")) == b"y"
+        assert serde.calls == [sealed, unsealed]
+
+
+def test_replaced_serializer_is_asked_by_what_it_offers() -> None:
+    """The answer of `with_msgpack_allowlist` may be of another class."""
+    subject = EncryptedSerializer(CIPHER, Extensible()).with_msgpack_allowlist([("a", "B")])
+    assert subject.loads_typed(subject.dumps_typed(b"x")) == b"x"
+    assert isinstance(subject.serde, Aware)
+    assert subject.serde.calls == ["loads_sealed"]
+    assert EncryptedSerializer(CIPHER, Aware()).with_msgpack_allowlist([("a", "B")]).serde is not None
+    plain = EncryptedSerializer(CIPHER, Plain())
+    assert plain.with_msgpack_allowlist([("a", "B")]) is plain

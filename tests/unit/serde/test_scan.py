@@ -14,10 +14,11 @@ import pytest
 from sealpoint.errors import DecodeError, LimitError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
-from sealpoint.serde.scan.headers import read_names
-from sealpoint.serde.scan.walk import _SIZES, _TEXT_KEYS, Limits, scan
+from sealpoint.serde.headers import FIXSTR_SIZES, SIZES
+from sealpoint.serde.limits import Limits
+from sealpoint.serde.scan import read_names, scan
 from tests.compat.samples import SAMPLES
-from tests.unit.serde.wire import (
+from tests.support.wire import (
     array,
     decoded,
     deep_values,
@@ -51,7 +52,7 @@ def refused(data: bytes, error: type[DecodeError] = DecodeError, limits: Limits 
 
 
 def test_the_table_of_sizes_knows_every_header() -> None:
-    assert len(_SIZES) == len(_TEXT_KEYS) == 256
+    assert len(SIZES) == len(FIXSTR_SIZES) == 256
 
 
 @pytest.mark.parametrize("head", HEADERS, ids=hex)
@@ -319,9 +320,9 @@ import sys, threading
 from sealpoint.errors import SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
-from sealpoint.serde.scan.walk import scan
+from sealpoint.serde.scan import scan
 from tests.compat.sample_types import Point
-from tests.unit.serde.wire import deep_values
+from tests.support.wire import deep_values
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=[Point])
 read, refused = set(), set()

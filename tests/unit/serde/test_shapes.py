@@ -16,9 +16,8 @@ from langchain_core.documents import Document
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
-from sealpoint.serde.scan.walk import Limits
-from sealpoint.serde.shapes import MAX_JSON_DEPTH, MAX_PARTIAL_JSON_CHARS, MAX_RAW_TOOL_CALLS
-from tests.unit.serde.forge import record
+from sealpoint.serde.limits import MAX_JSON_DEPTH, MAX_PARTIAL_JSON_CHARS, MAX_RAW_TOOL_CALLS, Limits
+from tests.support.forge import record
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 trusting = Decoder(Allowlist())

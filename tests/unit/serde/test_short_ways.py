@@ -20,11 +20,12 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import PYDANTIC_V2, SINGLE_ARGUMENT
-from sealpoint.serde.encode import OPTIONS, _default, _encode_by_questions
+from sealpoint.serde.encode import _default, _encode_by_questions
 from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.packing import PACK, PACK_REPLACING
 from sealpoint.serde.rebuild import make_builder
 from tests.compat.samples import SAMPLES, Samples
-from tests.property.strategies_values import messages, zones
+from tests.support.strategies_values import messages, zones
 
 
 def parts(value: Any) -> list[Any]:
@@ -35,7 +36,7 @@ def parts(value: Any) -> list[Any]:
         seen.append(obj)
         return _default(obj)
 
-    ormsgpack.packb(value, note, OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
+    ormsgpack.packb(value, note, PACK_REPLACING)
     return seen
 
 
@@ -46,7 +47,7 @@ def test_the_encoder_of_a_type_writes_what_asking_the_object_writes(name: str) -
             continue
         for _ in range(2):
             short, general = _default(part), _encode_by_questions(part)
-            assert ormsgpack.packb(short, _default, OPTIONS) == ormsgpack.packb(general, _default, OPTIONS)
+            assert ormsgpack.packb(short, _default, PACK) == ormsgpack.packb(general, _default, PACK)
 
 
 class ByInstance:

@@ -84,7 +84,7 @@ def test_what_one_value_had_is_not_said_of_the_next() -> None:
 
 def test_objects_in_objects_are_packed_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """One around another is packed again for its own text: in a chain that doubles the work at each."""
-    monkeypatch.setattr(diagnostics, "_MAX_REPLACED", 100)
+    monkeypatch.setattr(diagnostics, "MAX_REPLACEMENTS", 100)
     value: Any = None
     for _ in range(40):
         value = Nested(value, LONE)

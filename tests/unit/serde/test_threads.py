@@ -12,7 +12,7 @@ import pytest
 from sealpoint.serde import JsonPlusSerializer
 from tests.compat.sample_types import Dumps
 from tests.compat.samples import SAMPLES
-from tests.unit.serde.forge import record
+from tests.support.forge import record
 
 
 @pytest.fixture

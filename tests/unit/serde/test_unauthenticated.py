@@ -14,7 +14,7 @@ from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import BlockedTypeError, DecodeError, UnauthenticatedTypeError, UnknownTypeError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
 from tests.compat.sample_types import Point
-from tests.unit.serde.forge import envelope, record
+from tests.support.forge import envelope, record
 from tests.unit.serde.test_ciphers import Flip
 
 Row = tuple[str, bytes]

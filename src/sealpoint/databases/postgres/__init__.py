@@ -1,1 +1,3 @@
 """Databases of LangGraph's Postgres savers."""
+
+__all__: list[str] = []

@@ -1,1 +1,3 @@
 """Databases of LangGraph's SQLite savers."""
+
+__all__: list[str] = []

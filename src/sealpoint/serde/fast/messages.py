@@ -1,18 +1,13 @@
-"""LangChain's messages, and two short ways to one: past its constructors, and past its validation.
-
-A conversation is read again at every turn, and a history holds most of its messages once a
-checkpoint. To validate a message takes half of the time of reading it. A record that was validated
-before, and came out as it went in, is adopted: its fields become the message's, as they are.
-"""
+"""LangChain's messages, validated without their four constructors in Python."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final
 
-Builder = Callable[[Any], Any]
+from sealpoint.serde.fast import is_on
 
+Builder = Callable[[Any], Any]
 
 MESSAGES: Final = "langchain_core.messages"
 """The package of LangChain's own messages."""
@@ -38,6 +33,8 @@ def make_message_builder(cls: Any) -> Builder:
     They pass ``content`` on as it is, if it is there. That is checked with the first payload:
     if the short way gives another object than the constructor, it is not taken.
     """
+    if not is_on("constructors"):
+        return lambda payload: cls(**_require_dict(payload))
     # Looked up once, and not for every message.
     validate, make = cls.__pydantic_validator__.validate_python, cls.__new__
     is_short: bool | None = None
@@ -54,9 +51,7 @@ def make_message_builder(cls: Any) -> Builder:
 
     def build_and_compare(payload: Any) -> Any:
         nonlocal is_short
-        if not isinstance(payload, dict):
-            raise TypeError
-        long = cls(**payload)
+        long = cls(**_require_dict(payload))
         if is_short is None and payload.get("content") is not None and "content_blocks" not in payload:
             is_short = are_alike(validate(payload, self_instance=make(cls)), long)
         return long
@@ -64,20 +59,10 @@ def make_message_builder(cls: Any) -> Builder:
     return build
 
 
-@cache
-def adopter(cls: Any) -> Builder:
-    """Return what makes a message of all its fields as they are, without validation."""
-    make, put = cls.__new__, object.__setattr__
-
-    def adopt(fields: dict[str, Any]) -> Any:
-        made = make(cls)
-        put(made, "__dict__", fields)
-        put(made, "__pydantic_fields_set__", set(fields))
-        put(made, "__pydantic_extra__", {})
-        put(made, "__pydantic_private__", None)
-        return made
-
-    return adopt
+def _require_dict(payload: Any) -> Any:
+    if not isinstance(payload, dict):
+        raise TypeError
+    return payload
 
 
 def are_alike(one: Any, other: Any) -> bool:

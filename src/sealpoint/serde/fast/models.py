@@ -7,10 +7,27 @@ its own, a computed or excluded field, an alias, a dataclass, anything that a la
 
 from __future__ import annotations
 
+import datetime
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any, Final
+from uuid import UUID
 
+import ormsgpack
+
+from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2
+from sealpoint.serde.fast import is_on
+from sealpoint.serde.packing import PACK
+
+Encoder = Callable[[Any], Any]
+
+# Subclasses too are passed to the callback, and other keys than text stop the packing: what model_dump()
+# makes of either depends on the schema.
+_OPTIONS: Final = (PACK | ormsgpack.OPT_PASSTHROUGH_SUBCLASS) & ~ormsgpack.OPT_NON_STR_KEYS
+_DUMPED_AS_THEY_ARE: Final = frozenset(
+    (UUID, Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
+)
 # Values of these are dumped as they are, whatever they hold: what is of another type than the schema says
 # is dumped by its own, and the plain types of msgpack have no other form than themselves.
 _LEAVES: Final = {
@@ -32,6 +49,37 @@ _INSIDE: Final = {
     "model-fields": ("fields",),
     "model-field": ("schema",),
 }
+
+
+def model_writer(cls: type, otherwise: Encoder, encode_leaf: Encoder) -> Encoder:
+    """Return an encoder that packs the fields of a model from where it has them, in a third of the time.
+
+    Args:
+        cls: Class of the model.
+        otherwise: Encodes a model by ``model_dump()``, if anything in it is not known to be plain.
+        encode_leaf: Encodes a value of a type that is dumped as it is.
+    """
+    names = plain_fields(cls) if is_on("models") else None
+    if names is None:
+        return otherwise
+    module, name, method = cls.__module__, cls.__name__, EXTENSIONS[PYDANTIC_V2].method
+    ext, packb = ormsgpack.Ext, ormsgpack.packb
+
+    def encode_plain(obj: Any) -> Any:
+        if type(obj) in _DUMPED_AS_THEY_ARE:
+            return encode_leaf(obj)
+        raise TypeError
+
+    def encode_model(obj: Any) -> Any:
+        fields = obj.__dict__  # vars() takes twice as long
+        if [*fields] == names and not obj.__pydantic_extra__:
+            try:
+                return ext(PYDANTIC_V2, packb((module, name, fields, method), encode_plain, _OPTIONS))
+            except ormsgpack.MsgpackEncodeError:
+                pass
+        return otherwise(obj)
+
+    return encode_model
 
 
 def plain_fields(cls: Any) -> list[str] | None:

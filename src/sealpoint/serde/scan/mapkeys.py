@@ -8,10 +8,11 @@ from collections import Counter
 from typing import Any, Final
 
 from sealpoint.errors import DecodeError, LimitError
-from sealpoint.serde.guards import MAX_SAME_HASH
-from sealpoint.serde.scan.headers import SIZES, STRINGS, read_length
+from sealpoint.serde.headers import ARRAYS, SIZES, STRINGS, TEXTS, read_length
+from sealpoint.serde.limits import MAX_SAME_HASH
+from sealpoint.serde.scan.budget import Budget
 
-_FIXED_KEYS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
+_CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 _NUMBERS: Final = {
     0xCA: ">f",
     0xCB: ">d",
@@ -26,34 +27,103 @@ _NUMBERS: Final = {
 }
 
 
+class Keys:
+    """The keys of one map.
+
+    Attributes:
+        found: Each in a form that is equal where Python's dict takes two for one.
+    """
+
+    __slots__ = ("_budget", "_depth", "_has_arrays", "found")
+
+    def __init__(self, budget: Budget, depth: int) -> None:
+        """Begin with none.
+
+        Args:
+            budget: That of the value.
+            depth: Levels that an array as a key may have.
+        """
+        self.found = set[Any]()
+        self._budget = budget
+        self._depth = depth
+        self._has_arrays = False
+
+    def read(self, data: bytes, position: int) -> int:
+        """Add a key, and return where it ends.
+
+        Raises:
+            DecodeError: If it cannot be a key.
+            LimitError: If it has more levels or elements than the value may have.
+        """
+        key, end = read_key(data, position, self._depth, position + self._budget.elements_left)
+        if type(key) is tuple:
+            self._budget.add_key(end - position)
+            self._has_arrays = True
+            key = hash(key), exactly(key)
+        self.found.add(key)
+        return end
+
+    def require_distinct(self, count: int) -> None:
+        """Refuse a map with fewer keys than pairs, or with array keys that were made to share a hash.
+
+        A dict would drop pairs of the first, and compare each key of the second with all others.
+
+        Raises:
+            DecodeError: If it is one.
+        """
+        if len(self.found) != count:
+            raise DecodeError("a map has a key twice, or two that are one in a dict")
+        if self._has_arrays:
+            hashes = Counter(key[0] for key in self.found if type(key) is tuple)
+            if max(hashes.values()) > MAX_SAME_HASH:
+                raise DecodeError("the keys of a map share a hash")
+
+
 def read_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
     """Return a key of a map in a form that is equal where Python's dict takes two for one, and where it ends.
 
-    An array has at most ``depth`` levels, and its last item begins at ``last`` or before. Text is
-    given as the bytes of its shortest form, so that it is not equal to a binary.
+    Text is given as the bytes of its shortest form, so that it is not equal to a binary.
+
+    Args:
+        data: The bytes.
+        position: Where the key begins.
+        depth: Levels that an array may have.
+        last: Where the last item of an array may begin.
+
+    Raises:
+        DecodeError: If it is a map, an extension or NaN, or is nested too deeply.
+        LimitError: If an array goes on after ``last``.
     """
-    head, end = data[position], position + SIZES[data[position]]
+    head = data[position]
+    if head in ARRAYS:
+        return _read_array(data, position, depth, last)
+    if head in STRINGS:
+        start, length = read_length(data, position)
+        end = start + length
+        return _string_key(head, data[start:end]), end
+    end = position + SIZES[head]
+    if end == position or head == 0x80:
+        raise DecodeError("a map has a key that is a map or an extension")
     if 0xA0 <= head <= 0xBF:
         return data[position:end], end
-    if head in STRINGS:
-        start, length = read_length(data, position, head)
-        content, end = data[start : start + length], start + length
-        if head < 0xD9:
-            return b"\xc4" + content, end
-        return (bytes((0xA0 + length,)) if length < 32 else b"\xd9") + content, end
     if head in _NUMBERS:
         (number,) = struct.unpack_from(_NUMBERS[head], data, position + 1)
-        return _require_key_number(number), end
-    if end > position and head not in (0x80, 0x90):
-        return _FIXED_KEYS.get(head, head if head < 0x80 else head - 0x100), end
-    return _read_array_key(data, position, depth, last)
+        if math.isnan(number):
+            raise DecodeError("a map has NaN as a key, which is not equal to itself")
+        return number, end
+    return _CONSTANTS.get(head, head if head < 0x80 else head - 0x100), end
 
 
-def _read_array_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
-    head = data[position]
-    if not (0x90 <= head <= 0x9F or head in (0xDC, 0xDD)) or depth <= 0:
-        raise DecodeError("a map has a key that is a map or an extension, or is nested too deeply")
-    position, count = (position + 1, head & 0x0F) if head <= 0x9F else read_length(data, position, head)
+def _string_key(head: int, content: bytes) -> bytes:
+    if head not in TEXTS:
+        return b"\xc4" + content
+    return (bytes((0xA0 + len(content),)) if len(content) < 32 else b"\xd9") + content
+
+
+def _read_array(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
+    if depth <= 0:
+        raise DecodeError("a map has a key that is nested too deeply")
+    position, count = read_length(data, position)
     if count > len(data) - position:
         raise DecodeError("a container announces more than the bytes can hold")
     items = []
@@ -68,22 +138,9 @@ def _read_array_key(data: bytes, position: int, depth: int, last: int) -> tuple[
 def exactly(key: Any) -> str:
     """Return a text that is the same for two array keys if, and only if, they are equal.
 
-    Unlike a tuple of numbers it has a hash that nobody can choose.
+    Unlike the hash of a tuple of numbers, the hash of text cannot be chosen by an attacker.
     """
     if type(key) is tuple:
         return f"({','.join(map(exactly, key))})"
     number = isinstance(key, bool) or (isinstance(key, float) and key.is_integer())
     return repr(int(key) if number else key)
-
-
-def require_spread(keys: set[Any]) -> None:
-    """Refuse a map whose array keys were made to share a hash: a dict would compare each with all others."""
-    most = Counter(key[0] for key in keys if type(key) is tuple).most_common(1)
-    if most and most[0][1] > MAX_SAME_HASH:
-        raise DecodeError("the keys of a map share a hash")
-
-
-def _require_key_number(number: float) -> float:
-    if math.isnan(number):
-        raise DecodeError("a map has NaN as a key, which is not equal to itself")
-    return number

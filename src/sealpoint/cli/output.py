@@ -1,0 +1,170 @@
+"""What people and programs see: data on stdout, everything that is said about it on stderr.
+
+Foreign text is shown with its control characters escaped: a database from a stranger
+does not get to move the cursor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
+from io import TextIOWrapper
+from typing import Any, Final, TextIO
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from sealpoint.cli.exits import Exit
+
+_PIPE_COLUMNS: Final = 10_000  # nothing is cut off in a file; lines are only as long as they must be
+_MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
+
+
+_unread: Final[list[str]] = []  # what could not be printed, at first
+
+
+def is_read() -> bool:
+    """Whether all that was printed went to a reader. Writes what is left of it."""
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        return not _unread
+    let_go(sys.stdout)
+    return False
+
+
+def prepare_streams() -> None:
+    """Open what stands in for streams that were closed, and let each show what its encoding lacks, escaped.
+
+    In this order each takes the number of the one it stands in for, and no database gets that.
+    """
+    _unread.clear()
+    for name, flags, mode in (
+        ("stdin", os.O_RDONLY, "r"),
+        ("stdout", os.O_WRONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def let_go(stream: TextIO) -> None:
+    """Nobody reads on: what is still to be flushed to a stream at the end goes nowhere."""
+    with suppress(OSError):  # it may have no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def printable(text: object) -> str:
+    """Return ``text`` with everything escaped that is not a printable character."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
+
+
+def stamp(command: str) -> dict[str, Any]:
+    """Return what every JSON object begins with: which program says this, to what command, and when."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"sealpoint": version("sealpoint"), "command": command, "at": now}
+
+
+def show_json(command: str, document: Mapping[str, Any]) -> None:
+    """Print the one object of a command that was given ``--json``."""
+    print(json.dumps({**stamp(command), **document}, indent=2))
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. Numbers are set to the right, ``None`` shows as a dash."""
+    cells = [tuple(row) for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, name in enumerate(columns):
+        kinds = {type(row[number]) for row in cells} - {type(None)}
+        table.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*("-" if cell is None else Text(printable(cell)) for cell in row))
+    console = Console(highlight=False)
+    console.width = max(console.width, _MIN_COLUMNS) if sys.stdout.isatty() else _PIPE_COLUMNS
+    with console.capture() as lines:
+        console.print(table)
+    for line in lines.get().splitlines():
+        put(line.rstrip())
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Print a line of a run that goes on to its end also if nothing reads its stdout any more."""
+    try:
+        print(text, end=end)
+    except BrokenPipeError:
+        let_go(sys.stdout)
+        _unread.append(text)
+
+
+def say(text: str) -> None:
+    """Tell people something, on stderr, below the data that was printed before."""
+    with suppress(OSError):  # the end of the program meets it again
+        sys.stdout.flush()
+    _tell(printable(text))
+
+
+def _tell(text: str) -> None:
+    """Write to stderr. That nobody can read it ends no work."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        let_go(sys.stderr)
+
+
+def say_how_far(rows: int, total: int | None) -> None:
+    """Say that a run has not come to its end, and how far it came."""
+    say(f"stopped early: {rows} of {'?' if total is None else total} values were looked at")
+
+
+def complain(text: str, hint: str = "") -> None:
+    """Tell people what went wrong, and what to do about it."""
+    say(f"error: {text}")
+    if hint:
+        say(f"hint: {hint}")
+
+
+def warn(text: str, hint: str = "") -> None:
+    """Tell people what will go wrong if nobody sees to it; what was asked for is done."""
+    say(f"warning: {text}")
+    if hint:
+        say(f"hint: {hint}")
+
+
+def require_command(context: typer.Context) -> None:
+    """Show the help to who named no command of a group, and end."""
+    if context.invoked_subcommand is None:
+        _tell(context.get_help())
+        raise typer.Exit(Exit.USAGE)
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on stderr, if that is a terminal.
+
+    Yields:
+        What moves it: called with how many are done, and of how many.
+    """
+    console = Console(stderr=True)
+    console.width = max(console.width, _MIN_COLUMNS)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    # Data keeps its own stream while the bar is on the other.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(title, total=None)
+
+        def move(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield move

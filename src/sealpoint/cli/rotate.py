@@ -1,0 +1,219 @@
+"""`sealpoint rotate`: every value under the active key, while agents run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+import typer
+
+from sealpoint.cli import render
+from sealpoint.cli.exits import Exit
+from sealpoint.cli.options import (
+    AllowPlaintextOption,
+    DatabaseArgument,
+    JsonOption,
+    KeysOption,
+    require_number,
+)
+from sealpoint.cli.outcome import outcome_object, plan_rows, show_outcome
+from sealpoint.cli.output import complain, progress_bar, say, show_json, show_table, warn
+from sealpoint.cli.signals import stopping
+from sealpoint.cli.stores import is_url, open_ring, open_store, warn_of_leftovers
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.suites import SUITES
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import BATCH, Batch, Event
+from sealpoint.maintenance.job import Action, End, Job, Outcome, Phase, make_plan, require_keys
+from sealpoint.maintenance.options import Check, Options
+from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
+from sealpoint.maintenance.scrub import forecast
+
+_NOTICED_SECONDS: Final = 1.0
+
+
+def rotate(
+    database: DatabaseArgument,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; else only the plan is shown.")] = False,
+    allow_plaintext: AllowPlaintextOption = False,
+    allow_legacy: Annotated[
+        bool, typer.Option("--allow-legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
+    ] = False,
+    verify: Annotated[
+        Check, typer.Option("--verify", help="Which values to open once more at the end.")
+    ] = Check.ALL,
+    scrub: Annotated[
+        bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
+    ] = False,
+    batch: Annotated[
+        int,
+        typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most."),
+    ] = BATCH.rows,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            min=0.001,
+            max=1_000_000_000,
+            callback=require_number,
+            metavar="ROWS",
+            show_default=False,
+            help="Rows a second, at most.",
+        ),
+    ] = None,
+    max_lock_ms: Annotated[
+        float,
+        typer.Option(
+            "--max-lock-ms",
+            min=1,
+            max=3_600_000,
+            callback=require_number,
+            metavar="MS",
+            help="Smaller batches if writers wait longer.",
+        ),
+    ] = MAX_LOCK_SECONDS * 1000,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--max-seconds",
+            min=0,
+            max=1_000_000_000,
+            callback=require_number,
+            metavar="S",
+            show_default=False,
+            help="Stop after this time.",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1,
+    no_key_check: Annotated[
+        bool,
+        typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
+    ] = False,
+    suite: Annotated[
+        str, typer.Option("--suite", help="What to seal in: cobblestone256 or xaes256gcm.")
+    ] = "cobblestone256",
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Bring every value under the active key, while agents run. Shows the plan; --apply does it.
+
+    Can be stopped at any point (Ctrl-C finishes the batch) and started again: it goes on where it was.
+    """
+    _require_fitting(database, workers=workers, scrub=scrub, suite=suite)
+    if not is_url(database):
+        warn_of_leftovers(Path(database))
+        if scrub:
+            _warn_of_scrub(Path(database))
+    options = Options(
+        allow_plaintext=allow_plaintext,
+        allow_legacy=allow_legacy,
+        batch=Batch(rows=batch),
+        max_lock_seconds=max_lock_ms / 1000,
+        rows_per_second=rate,
+        max_seconds=max_seconds,
+        workers=workers,
+        check=verify,
+        scrub=scrub,
+        check_keys=not no_key_check,
+    )
+    cipher = RingCipher(open_ring(keys), suite, follow=False)
+    return (_apply if apply else _show)(database, cipher, options, as_json=as_json)
+
+
+def _warn_of_scrub(path: Path) -> None:
+    """Warn for how long a scrub will lock a database that is large, or that other processes have open."""
+    expected = forecast(path)
+    if not expected.processes and expected.lock_seconds < _NOTICED_SECONDS:
+        return
+    users = f", which {' and '.join(expected.processes)} have open" if expected.processes else ""
+    warn(
+        f"--scrub will write {expected.size_bytes:,} bytes anew and lock {path} for about"
+        f" {max(1, round(expected.lock_seconds))} s or longer{users}",
+        "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
+        " said): rotate without --scrub, and scrub when the agents are stopped",
+    )
+
+
+def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) -> None:
+    if suite not in SUITES:
+        raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
+    if workers > 1 and not is_url(database):
+        raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
+    if scrub and is_url(database):
+        cause = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"
+        raise typer.BadParameter(cause, param_hint="--scrub")
+
+
+def _show(database: str, cipher: RingCipher, options: Options, *, as_json: bool) -> Exit:
+    key_id = cipher.ring.require_active().id
+    with closing(open_store(database)) as store:
+        require_keys(store, cipher.ring, options)
+        plan, name = make_plan(store, cipher.ring, options), store.name
+    rows = plan_rows(plan)
+    code = Exit.KEYS if any(step.action is Action.NEEDS_KEY for step in plan) else Exit.DONE
+    if as_json:
+        show_json(
+            "rotate",
+            {"database": name, "key": key_id, "applied": False, "plan": rows, "ok": code is Exit.DONE},
+        )
+    else:
+        show_table(
+            ("table", "kind", "key", "rows", "bytes", f"under {key_id}"), [list(row.values()) for row in rows]
+        )
+        say("nothing was changed: --apply does it")
+    return code
+
+
+def _apply(database: str, cipher: RingCipher, options: Options, *, as_json: bool) -> Exit:
+    key_id = cipher.ring.require_active().id
+    failures = render.ShownFailures(shown=not as_json)
+    with closing(open_store(database, writable=True)) as store:
+        plan, name = plan_rows(make_plan(store, cipher.ring, options)), store.name
+        with stopping() as stop, _Reporter(failures) as report:
+            outcome = Job(store, cipher, options, stop=stop, report=report, url=database).run()
+    if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
+        complain(str(outcome.problem), outcome.problem.hint)
+    code = _exit_code(outcome, failures)
+    document = outcome_object(outcome, failures, code)
+    if as_json:
+        head = {"database": name, "key": key_id, "applied": True, "plan": plan}
+        show_json("rotate", {**head, **document})
+    else:
+        failures.show_causes()
+        show_outcome(outcome, document, key_id, failed=bool(failures.count))
+    return code
+
+
+class _Reporter:
+    """Shows a bar for each phase of a job but the scrub, and collects failures."""
+
+    def __init__(self, failures: render.ShownFailures) -> None:
+        self._failures = failures
+        self._bar = ExitStack()
+        self._move: Callable[[int, int], None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.close()
+
+    def __call__(self, event: Phase | Event) -> None:
+        if isinstance(event, Phase):
+            self._bar.close()
+            if event is not Phase.SCRUB:
+                self._move = self._bar.enter_context(progress_bar(event.value))
+        elif isinstance(event, Failure):
+            self._failures.add(event)
+        elif self._move is not None:
+            self._move(event.rows, event.total)
+
+
+def _exit_code(outcome: Outcome, failures: render.ShownFailures) -> Exit:
+    if failures.count:
+        return render.exit_code(failures)
+    if outcome.end is not End.COMPLETE:
+        return Exit.STOPPED
+    return Exit.FOUND if outcome.left or (outcome.scrubbed and outcome.scrubbed.found) else Exit.DONE

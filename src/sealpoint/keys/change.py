@@ -1,0 +1,98 @@
+"""A ring file that is locked while a command changes it, and replaced as a whole.
+
+The new file is read back before it is put in place: an interrupted command leaves the old ring or the new
+one, and can be run again. The file is not replaced if it was changed by hand meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sealpoint.errors import FilePermissionsError, HeldError
+from sealpoint.keys import files
+from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.lock import holding
+from sealpoint.keys.ringfile import SHARED, RingFile, find_ring_file, read_ring_entries
+from sealpoint.keys.ringtext import Change, changed
+
+Precondition = Callable[[RingFile, RingEntry], object]
+"""Raises if a key may not change its state. Called with the ring and the key's entry, while the ring file is
+locked and before anything is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedRing:
+    """A ring file that no other command changes, as it was found."""
+
+    file: Path
+    parsed: RingFile
+
+    @property
+    def entries(self) -> tuple[RingEntry, ...]:
+        """What it says about its keys."""
+        return self.parsed.entries
+
+    def replace(self, change: Change) -> LockedRing:
+        """Put a changed file in the place of this one."""
+        text = changed(self.parsed.data.decode(), change, str(self.file))
+        like = self.file.stat(follow_symlinks=False)
+        fresh = files.write_private(files.beside(self.file, "new"), text.encode(), like)
+        try:
+            read_ring_entries(fresh)
+            if files.read_private(self.file, forbidden=SHARED) != self.parsed.data:
+                raise HeldError(
+                    f"{self.file} was changed by hand meanwhile",
+                    hint="look at what was changed, then run the same command again",
+                )
+            fresh.replace(self.file)
+        finally:
+            fresh.unlink(missing_ok=True)
+        files.fsync_path(self.file.parent)
+        return LockedRing(self.file, RingFile(self.file))
+
+
+@contextmanager
+def lock_ring(path: str | PathLike[str] | None) -> Iterator[LockedRing]:
+    """Lock a ring file, and read it.
+
+    Raises:
+        KeyRingError: If it is not a ring, or not in a folder that this account alone may write.
+        HeldError: If another command has locked it.
+    """
+    file = find_ring_file(path)
+    with lock_folder(file):
+        yield LockedRing(file, RingFile(file))
+
+
+@contextmanager
+def lock_folder(file: Path) -> Iterator[None]:
+    """Lock a ring file that need not exist yet, in a folder that can be trusted.
+
+    Raises:
+        FilePermissionsError: If this account cannot write in its folder, or every account can.
+        HeldError: If another command has locked it.
+    """
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise FilePermissionsError(
+            f"this account may not write in {file.parent}", hint="run this as the account that owns the ring"
+        )
+    files.require_unshared(file.parent)
+    with holding(file):
+        yield
+
+
+def find_key(tree: Any, key_id: str) -> Any:
+    """Return the table of a key in the tree of a ring."""
+    return next(entry for entry in tree["key"] if entry["id"] == key_id)
+
+
+def now_in_seconds() -> datetime:
+    """Return the time as it is written into a ring: in UTC, in whole seconds."""
+    return datetime.now(UTC).replace(microsecond=0)

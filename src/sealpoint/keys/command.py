@@ -1,0 +1,77 @@
+"""Commands that print key material: no shell, no input, a time limit, ended with all they started."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from sealpoint.errors import SourceError, SourceTimeoutError, excerpt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_BYTES: Final = 4096
+TIMEOUT_SECONDS: Final = 10.0
+
+
+def run_command(argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -> bytes:
+    """Return what a command prints, at most 4096 bytes, and end it with all it started.
+
+    Raises:
+        SourceError: If it cannot be started, prints more, or exits with another code than 0.
+        SourceTimeoutError: If it does not end in time.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise SourceError(f"command {excerpt(argv[0])} cannot be started: {type(error).__name__}") from None
+    try:
+        return _collect(process, excerpt(argv[0]), time.monotonic() + timeout_seconds)
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command with its process group. What runs as another account (sudo) cannot be killed."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdout is not None:
+        process.stdout.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(1)
+
+
+def _collect(process: subprocess.Popen[bytes], name: str, deadline: float) -> bytes:
+    if process.stdout is None:
+        raise SourceError(f"command {name} has no output")
+    descriptor, output = process.stdout.fileno(), b""
+    ready = select.poll()  # select() refuses descriptors from 1024 on
+    ready.register(descriptor, select.POLLIN)
+    while len(output) <= MAX_BYTES:
+        left = deadline - time.monotonic()
+        if left <= 0 or not ready.poll(left * 1000):
+            raise SourceTimeoutError(f"command {name} did not end in time")
+        part = os.read(descriptor, MAX_BYTES + 1)
+        if not part:
+            break
+        output += part
+    else:
+        raise SourceError(f"command {name} printed over {MAX_BYTES} bytes", hint="it must print a key alone")
+    try:
+        code = process.wait(max(deadline - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        raise SourceTimeoutError(f"command {name} did not end in time") from None
+    if code:
+        raise SourceError(f"command {name} exited with {code}", hint="run the command by hand to see why")
+    return output

@@ -1,0 +1,127 @@
+"""Destroying a key: its entry is marked first, then its key file is removed and that is recorded.
+
+Until the file is removed, the entry says ``material = "left"``: an interrupted command can be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from contextlib import suppress
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sealpoint.errors import KeyRingError, KeyTransitionError, StoppedError
+from sealpoint.keys import files, leftovers
+from sealpoint.keys.change import LockedRing, Precondition, find_key, lock_ring, now_in_seconds
+from sealpoint.keys.entry import MATERIAL_GONE, MATERIAL_LEFT, MATERIAL_REMOVED, RingEntry, require_entry
+from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.key import check_value
+from sealpoint.keys.material import parse_material
+from sealpoint.keys.sources import FileSource, InlineSource
+from sealpoint.keys.state import COMMANDS, KeyState
+
+
+def destroy_key(
+    path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None
+) -> Path | None:
+    """Mark a key as destroyed and remove the file with its material. Nothing undoes it.
+
+    The file is removed, not overwritten: journals, snapshots and flash memory may have copies that no
+    program reaches. Material from other sources is not removed; the entry says where it was.
+    Run again on a destroyed key, it removes what an interrupted run left.
+
+    Returns:
+        The file that was removed, if there was one.
+
+    Raises:
+        KeyTransitionError: If the key's state does not allow it, or it shares its file with another.
+        StoppedError: If the file cannot be removed.
+    """
+    with lock_ring(path) as ring:
+        entry = require_entry(ring.entries, key_id)
+        if entry.state is not KeyState.DESTROYED:
+            entry.require_transition(COMMANDS[KeyState.DESTROYED])
+            if require is not None:
+                require(ring.parsed, entry)
+            return _destroy(ring, entry)
+        file = _own_file(ring, entry) if entry.material == MATERIAL_LEFT else None
+        if file is None:
+            return None
+        if os.path.lexists(file):
+            _require_holds(file, entry)
+        return _remove(ring, key_id, file)
+
+
+def _destroy(ring: LockedRing, entry: RingEntry) -> Path | None:
+    file, now = _own_file(ring, entry), now_in_seconds()
+    is_gone = file is not None and not os.path.lexists(file)
+    outcome = MATERIAL_GONE if is_gone else MATERIAL_LEFT
+    marked = ring.replace(lambda tree, _: _mark_destroyed(tree, entry.id, outcome, now))
+    return None if file is None or is_gone else _remove(marked, entry.id, file)
+
+
+def _remove(ring: LockedRing, key_id: str, file: Path) -> Path | None:
+    """Remove the key file of a destroyed key, and record it. Until then the entry says that it is left."""
+    is_there = os.path.lexists(file)
+    leftovers.remove_second_name(ring.file, key_id)
+    try:
+        with suppress(FileNotFoundError):  # perhaps with its folder
+            file.unlink(missing_ok=True)
+            files.fsync_path(file.parent)
+    except OSError as error:
+        raise StoppedError(
+            f"{file} cannot be removed: {os.strerror(error.errno or 0)}",
+            hint="the key is destroyed, its material is still there: run the same command again",
+        ) from None
+    ring.replace(lambda tree, _: find_key(tree, key_id).update(material=MATERIAL_REMOVED))
+    return file if is_there else None
+
+
+def _require_holds(file: Path, entry: RingEntry) -> None:
+    """Refuse to remove a file that may be another by now: one that does not have the key's check value."""
+    with suppress(KeyRingError):
+        raw = files.read_private(file)
+        material = raw if entry.suite == LEGACY else parse_material(raw, str(file))
+        if entry.check == check_value(material):
+            return
+    raise KeyTransitionError(
+        f"{file} is not known to hold the key {entry.id!r}",
+        hint=f"remove it if it was the key's, then set material = \"{MATERIAL_REMOVED}\" in the key's entry",
+    )
+
+
+def _mark_destroyed(tree: Any, key_id: str, outcome: str, now: datetime) -> None:
+    """Keep where the material was. Material in the ring itself is removed with its source."""
+    key = find_key(tree, key_id)
+    if KeyState(key["state"]) is KeyState.COMPROMISED:
+        key.setdefault("compromised", now)
+    key["state"] = KeyState.DESTROYED.value
+    key["destroyed"] = now
+    if InlineSource.kind in key["source"]:
+        del key["source"]
+    else:
+        key["material"] = outcome
+
+
+def _own_file(ring: LockedRing, entry: RingEntry) -> Path | None:
+    """Return the file of a key, if no other entry has the same."""
+    if entry.source != FileSource.kind or entry.location is None:
+        return None
+    folder = ring.file.parent
+    own = folder / entry.location
+    tree = tomllib.loads(ring.parsed.data.decode())
+    for other in [*tree["key"], *tree.get("index", ())]:
+        name = other.get("source", {}).get("file")
+        is_own = other.get("id") == entry.id and "state" in other
+        if name is None or is_own or other.get("state") == KeyState.DESTROYED.value:
+            continue
+        if os.path.realpath(own) == os.path.realpath(folder / name):
+            called = repr(other["id"]) if "id" in other else "the [[index]]"
+            raise KeyTransitionError(
+                f"cannot destroy {entry.id!r}: its file is also that of {called}",
+                hint="give each of them a file of its own in the ring, then run the same command again",
+            )
+    return own

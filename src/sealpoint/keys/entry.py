@@ -1,0 +1,178 @@
+"""RingEntry: what a ring file says about one key, and which fields an entry may have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.errors import KeyTransitionError, RingFileError, UnknownKeyError, excerpt
+from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.sources import InlineSource, Source, parse_source
+from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MATERIAL_LEFT: Final = "left"
+MATERIAL_REMOVED: Final = "removed"
+MATERIAL_GONE: Final = "gone-before"
+
+DATES: Final = ("created", "activated", "retired", "disabled", "compromised", "destroyed", "expires")
+KEY_FIELDS: Final = frozenset({"id", "state", "suite", "check", "owner", "source", "material", *DATES})
+
+_OUTCOMES: Final = (MATERIAL_REMOVED, MATERIAL_LEFT, MATERIAL_GONE)
+_MAY_BE_MARKED: Final = (KeyState.COMPROMISED, KeyState.DISABLED, KeyState.DESTROYED)
+
+
+@dataclass(frozen=True, slots=True)
+class RingEntry:
+    """What a ring file says about one key. No key material.
+
+    Attributes:
+        id: Public name of the key.
+        state: What may be done with it.
+        suite: ``"aes"`` for LANGGRAPH_AES_KEY, else ``None``.
+        check: Its check value, if the file has one; not compared with the material.
+        source: Kind of its source, e.g. ``file``; ``None`` for a destroyed key whose source is not recorded.
+        location: Where the material is, as the source says; ``None`` for material in the ring itself.
+        material: What became of a destroyed key's material: ``removed``, ``left`` or ``gone-before``.
+        owner: Who is responsible for the key.
+        created: When it was made; this and all others if the file says so.
+        activated: When it first became active.
+        retired: When another key became active in its place.
+        disabled: When it was disabled.
+        compromised: When it was marked as compromised.
+        destroyed: When it was destroyed.
+        expires: When it should no longer seal.
+    """
+
+    id: str
+    state: KeyState
+    suite: str | None = None
+    check: str | None = None
+    source: str | None = None
+    location: str | None = None
+    material: str | None = None
+    owner: str | None = None
+    created: datetime | None = None
+    activated: datetime | None = None
+    retired: datetime | None = None
+    disabled: datetime | None = None
+    compromised: datetime | None = None
+    destroyed: datetime | None = None
+    expires: datetime | None = None
+
+    @property
+    def transitions(self) -> tuple[str, ...]:
+        """The commands that the key's state allows; none if it is active, which only a promotion changes."""
+        if self.state is KeyState.ACTIVE:
+            return ()
+        commands = (COMMANDS[state] for state in self.state.transitions)
+        return tuple(name for name in commands if name != "promote" or self.suite != LEGACY)
+
+    @property
+    def is_compromised(self) -> bool:
+        """Whether the key was ever marked as compromised."""
+        return self.state is KeyState.COMPROMISED or self.compromised is not None
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether the key's time to seal is over at ``now``. A time without a zone is in UTC."""
+        if self.expires is None:
+            return False
+        expires = self.expires if self.expires.tzinfo else self.expires.replace(tzinfo=UTC)
+        return expires <= now
+
+    def require_transition(self, command: str) -> None:
+        """Raise `KeyTransitionError` if the key's state does not allow a command."""
+        if command in self.transitions:
+            return
+        allowed = ", ".join(self.transitions)
+        hint = f"possible from there: {allowed}" if allowed else "a destroyed key cannot be changed"
+        if self.state is KeyState.ACTIVE:
+            hint = "promote another key first: this one then only opens"
+        if command == "enable" and self.state.opens:
+            hint = "it opens already: there is nothing to enable"
+        is_legacy = command == "promote" and self.suite == LEGACY
+        what = "is for LANGGRAPH_AES_KEY rows" if is_legacy else f"is {self.state.value}"
+        raise KeyTransitionError(f"cannot {command} {self.id!r}: it {what}", hint=hint)
+
+
+def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
+    """Return the entry called ``key_id``.
+
+    Raises:
+        UnknownKeyError: If there is none.
+    """
+    held = {entry.id: entry for entry in entries}
+    if key_id not in held:
+        raise UnknownKeyError(key_id, tuple(held), hint="to add a key: sealpoint keys generate ID")
+    return held[key_id]
+
+
+def read_entry(table: Mapping[str, Any], where: str) -> tuple[RingEntry, Source | None]:
+    """Return what the table of a key says, and its source. Its id was checked before.
+
+    Raises:
+        RingFileError: If a field is missing, of the wrong type, or contradicts the key's state; ``where``
+            names the key in the message.
+        KeyTransitionError: If a key for its suite cannot be in its state.
+    """
+    try:
+        state = KeyState(table["state"])
+    except ValueError:
+        known = ", ".join(state.value for state in KeyState)
+        raise RingFileError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
+    require_types(table, where)
+    if table.get("suite") not in (None, LEGACY):
+        raise RingFileError(
+            f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only one to be named"
+        )
+    require_suite_state(table["id"], table.get("suite"), state)
+    if state is KeyState.DESTROYED:
+        needed, refused = set[str](), set[str]()
+    else:
+        needed, refused = {"source"}, {"destroyed", "material"}
+    require_fields(table, KEY_FIELDS - refused, needed, where)
+    if "compromised" in table and state not in _MAY_BE_MARKED:
+        hint = 'give it state = "compromised"; a key that was compromised does not seal again'
+        raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)
+    source = parse_source(table["source"]) if "source" in table else None
+    if state is KeyState.DESTROYED and isinstance(source, InlineSource):
+        raise RingFileError(f"{where} is destroyed, and its material is still in the ring")
+    fields = {field: table.get(field) for field in ("suite", "check", "material", "owner", *DATES)}
+    kind, location = (source.kind, source.location) if source else (None, None)
+    return RingEntry(table["id"], state, source=kind, location=location, **fields), source
+
+
+def require_owner(owner: object, where: str) -> str:
+    """Return the owner of a key.
+
+    Raises:
+        RingFileError: If it is not one line of text that can be shown.
+    """
+    if not isinstance(owner, str) or not owner.isprintable():
+        raise RingFileError(f"{where}: 'owner' is not one line of text")
+    return owner
+
+
+def require_fields(table: Mapping[str, Any], known: frozenset[str], needed: set[str], where: str) -> None:
+    """Raise `RingFileError` if a table has other fields than the known ones, or lacks a needed one."""
+    for field in table:
+        if field not in known:
+            raise RingFileError(f"{where} has an unknown field {excerpt(field)}")
+    for field in sorted(needed - table.keys()):
+        raise RingFileError(f"{where} lacks the field '{field}'")
+
+
+def require_types(entry: Mapping[str, Any], where: str) -> None:
+    """Raise `RingFileError` if a date, a text or what became of material is something else."""
+    for field in DATES:
+        if field in entry and not isinstance(entry[field], datetime):
+            raise RingFileError(f"{where}: '{field}' is not a date with a time")
+    if "check" in entry and not isinstance(entry["check"], str):
+        raise RingFileError(f"{where}: 'check' is not a string")
+    if "owner" in entry:
+        require_owner(entry["owner"], where)
+    if "material" in entry and entry["material"] not in _OUTCOMES:
+        raise RingFileError(f"{where}: 'material' is none of {', '.join(_OUTCOMES)}")

@@ -1,0 +1,199 @@
+"""A key: its state, its material, and what is derived from it.
+
+Every suite has a subkey of its own, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32)
+(RFC 5869, section 2.3). A thread's secret of 32 bytes is mixed in by using
+HMAC-SHA512(key, "sealpoint v1 secret" | secret) in the key's place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.hmac import HMAC
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from sealpoint.errors import (
+    KeyDestroyedError,
+    KeyDisabledError,
+    KeyMaterialError,
+    KeyRingError,
+    UnknownSuiteError,
+    excerpt,
+)
+from sealpoint.keys.ids import KEY_BYTES, LEGACY, LEGACY_KEY_BYTES, require_key_id
+from sealpoint.keys.material import Material, NeverPickled
+from sealpoint.keys.state import KeyState, require_suite_state
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+SECRET_BYTES: Final = 32
+
+
+def expand(key: bytes, purpose: str) -> bytes:
+    """Derive 32 bytes for one purpose: HKDF-Expand-SHA512(key, "sealpoint v1 " + purpose, 32)."""
+    return HKDFExpand(SHA512(), KEY_BYTES, f"sealpoint v1 {purpose}".encode()).derive(key)
+
+
+def require_secret(secret: bytes) -> bytes:
+    """Return a thread's secret.
+
+    Raises:
+        KeyMaterialError: If it is not 32 bytes.
+    """
+    if type(secret) is not bytes or len(secret) != SECRET_BYTES:
+        raise KeyMaterialError(
+            f"a thread's secret is exactly {SECRET_BYTES} bytes",
+            hint=f"make it with os.urandom({SECRET_BYTES})",
+        )
+    return secret
+
+
+def mix(key: bytes, secret: bytes) -> bytes:
+    """Return the 64 bytes that are used in place of a key of 32 for a ``.dek`` value."""
+    mac = HMAC(key, SHA512())
+    mac.update(b"sealpoint v1 secret" + require_secret(secret))
+    return mac.finalize()
+
+
+def check_value(key: bytes) -> str:
+    """Return eight hex digits that tell one key from another and say nothing else about it."""
+    return expand(key, "check")[:4].hex()
+
+
+def require_length(material: bytes, suite: str | None, what: str) -> bytes:
+    """Return key material.
+
+    Raises:
+        KeyMaterialError: If it does not have 32 bytes; for the suite ``aes`` 16, 24 or 32. ``what`` names
+            the key in the message.
+    """
+    lengths = LEGACY_KEY_BYTES if suite == LEGACY else (KEY_BYTES,)
+    if len(material) not in lengths:
+        raise KeyMaterialError(
+            f"{what}: {len(material)} bytes of material instead of {' or '.join(map(str, lengths))}",
+            hint="LANGGRAPH_AES_KEY has 16, 24 or 32 characters" if suite else None,
+        )
+    return material
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False, init=False)
+class Key(NeverPickled):
+    """A key of a ring.
+
+    Attributes:
+        id: Public name, 1 to 24 of ``[a-z0-9.-]``; stands in the tag of every value it sealed.
+        state: What may be done with it.
+        created: When it was made, if known.
+        destroyed: When it was destroyed, if it was and that is known.
+        suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
+        compromised: When it was found to be compromised, if it was and that is known.
+        lazy_material: What holds the key's bytes or loads them; ``None`` for a key without material.
+    """
+
+    id: str
+    state: KeyState
+    created: datetime | None
+    destroyed: datetime | None
+    suite: str | None
+    compromised: datetime | None
+    lazy_material: Material | None
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 -- the attribute's name
+        material: bytes | Material,
+        state: KeyState,
+        created: datetime | None = None,
+        destroyed: datetime | None = None,
+        suite: str | None = None,
+        compromised: datetime | None = None,
+    ) -> None:
+        """Make a key.
+
+        Args:
+            id: Its public name.
+            material: 32 bytes; for ``suite="aes"`` 16, 24 or 32; empty for a destroyed key, and it
+                may be for a disabled one, which needs none to be refused. Or what loads them.
+            state: What may be done with it.
+            created: When it was made.
+            destroyed: When it was destroyed.
+            suite: ``"aes"`` for LANGGRAPH_AES_KEY.
+            compromised: When it was found to be compromised.
+
+        Raises:
+            KeyIdError: If ``id`` is not a key id.
+            UnknownSuiteError: If ``suite`` is another.
+            KeyTransitionError: If a key for ``suite`` cannot be in ``state``.
+            KeyMaterialError: If material that is given as bytes does not have the right length.
+            KeyRingError: If ``state`` is not a `KeyState`.
+        """
+        require_key_id(id)
+        if suite not in (None, LEGACY):
+            hint = "name a suite only for LANGGRAPH_AES_KEY: 'aes'"
+            raise UnknownSuiteError(f"key {id!r}: suite is {excerpt(suite)}", hint=hint)
+        if not isinstance(state, KeyState):
+            raise KeyRingError(f"key {id!r}: state is {type(state).__name__}, not KeyState")
+        require_suite_state(id, suite, state)
+        held = material if isinstance(material, Material) else _hold(id, material, state, suite)
+        fields = (id, state, created, destroyed, suite, compromised, held)
+        for name, value in zip(self.__dataclass_fields__, fields, strict=True):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"Key(id={self.id!r}, state={self.state.value!r})"
+
+    @property
+    def material(self) -> bytes:
+        """The bytes of the key, loaded now if they have not been; empty for a key without material.
+
+        Raises:
+            KeyRingError: If its source does not give them, or gives others.
+        """
+        return b"" if self.lazy_material is None else self.lazy_material.get()
+
+    @property
+    def is_compromised(self) -> bool:
+        """Whether the key was ever marked as compromised, be it disabled since."""
+        return self.state is KeyState.COMPROMISED or self.compromised is not None
+
+    def with_state(self, state: KeyState, compromised: datetime | None = None) -> Key:
+        """Return the key with the same material in another state."""
+        material = b"" if self.lazy_material is None else self.lazy_material
+        compromised = compromised or self.compromised
+        return Key(self.id, material, state, self.created, self.destroyed, self.suite, compromised)
+
+    def subkey(self, suite: str, secret: bytes | None = None) -> bytes:
+        """Return the key that ``suite`` uses: 32 bytes derived from this one, with ``secret`` mixed in.
+
+        The legacy suite uses its key as it is.
+        """
+        if suite == LEGACY:
+            return self.material
+        return expand(self.material if secret is None else mix(self.material, secret), suite)
+
+    def require_open(self) -> Key:
+        """Return the key, if values under it may be opened.
+
+        Raises:
+            KeyDisabledError: If it is disabled.
+            KeyDestroyedError: If it was destroyed.
+        """
+        if self.state is KeyState.DISABLED:
+            raise KeyDisabledError(f"key {self.id!r} is disabled")
+        if self.state is KeyState.DESTROYED:
+            when = f" on {self.destroyed.isoformat()}" if self.destroyed else ""
+            raise KeyDestroyedError(f"key {self.id!r} was destroyed{when}")
+        return self
+
+
+def _hold(key_id: str, material: bytes, state: KeyState, suite: str | None) -> Material | None:
+    if not isinstance(material, bytes):
+        raise KeyMaterialError(f"key {key_id!r}: material is {type(material).__name__}, not bytes")
+    if not material and not state.opens:
+        return None
+    if state is KeyState.DESTROYED:
+        raise KeyMaterialError(f"key {key_id!r}: {len(material)} bytes of material instead of 0")
+    return Material(None, require_length(material, suite, f"key {key_id!r}"))

@@ -1,0 +1,118 @@
+"""Key files of new keys, and what an interrupted command leaves of them beside a ring file.
+
+    .<ring>.new               a new ring file that was not put in place; the next command writes it anew
+    keys.d/.<ring>.<id>.new   a second name of a new key's file, until an entry of the ring names the key
+
+A key file with a second name belongs to an interrupted command: the next one for this id uses it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import secrets
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Final
+
+from sealpoint.errors import FileLinkError, OutputExistsError
+from sealpoint.keys.files import fsync_path, read_private, require_unshared, write_private
+from sealpoint.keys.ids import KEY_BYTES
+from sealpoint.keys.material import parse_material
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+KEY_FOLDER: Final = "keys.d"
+
+
+def key_file(ring: Path, key_id: str) -> Path:
+    """Return the path of the file for the material of a new key of ``ring``."""
+    return ring.parent / KEY_FOLDER / f"{key_id}.key"
+
+
+def _pending(ring: Path, key_id: str) -> Path:
+    return ring.parent / KEY_FOLDER / f".{ring.name}.{key_id}.new"
+
+
+def _is_left_over(ring: Path, key_id: str) -> bool:
+    """Whether a key file was made for ``ring`` by a command that was interrupted before an entry named it."""
+    try:
+        return _pending(ring, key_id).samefile(key_file(ring, key_id))
+    except FileNotFoundError:
+        return False
+
+
+def free_id(ring: Path, taken: Collection[str], year: int) -> str:
+    """Return an id for a new key: ``k26a-4f7c``, the next key of the year, and a random part.
+
+    The random part keeps the keys of two environments apart: rows under one then never name the other.
+    """
+    for number in count(1):
+        stem = f"k{year % 100:02}{_letters(number)}"
+        if any(key_id == stem or key_id.startswith(f"{stem}-") for key_id in taken):
+            continue
+        left_over = _left_over_id(ring, stem)
+        key_id = left_over or f"{stem}-{secrets.token_hex(2)}"
+        if left_over or not any(os.path.lexists(key_file(ring, name)) for name in (stem, key_id)):
+            break
+    return key_id
+
+
+def _left_over_id(ring: Path, stem: str) -> str | None:
+    """Return the id of a key file that an interrupted command made for the same key of the year."""
+    pending = re.compile(rf"{re.escape(f'.{ring.name}.{stem}')}(-[0-9a-f]{{4}})\.new", re.DOTALL)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for name in sorted(file.name for file in (ring.parent / KEY_FOLDER).iterdir()):
+            if (match := pending.fullmatch(name)) and _is_left_over(ring, stem + match[1]):
+                return stem + match[1]
+    return None
+
+
+def _letters(number: int) -> str:
+    """Count in letters: a ... z, aa, ab ..."""
+    front, place = divmod(number - 1, 26)
+    return (_letters(front) if front else "") + ascii_lowercase[place]
+
+
+def make_material(ring: Path, key_id: str) -> bytes:
+    """Return 32 new random bytes, after they were written to the key's file.
+
+    Until `remove_second_name` is called, the file has a second name that says which ring it is for: if
+    the command is interrupted, the next one for this id uses the material.
+
+    Raises:
+        OutputExistsError: If another file has the name.
+        FileLinkError: If the folder for key files is a link.
+        FilePermissionsError: If others can write in it.
+        StoppedError: If it cannot be written.
+    """
+    file, pending = key_file(ring, key_id), _pending(ring, key_id)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    _require_own_folder(file.parent)
+    if _is_left_over(ring, key_id):
+        return parse_material(read_private(file), str(file))
+    if os.path.lexists(file):
+        raise OutputExistsError(
+            f"{file} is there already", hint="name another id; no key file is overwritten"
+        )
+    material = os.urandom(KEY_BYTES)
+    write_private(pending, base64.b64encode(material) + b"\n")
+    os.link(pending, file)  # unlike rename, never replaces a file
+    fsync_path(file.parent)
+    fsync_path(ring.parent)
+    return material
+
+
+def _require_own_folder(folder: Path) -> None:
+    if folder.is_symlink():
+        raise FileLinkError(f"{folder} is a symbolic link", hint="put the folder itself there")
+    require_unshared(folder)
+
+
+def remove_second_name(ring: Path, key_id: str) -> None:
+    """Remove the second name of a key file, once an entry of the ring names the key."""
+    _pending(ring, key_id).unlink(missing_ok=True)

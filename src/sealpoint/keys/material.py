@@ -1,0 +1,164 @@
+"""Key material: parsed from text, held or loaded at first use, never pickled or shown."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+from contextlib import suppress
+from threading import Lock, Thread
+from time import monotonic
+from typing import Final, NoReturn, Protocol
+from weakref import WeakSet
+
+from sealpoint.errors import KeyMaterialError, KeyPickleError, KeyRingError
+from sealpoint.keys.ids import KEY_BYTES
+
+RETRY_SECONDS: Final = 30.0
+"""How long a source that failed is not asked again."""
+
+logger: Final = logging.getLogger("sealpoint.keys")
+
+
+class NeverPickled:
+    """Base of classes that hold key material: they can be neither pickled nor copied."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            KeyPickleError: Always.
+        """
+        raise KeyPickleError(f"{type(self).__name__} holds key material and is never pickled")
+
+
+class Loader(Protocol):
+    """Reads the material of one key. Equal loaders read the same material."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether reading may wait for another program or a network."""
+
+    def __call__(self) -> bytes:
+        """Return the material, or raise `KeyRingError`."""
+
+
+class Material(NeverPickled):
+    """The material of one key, loaded from its source once, when it is first used. Safe between threads.
+
+    Material from a slow source is loaded by a thread of its own: a caller that needs it waits, and runs no
+    command itself. After a failure the source is not asked again for `RETRY_SECONDS`; until then
+    every use raises the same error.
+    """
+
+    __slots__ = ("__weakref__", "_error", "_lock", "_retry_at", "_thread", "_value", "loader")
+
+    def __init__(self, loader: Loader | None, value: bytes | None = None) -> None:
+        """Describe material.
+
+        Args:
+            loader: Reads it; ``None`` if ``value`` is given.
+            value: The bytes, if they are known.
+        """
+        self.loader = loader
+        self._value = value
+        self._error: KeyRingError | None = None
+        self._retry_at = 0.0
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        _materials.add(self)
+
+    def __repr__(self) -> str:
+        return f"Material({'loaded' if self.is_loaded else 'not loaded'})"
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the bytes are in memory."""
+        return self._value is not None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether loading may wait for another program or a network."""
+        return self.loader is not None and self.loader.is_slow
+
+    def get(self) -> bytes:
+        """Return the bytes, once they are loaded.
+
+        Raises:
+            KeyRingError: If the source does not give them, or gives others.
+        """
+        if self._value is None and self.is_slow and not self._has_failed():
+            self.start().join()
+        return self.load()
+
+    def load(self) -> bytes:
+        """Return the bytes. If they are not loaded, the calling thread asks the source.
+
+        Raises:
+            KeyRingError: If the source does not give them, or gives others.
+        """
+        with self._lock:
+            if self._value is None and self.loader is not None:
+                if self._error is not None and self._has_failed():
+                    raise type(self._error)(*self._error.args, hint=self._error.hint)
+                try:
+                    self._value = self.loader()
+                except KeyRingError as error:
+                    self._error, self._retry_at = error, monotonic() + RETRY_SECONDS
+                    raise
+            return self._value or b""
+
+    def start(self) -> Thread:
+        """Return the thread that loads the bytes; if none is at work, start one."""
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            thread = self._thread = Thread(target=self._run, name="sealpoint-key", daemon=True)
+            thread.start()
+        return thread
+
+    def _run(self) -> None:
+        try:
+            self.load()
+        except KeyRingError as error:
+            logger.warning("key material is not available: %s", error)
+
+    def _has_failed(self) -> bool:
+        return self._error is not None and monotonic() < self._retry_at
+
+    def reset_after_fork(self) -> None:
+        """Release the lock of a thread that does not exist in this process."""
+        self._lock = Lock()
+        self._thread = None
+
+
+_materials: Final = WeakSet[Material]()
+
+
+def _reset_after_fork() -> None:
+    for material in _materials:
+        material.reset_after_fork()
+
+
+os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+def parse_material(text: bytes, what: str) -> bytes:
+    """Return 32 bytes from 32 raw ones, or from base64 or hex of them with one optional newline.
+
+    Raises:
+        KeyMaterialError: If ``text`` is none of these. ``what`` names it in the message.
+    """
+    if len(text) == KEY_BYTES:
+        return text
+    line = text.removesuffix(b"\n").removesuffix(b"\r")
+    if line != line.strip():
+        hint = "remove the white space; one newline at the end is all that may follow the key"
+        raise KeyMaterialError(f"{what}: key material has white space at its ends", hint=hint)
+    with suppress(ValueError):
+        data = bytes.fromhex(line.decode("ascii", "replace")) if len(line) == 2 * KEY_BYTES else None
+        data = base64.b64decode(line, validate=True) if data is None else data
+        if len(data) == KEY_BYTES:
+            return data
+    raise KeyMaterialError(f"{what}: {len(text)} bytes that are not a key")

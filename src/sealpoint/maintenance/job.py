@@ -1,0 +1,308 @@
+"""A rotation job: plan, rotate, verify, scrub, as far as the options ask and the run gets.
+
+The functions of this module know no terminal: they report phases, progress and failures to a callback,
+and return what was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+from typing import Final, NamedTuple
+
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto.tag import Kind
+from sealpoint.databases.cells import Selection
+from sealpoint.databases.failures import Failures
+from sealpoint.databases.rows import Event, Events, Progress, RowStore
+from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.errors import LockedError, ScrubError, SealpointError, StoppedError
+from sealpoint.keys.ids import LEGACY
+from sealpoint.maintenance.options import Check, Options
+from sealpoint.maintenance.pace import Pace, Signal
+from sealpoint.maintenance.ringcheck import require_own_ring
+from sealpoint.maintenance.rotate import outstanding, rotate
+from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
+from sealpoint.maintenance.status import Share, status
+from sealpoint.maintenance.verify import verify
+from sealpoint.maintenance.workers import Assignment, rotate_in_processes
+
+SAMPLE_EVERY: Final = 100
+
+
+class Action(StrEnum):
+    """What a job does with values that are protected alike."""
+
+    NONE = "none"
+    ROTATE = "rotate"
+    SEAL = "seal"
+    NEEDS_PLAINTEXT = "needs allow_plaintext"
+    NEEDS_LEGACY = "needs allow_legacy"
+    NEEDS_KEY = "needs key"
+    PICKLE = "pickle"
+    OTHER_TYPE = "other type"
+    UNRECOGNISED = "unrecognised"
+
+
+class Step(NamedTuple):
+    """A part of a plan: values of one table that are protected alike, and what is done with them."""
+
+    share: Share
+    action: Action
+
+
+def make_plan(store: RowStore, ring: KeyRing, options: Options) -> list[Step]:
+    """Return what a job would do with what the database holds.
+
+    Raises:
+        NoActiveKeyError: If the ring has no active key.
+    """
+    return [Step(share, _action(share, ring, options)) for share in status(store)]
+
+
+def _action(share: Share, ring: KeyRing, options: Options) -> Action:
+    if share.is_skipped:
+        return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
+    if share.kind is Kind.PLAINTEXT:
+        return Action.SEAL if options.allow_plaintext else Action.NEEDS_PLAINTEXT
+    if share.kind is Kind.UNKNOWN:
+        return Action.UNRECOGNISED
+    if share.key_id == ring.require_active().id:
+        return Action.NONE
+    if share.kind is Kind.LEGACY and not options.allow_legacy:
+        return Action.NEEDS_LEGACY
+    usable = {LEGACY if key.suite else key.id for key in ring.keys if key.state.opens}
+    needed = LEGACY if share.kind is Kind.LEGACY else share.key_id
+    return Action.ROTATE if needed in usable else Action.NEEDS_KEY
+
+
+class Phase(StrEnum):
+    """A part of a job, reported when it begins."""
+
+    ROTATE = "rotate"
+    VERIFY = "verify"
+    SCRUB = "scrub"
+
+
+Report = Callable[[Phase | Event], None]
+"""Called with each phase as it begins, with progress, and once for each value that does not open."""
+
+
+class End(StrEnum):
+    """How far a job came."""
+
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    """Before all values were rotated."""
+    LOCKED = "locked"
+    """Other connections kept rows locked; all other values were rotated."""
+    UNVERIFIED = "unverified"
+    """All values were rotated; not all were opened once more."""
+    UNSCRUBBED = "unscrubbed"
+    """All but the scrub is done."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a job has done so far.
+
+    Attributes:
+        end: How far it came.
+        problem: What was in its way, if it was an error.
+        changed: Values that were sealed anew.
+        raced: Values that writers had changed meanwhile.
+        left: Values that are not under the active key.
+        remaining: The plan for another job like this one, if values are left.
+        verified: Values that were opened once more; ``None`` if that was not begun.
+        scrubbed: What the scrub found, if it was done.
+        seconds: How long the rotation took.
+        longest_lock_seconds: How long writers were kept waiting, at most.
+    """
+
+    end: End = End.COMPLETE
+    problem: SealpointError | None = None
+    changed: int = 0
+    raced: int = 0
+    left: int = 0
+    remaining: list[Step] = field(default_factory=list)
+    verified: int | None = None
+    scrubbed: Scrubbed | None = None
+    seconds: float = 0.0
+    longest_lock_seconds: float = 0.0
+
+    def count(self, *actions: Action) -> int:
+        """Return how many of the values that are left have one of these actions in the remaining plan."""
+        return sum(share.rows for share, action in self.remaining if action in actions)
+
+    @property
+    def pending(self) -> int:
+        """How many of the values that are left another job like this would change."""
+        return self.count(Action.ROTATE, Action.SEAL)
+
+    def note_lock(self, seconds: float) -> None:
+        """Record how long writers were kept waiting."""
+        self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
+
+
+def require_keys(store: RowStore, ring: KeyRing, options: Options) -> None:
+    """Refuse the ring of another environment before anything is changed, unless the check is left out.
+
+    Raises:
+        WrongRingError: If the database is sealed under other keys.
+    """
+    if options.check_keys:
+        require_own_ring(store, ring, seals_unsealed=options.allow_plaintext or options.allow_legacy)
+
+
+class Job:
+    """One run over one database."""
+
+    def __init__(
+        self,
+        store: RowStore,
+        cipher: RingCipher,
+        options: Options,
+        *,
+        stop: Signal,
+        report: Report,
+        url: str = "",
+    ) -> None:
+        """Prepare a job.
+
+        Args:
+            store: The database, writable. A job that scrubs closes it.
+            cipher: Opens what is there, and seals under its active key.
+            options: What to do.
+            stop: Ends the job between two batches.
+            report: Receives phases, progress and failures.
+            url: The database's, for jobs with more than one worker; these load the cipher's ring file.
+        """
+        self._store = store
+        self._cipher = cipher
+        self._options = options
+        self._stop = stop
+        self._report = report
+        self._url = url
+        self._pace = Pace(stop, rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
+        self._traces = Traces()
+        self._outcome = Outcome()
+        self._failures = Failures(may_repeat=True)
+
+    def run(self) -> Outcome:
+        """Rotate, open what is there once more, and scrub, while the store is held.
+
+        Raises:
+            HeldError: If another run holds the database.
+            WrongRingError: If the database is sealed under other keys. Nothing has been changed.
+            NoActiveKeyError: If the ring has no active key. Nothing has been changed.
+            SealpointError: What `rotate` and `verify` raise, if the job cannot go on.
+        """
+        options, outcome = self._options, self._outcome
+        with self._store.hold():
+            require_keys(self._store, self._cipher.ring, options)
+            self._rotate()
+            self._count_left(self._store)
+            if outcome.end is End.COMPLETE and self._pace.is_over and outcome.pending:
+                outcome.end = End.STOPPED
+            if outcome.end is End.COMPLETE and options.check is not Check.NONE:
+                self._verify()
+            if outcome.end is End.COMPLETE and options.scrub and isinstance(self._store, SqliteRows):
+                self._store.close()
+                self._scrub(self._store.path)
+        return outcome
+
+    def _rotate(self) -> None:
+        start = monotonic()
+        self._report(Phase.ROTATE)
+        try:
+            with _halting(self._store, self._pace), closing(self._events()) as events:
+                for event in events:
+                    self._take(event)
+        except LockedError as error:  # all other rows are done, and reported
+            self._outcome.end, self._outcome.problem = End.LOCKED, error
+        self._outcome.seconds = monotonic() - start
+
+    def _events(self) -> Events:
+        options, cipher = self._options, self._cipher
+        if options.workers > 1:  # each of them has a pace of its own
+            rate = options.rows_per_second
+            each = replace(options, rows_per_second=None if rate is None else rate / options.workers)
+            key_id = cipher.ring.require_active().id
+            return rotate_in_processes(
+                Assignment(self._url, cipher.ring.path, key_id, cipher.suite, each),
+                options.workers,
+                self._stop,
+            )
+        run = rotate(
+            self._store,
+            cipher,
+            allow_plaintext=options.allow_plaintext,
+            allow_legacy=options.allow_legacy,
+            batch=options.paced_batch,
+            max_lock_seconds=options.max_lock_seconds,
+            before_change=self._traces.add if options.scrub else None,
+            check_keys=False,
+        )
+        return self._pace.limit(run)
+
+    def _take(self, event: Event) -> None:
+        """Count what an event says, and report it; of a value's failures only the first."""
+        if isinstance(event, Progress):
+            self._outcome.changed, self._outcome.raced = event.changed, event.raced
+            self._outcome.note_lock(event.lock_seconds)
+            self._report(event)
+        elif self._failures.add(event):
+            self._report(event)
+
+    def _count_left(self, store: RowStore) -> None:
+        ring = self._cipher.ring
+        self._outcome.left = sum(count.rows for count in outstanding(store, ring.require_active().id))
+        self._outcome.remaining = make_plan(store, ring, self._options) if self._outcome.left else []
+
+    def _verify(self) -> None:
+        """Open what is sealed once more. What the rotation left as it was is reported already."""
+        every = SAMPLE_EVERY if self._options.check is Check.SAMPLE else 1
+        rows = failed = 0
+        self._report(Phase.VERIFY)
+        for event in verify(self._store, self._cipher, selection=Selection(plaintext=False), every=every):
+            if isinstance(event, Progress):
+                rows = event.rows
+                self._report(event)
+                if self._pace.is_over and rows < event.total:
+                    self._outcome.end = End.UNVERIFIED
+                    break
+            else:
+                failed += 1
+                self._take(event)
+        self._outcome.verified = -(-rows // every) - failed
+
+    def _scrub(self, path: Path) -> None:
+        """Scrub, or record what is in the way: the rest of the job is done all the same."""
+        outcome = self._outcome
+        self._report(Phase.SCRUB)
+        try:
+            outcome.scrubbed = scrub(path, self._cipher.ring, self._traces.fragments)
+            outcome.note_lock(outcome.scrubbed.lock_seconds)
+            if outcome.scrubbed.found:  # perhaps in rows that were written after they were counted
+                with closing(SqliteRows(path)) as store:
+                    self._count_left(store)
+        except (ScrubError, StoppedError) as error:
+            outcome.note_lock(getattr(error, "lock_seconds", 0.0))
+            outcome.end, outcome.problem = End.UNSCRUBBED, error
+
+
+@contextmanager
+def _halting(store: RowStore, pace: Pace) -> Iterator[None]:
+    """Let the end of a job also end a statement of SQLite that is at work, however long that takes."""
+    if not isinstance(store, SqliteRows):
+        yield
+        return
+    store.is_over = lambda: pace.is_over
+    try:
+        yield
+    finally:
+        store.is_over = None

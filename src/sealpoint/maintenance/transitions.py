@@ -1,0 +1,126 @@
+"""Transitions of keys, each refused while the rows of a database forbid it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sealpoint.crypto import KeyState, Tag
+from sealpoint.databases.rows import RowStore
+from sealpoint.errors import KeyInUseError, TagError, UnrelatedDatabaseError
+from sealpoint.keys import destroy, edit
+from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.ringfile import RingFile
+from sealpoint.maintenance.ringcheck import require_opening
+
+
+def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> str | None:
+    """Make a key the one that seals, unless a database forbids it. See `edit.promote_key`.
+
+    Returns:
+        The id of the key that was active before.
+
+    Raises:
+        KeyTransitionError: If the key's state does not allow it.
+        KeyInUseError: If a database has rows under a key of the ring that is neither of the two.
+            Where no key was active, nothing is refused: that is how sealing is resumed.
+        WrongRingError: If a database has rows under the key's id that it does not open.
+        KeyRingError: Another of its subclasses, if the key's material is not available.
+    """
+
+    def require(ring: RingFile, entry: RingEntry) -> None:
+        before = [one for one in ring.entries if one.state is KeyState.ACTIVE]
+        older = [one for one in ring.entries if one not in (*before, entry)] if before else []
+        require_unused(older, stores, f"cannot promote {key_id!r}")
+        if stores:
+            require_opening(ring.load_key(key_id), stores)
+
+    return edit.promote_key(path, key_id, require)
+
+
+def disable_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> None:
+    """Refuse values under a key from now on, unless a database has some. See `edit.disable_key`.
+
+    Raises:
+        KeyTransitionError: If its state does not allow it.
+        KeyInUseError: If a database has rows under it.
+    """
+
+    def require(_: RingFile, entry: RingEntry) -> None:
+        require_unused([entry], stores, f"cannot disable {key_id!r}")
+
+    edit.disable_key(path, key_id, require)
+
+
+def destroy_key(
+    path: str | PathLike[str] | None,
+    key_id: str,
+    stores: Sequence[RowStore] = (),
+    *,
+    allow_unrelated: bool = False,
+) -> Path | None:
+    """Destroy a key, unless a database forbids it. See `sealpoint.keys.destroy.destroy_key`.
+
+    With ``allow_unrelated`` a database is accepted that has no value under any key of the ring.
+
+    Returns:
+        The file that was removed, if there was one.
+
+    Raises:
+        KeyTransitionError: If the key's state does not allow it, or it shares its file with another key.
+        KeyInUseError, UnrelatedDatabaseError: If a database has rows under it, or under no key of the ring.
+        StoppedError: If the file cannot be removed.
+    """
+
+    def require(ring: RingFile, entry: RingEntry) -> None:
+        require_unused([entry], stores, f"cannot destroy {key_id!r}")
+        if not allow_unrelated:
+            require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
+
+    return destroy.destroy_key(path, key_id, require)
+
+
+def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
+    """Raise `KeyInUseError` if a store has rows under one of the keys; ``what`` says what cannot be done."""
+    for store in stores:
+        counts = store.count()
+        for entry in entries:
+            rows = sum(count.rows for count in counts if _is_under(count.tag, entry))
+            if rows:
+                message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
+                raise KeyInUseError(message, hint=_way_out(entry))
+
+
+def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
+    """Whether a store has a value under one of the keys. One without is no evidence that a key is unused."""
+    return any(_is_under(count.tag, entry) for count in store.count() for entry in entries)
+
+
+def require_related(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
+    """Raise `UnrelatedDatabaseError` if a store has no value under any of the keys."""
+    for store in stores:
+        if not is_related(store, entries):
+            raise UnrelatedDatabaseError(f"{what}: {store.name} has no value under any key of the ring")
+
+
+def _way_out(entry: RingEntry) -> str:
+    """Say how rows come away from under a key."""
+    if entry.state is KeyState.DESTROYED:
+        return "such rows open with no key any more: restore a backup, or delete them"
+    rotate = "sealpoint rotate DB --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")
+    enable = "enable the key and " if entry.state is KeyState.DISABLED else ""
+    return f"{enable}seal the rows anew first: {rotate}"
+
+
+def _is_under(tag: Any, entry: RingEntry) -> bool:
+    """Whether a tag names a key. Also for tags of later releases, which this one cannot parse."""
+    if not isinstance(tag, str) or "+" not in tag:
+        return False
+    try:
+        key_id = Tag.parse(tag).key_id
+    except TagError:
+        key_id = tag.rpartition("@")[2]
+    return key_id is None if entry.suite == LEGACY else key_id == entry.id

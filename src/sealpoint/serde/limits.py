@@ -1,0 +1,91 @@
+"""Limits: what unauthenticated bytes may be, and how much of what they name is remembered.
+
+Every bound of this package stands here. `Limits` are those that a caller may change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What unauthenticated bytes may be. The defaults pass any realistic checkpoint.
+
+    Attributes:
+        size_bytes: Length of a value; of a legacy json row half of it.
+        depth: Containers and extensions within each other, counted from the top.
+        elements: Elements of all containers together; a pair of a map counts as one, and an
+            array that is a key as many as it has bytes.
+        records: Extensions: each becomes an object, at up to 50 us and 3 kB.
+        patterns: Regular expressions: each may take 20 ms to compile.
+        chunks: Streamed messages of LangChain: each may take 1 ms to complete.
+    """
+
+    size_bytes: int = 128 * 1024 * 1024
+    depth: int = 64
+    elements: int = 2_000_000
+    records: int = 100_000
+    patterns: int = 100
+    chunks: int = 2_000
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+# --- copies: a decoder copies the payload of an extension, and again what is nested in it ---------
+
+MAX_COPIES: Final = 8
+"""Bytes of nested extensions, for each byte of the value."""
+
+FREE_COPIED_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of nested extensions that any value may have."""
+
+# --- arguments of the safe types ------------------------------------------------------------------
+
+MAX_SAME_HASH: Final = 64
+"""Members of a set, or keys of a map, of one hash: (-1, -1), (-1, -2), ... by nature, thousands by intent."""
+
+MAX_SHORT_CHARS: Final = 64
+"""Characters of a UUID, a moment, an address or the key of a time zone."""
+
+MAX_DECIMAL_CHARS: Final = 1000
+MAX_DECIMAL_EXPONENT: Final = 6144
+"""The largest exponent of decimal128 (IEEE 754-2019, table 3.6)."""
+
+MAX_PATTERN_CHARS: Final = 1000
+MAX_PATTERN_STEPS: Final = 50_000
+"""Lines of Python that the compiler of patterns may run. A wide range that ignores case takes millions."""
+
+MAX_PARTS: Final = 1000
+MAX_NAME_CHARS: Final = 1000
+
+DAY_SECONDS: Final = 86_400
+SECOND_MICROSECONDS: Final = 1_000_000
+
+# --- fields of LangChain's messages ---------------------------------------------------------------
+
+MAX_FIELDS: Final = 1000
+MAX_RAW_TOOL_CALLS: Final = 1000
+"""Tool calls in a provider's own form: LangChain converts them before it checks them."""
+
+MAX_PARTIAL_JSON_CHARS: Final = 256
+"""Incomplete JSON of a streamed message: its parser takes time in the square of the length."""
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+MAX_JSON_DEPTH: Final = DEFAULT_LIMITS.depth
+MAX_JSON_ELEMENTS: Final = DEFAULT_LIMITS.elements
+MAX_NUMBER_CHARS: Final = 4300
+"""Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it."""
+
+# --- what is remembered: names come from the bytes, and must not fill memory ----------------------
+
+MAX_LEARNED_TYPES: Final = 4096
+MAX_LEARNED_PATTERNS: Final = 128
+MAX_LEARNED_MESSAGES: Final = 16_384
+"""Records of one class of messages, at some 80 bytes each."""
+
+MAX_WARNINGS: Final = 100
+MAX_REPLACEMENTS: Final = 200_000
+"""Texts with lone surrogates in one value: each object around one is packed again."""

@@ -1,0 +1,403 @@
+"""The values of a SQLite file: what is opened, what is refused, and what a batch does to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import chain, pairwise, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.databases.cells import Cell, Selection
+from sealpoint.databases.rows import Batch, Progress, TagCount
+from sealpoint.databases.sqlite import rows as sqlite_rows
+from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
+from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.errors import DatabaseCorruptError, DatabaseMissingError, SchemaError, StoppedError
+from sealpoint.maintenance.rotate import rotate
+from tests.support.schemas import CHECKPOINTS as MAKE_CHECKPOINTS
+from tests.support.schemas import REFUSED
+from tests.support.sealed import make_cipher, put, values_of, write
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteRows]:
+    with closing(SqliteRows(path, writable=True)) as store:
+        yield store
+
+
+def to_new(value: Cell) -> tuple[str, bytes]:
+    return "new", value.value
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_nothing_is_made(tmp_path: Path, writable: bool) -> None:
+    with pytest.raises(DatabaseMissingError):
+        SqliteRows(tmp_path / "missing.db", writable=writable)
+    with pytest.raises(DatabaseMissingError):
+        SqliteRows(tmp_path, writable=writable)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, writable: bool) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(b"text" * 1000)
+    with pytest.raises(DatabaseCorruptError):
+        SqliteRows(path, writable=writable)
+
+
+def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    with pytest.raises(SchemaError, match="neither of the tables"):
+        SqliteRows(path)
+
+
+@pytest.mark.parametrize("statements", REFUSED.values(), ids=REFUSED)
+def test_what_the_saver_refuses_is_refused(tmp_path: Path, statements: list[str]) -> None:
+    """Also a trigger, which an update would set off."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    with pytest.raises(SchemaError):
+        SqliteRows(path, writable=True)
+
+
+def test_a_table_without_row_ids_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"{MAKE_CHECKPOINTS} WITHOUT ROWID")
+    with pytest.raises(SchemaError):
+        SqliteRows(path)
+
+
+def test_a_name_may_have_every_character_of_a_url(tmp_path: Path) -> None:
+    path = tmp_path / "a b?c=d#e%20é.db"
+    write(path, "k1", "a")
+    with closing(SqliteRows(path)) as store:
+        assert sum(count.rows for count in store.count()) > 0
+        assert store.name == str(path)
+
+
+def test_a_store_for_reading_changes_nothing(path: Path) -> None:
+    before = values_of(path)
+    with (
+        closing(SqliteRows(path)) as store,
+        pytest.raises(StoppedError, match="may not be written"),
+    ):
+        store.rewrite(CHECKPOINTS, None, to_new)
+    assert values_of(path) == before
+
+
+# --- counting and reading -------------------------------------------------------------------------
+
+
+def test_counts_are_by_table_and_tag(path: Path, store: SqliteRows) -> None:
+    write(path, "plain", "b")
+    sizes: dict[tuple[str, Any], list[int]] = {}
+    for value in values_of(path):
+        sizes.setdefault((value.where.column.table, value.tag), []).append(len(value.value))
+    assert sorted(store.count()) == sorted(
+        TagCount(*place, len(found), sum(found)) for place, found in sizes.items()
+    )
+
+
+def test_a_thread_may_be_read_alone(path: Path, store: SqliteRows) -> None:
+    write(path, "k1", "b")
+    for table in (CHECKPOINTS, WRITES):
+        values = store.read(table, None, Selection(thread_id="b")).cells
+        assert {value.where.key[0] for value in values} == {"b"}
+        assert len(values) == len(store.read(table, None, Selection(thread_id="a")).cells)
+
+
+def test_a_value_larger_than_a_batch_is_a_page_of_its_own(path: Path, store: SqliteRows) -> None:
+    page = store.read(CHECKPOINTS, None, batch=Batch(size_bytes=1))
+    assert len(page.cells) == 1
+    assert page.last is not None
+
+
+@pytest.mark.parametrize("column", ["thread_id", "type", "channel"])
+def test_text_that_is_not_utf8_comes_as_bytes_among_others(path: Path, column: str) -> None:
+    """Of the page that holds it nothing is lost, in whatever row of it; other text stays text."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE writes SET {column} = CAST(X'61ff' AS TEXT) WHERE rowid = 5")
+        count = connection.execute("SELECT count(*) FROM writes").fetchone()[0]
+    for batch in (Batch(), Batch(rows=5), Batch(rows=1)):
+        with closing(SqliteRows(path)) as store:
+            found, after = list[Cell](), None
+            while True:
+                page = store.read(WRITES, after, batch=batch)
+                found += page.cells
+                if (after := page.last) is None:
+                    break
+            assert len(found) == count
+            assert [value.where.locator for value in found if b"a\xff" in (*value.where.key, value.tag)] == [
+                5
+            ]
+            assert sum(each.rows for each in store.count()) == len(values_of(path))
+
+
+def test_a_name_that_is_not_utf8_does_not_end_the_listing_of_names(path: Path, store: SqliteRows) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE writes SET channel = CAST(X'61ff' AS TEXT) WHERE rowid = 5")
+    names = set(store.names())
+    assert {("thread_id", "a"), ("channel", "b"), ("channel", "c")} <= names
+    assert all(isinstance(text, str) for _, text in names)
+
+
+def test_a_page_that_begins_before_its_beginning_is_refused(tmp_path: Path) -> None:
+    """The first row of a leaf of the tree was set back; the search for a deleted row comes upon it."""
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute(MAKE_CHECKPOINTS)
+        statement = "INSERT INTO checkpoints (rowid, thread_id, checkpoint_id, type, checkpoint, metadata)"
+        rows = [(row_id, f"{row_id:05}") for row_id in range(200, 400)]
+        connection.executemany(f"{statement} VALUES (?, ?, '1', 'null', x'', x'7b7d')", rows)
+    data = bytearray(path.read_bytes())
+    leaf = [page for page in range(512, len(data), 512) if data[page] == 0x0D][1]
+    cell = leaf + int.from_bytes(
+        data[leaf + 8 : leaf + 10], "big"
+    )  # its length, then its row id in two bytes
+    row_id = (data[cell + 1] & 0x7F) << 7 | data[cell + 2]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("DELETE FROM checkpoints WHERE rowid = ?", (row_id - 1,)).rowcount == 1
+    data = bytearray(path.read_bytes())
+    data[cell + 1 : cell + 3] = bytes([0x80 | 199 >> 7, 199 & 0x7F])
+    path.write_bytes(data)
+    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
+        store.read(CHECKPOINTS, row_id - 2, batch=Batch(rows=1))
+
+
+def test_metadata_comes_row_by_row(path: Path, store: SqliteRows) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        expected = [metadata for (metadata,) in connection.execute("SELECT metadata FROM checkpoints")]
+    assert [*store.metadata()] == expected
+    assert [*store.inline()] == []
+
+
+# --- changing -------------------------------------------------------------------------------------
+
+
+def test_what_a_change_raises_leaves_the_batch_as_it_was(path: Path, store: SqliteRows) -> None:
+    before = values_of(path)
+
+    def fail(value: Cell) -> tuple[str, bytes]:
+        if value == before[2]:
+            raise KeyError("stop")
+        return to_new(value)
+
+    with pytest.raises(KeyError):
+        store.rewrite(CHECKPOINTS, None, fail)
+    store.settle()
+    assert values_of(path) == before
+    assert not store.connection.in_transaction
+
+
+def test_a_batch_is_stored_when_the_store_is_closed(path: Path) -> None:
+    with closing(SqliteRows(path, writable=True)) as store:
+        done = store.rewrite(CHECKPOINTS, None, to_new)
+    assert (done.seen, done.changed, done.raced, done.last) == (3, 3, 0, None)
+    assert {value.tag for value in values_of(path) if value.where.column == CHECKPOINTS} == {"new"}
+
+
+def test_a_batch_is_one_transaction(path: Path, store: SqliteRows) -> None:
+    """Another connection sees none of it or all of it."""
+    with closing(sqlite3.connect(path)) as other:
+        seen = set()
+        for _ in range(2):
+            store.rewrite(CHECKPOINTS, None, lambda value: (value.tag + "x", value.value))
+            store.settle()
+            seen.add(other.execute("SELECT count(DISTINCT type) FROM checkpoints").fetchone())
+        assert seen == {(1,)}
+
+
+@pytest.mark.parametrize(
+    ("tag", "blob"), [("other", None), (None, b"other"), ("other", b"other")], ids=["tag", "value", "both"]
+)
+def test_a_value_that_changed_meanwhile_is_left(
+    path: Path, store: SqliteRows, tag: str | None, blob: bytes | None
+) -> None:
+    first = values_of(path)[0]
+    theirs = (tag or first.tag, blob or first.value)
+
+    def interfere(value: Cell) -> tuple[str, bytes]:
+        if value == first:
+            with closing(sqlite3.connect(path)) as connection, connection:
+                put(connection, first, *theirs)
+        return to_new(value)
+
+    done = store.rewrite(CHECKPOINTS, None, interfere)
+    store.settle()
+    assert (done.changed, done.raced) == (2, 1)
+    assert (values_of(path)[0].tag, values_of(path)[0].value) == theirs
+
+
+def test_a_row_that_was_deleted_meanwhile_stays_deleted(path: Path, store: SqliteRows) -> None:
+    first = values_of(path)[0]
+
+    def delete(value: Cell) -> tuple[str, bytes]:
+        if value == first:
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("DELETE FROM checkpoints WHERE rowid = ?", (first.where.locator,))
+        return to_new(value)
+
+    assert store.rewrite(CHECKPOINTS, None, delete).raced == 1
+    store.settle()
+    assert first.where.key not in [value.where.key for value in values_of(path)]
+
+
+@pytest.mark.parametrize(
+    "column", ["thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel"]
+)
+def test_a_row_that_became_another_is_left(path: Path, store: SqliteRows, column: str) -> None:
+    """Its row id, tag and bytes are those of the row that was read; its name is not."""
+    first = next(value for value in values_of(path) if value.where.column == WRITES)
+
+    def rename(value: Cell) -> tuple[str, bytes]:
+        if value == first:
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute(f"UPDATE writes SET {column} = 77 WHERE rowid = ?", (first.where.locator,))
+        return to_new(value)
+
+    assert store.rewrite(WRITES, None, rename).raced == 1
+    store.settle()
+    (left,) = [
+        each
+        for each in values_of(path)
+        if each.where.column == WRITES and each.where.locator == first.where.locator
+    ]
+    assert (left.tag, left.value) == (first.tag, first.value)
+
+
+def test_the_metadata_and_all_other_columns_stay_as_they_are(path: Path, store: SqliteRows) -> None:
+    statements = (
+        "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata FROM checkpoints",
+        "SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel FROM writes",
+    )
+    with closing(sqlite3.connect(path)) as connection:
+        before = [connection.execute(statement).fetchall() for statement in statements]
+        for table in store.columns:
+            store.rewrite(table, None, to_new)
+        store.settle()
+        assert [connection.execute(statement).fetchall() for statement in statements] == before
+
+
+# --- the commit that goes on behind ---------------------------------------------------------------
+
+READS: dict[str, Callable[[SqliteRows], object]] = {
+    "read": lambda store: store.read(CHECKPOINTS, None),
+    "count": lambda store: store.count(),
+    "names": lambda store: list(store.names()),
+    "metadata": lambda store: list(store.metadata()),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_nothing_is_read_of_a_batch_before_it_is_stored(path: Path, name: str) -> None:
+    """A reader keeps it from being stored here, as one may with a rollback journal: nothing has changed."""
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA journal_mode = delete")
+        before = values_of(path)
+        with closing(SqliteRows(path, writable=True)) as store:
+            expected = READS[name](store)
+            store.connection.execute("PRAGMA busy_timeout = 0")
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM checkpoints").fetchone()
+            store.rewrite(CHECKPOINTS, None, to_new, batch=Batch(rows=2))
+            with pytest.raises(StoppedError, match="kept the database locked"):
+                READS[name](store)
+            assert READS[name](store) == expected
+    assert values_of(path) == before
+
+
+class Behind:
+    """In place of the thread: commits at once, but the first ``late`` batches when they are waited for."""
+
+    def __init__(self, late: int) -> None:
+        self._late = late
+
+    def submit(self, work: Callable[[float], None], start: float) -> Any:
+        self._late -= 1
+        future = Later(lambda: work(start))
+        if self._late < 0:
+            future.result()
+        return future
+
+    def shutdown(self) -> None:
+        pass
+
+
+class Later:
+    """Work that is done once, when its result is asked for."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+
+    def result(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work()
+
+
+@pytest.mark.parametrize("name", READS)
+def test_nothing_is_asked_of_the_connection_while_a_commit_goes_on(
+    store: SqliteRows, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """SQLite mixes up the answers to two threads, and a rollback fails while a statement is at work."""
+    monkeypatch.setattr(store, "_behind", Behind(1))
+    store.rewrite(CHECKPOINTS, None, to_new, batch=Batch(rows=2))
+    asked: list[str] = []
+    store.connection.set_trace_callback(asked.append)
+    READS[name](store)
+    assert asked[0] == "COMMIT"
+
+
+def lock_for(*seconds: float) -> Callable[[], float]:
+    """A clock by which the first batches hold the lock so long, and all others not at all."""
+    moments = chain.from_iterable((0.0, end) for end in chain(seconds, repeat(0.0)))
+    return lambda: next(moments)
+
+
+@pytest.mark.parametrize(
+    ("late", "changed", "told"),
+    [(late, *told) for late in (0, 1, 3) for told in ((3, [0.0, 5.0, 0.5]), (1, [0.0, 5.0, 0.0]))],
+)
+def test_each_lock_is_told_once(
+    store: SqliteRows, monkeypatch: pytest.MonkeyPatch, late: int, changed: int, told: list[float]
+) -> None:
+    """With the next batch, and the last with its own, the longer of two; whoever is slow."""
+    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(5.0, 0.25, 0.5))
+    monkeypatch.setattr(store, "_behind", Behind(late))
+    seen, after = [], None
+    for number in range(3):
+        change = to_new if number < changed else lambda value: None
+        done = store.rewrite(CHECKPOINTS, after, change, batch=Batch(rows=1))
+        seen.append(done.lock_seconds)
+        after = done.last
+    assert (seen, after) == (told, None)
+
+
+def test_batches_grow_again_after_one_that_kept_writers_waiting(
+    path: Path, store: SqliteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the size that was asked for. It is told with the next batch, when one more is read already."""
+    for thread_id in "bcdef":
+        write(path, "k1", thread_id)
+    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(5.0))
+    monkeypatch.setattr(store, "_behind", Behind(0))
+    events = rotate(store, make_cipher("k2", "k1"), batch=Batch(rows=4))
+    rows = [
+        0,
+        *(event.rows for event in events if isinstance(event, Progress) and event.table == "checkpoints"),
+    ]
+    assert [after - before for before, after in pairwise(rows)] == [4, 4, 4, 2, 4]

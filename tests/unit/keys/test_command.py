@@ -1,0 +1,134 @@
+"""Commands that print a key: what they may do wrong, and that none of it holds up or outlives the load.
+
+A command that should be caught by its time limit would run for minutes; nothing here waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from sealpoint.crypto import KeyRing
+from sealpoint.errors import SourceError, SourceTimeoutError
+from sealpoint.keys import sources
+from sealpoint.keys.command import MAX_BYTES, run_command
+from tests.support.rings import NEW, ring_text, write_ring
+
+SHORT = 0.3  # seconds
+
+HANGING = {
+    "sleeps": "exec sleep 300",
+    "prints a key and stays": "echo key; exec sleep 300",
+    "closes its output and stays": "exec >&-; exec sleep 300",
+    "leaves the pipe to a grandchild": "sleep 300 & echo key",
+    "waits for input": "cat >/dev/null; exec sleep 300",
+    "ignores polite signals": "trap '' TERM HUP INT; sleep 300; sleep 300",
+}
+
+
+def test_output_is_returned_as_it_is() -> None:
+    assert run_command(["printf", r"%s\n", "a  b"]) == b"a  b\n"
+
+
+def test_no_shell_comes_between() -> None:
+    assert run_command(["echo", "$HOME; echo *"]) == b"$HOME; echo *\n"
+
+
+def test_input_is_empty() -> None:
+    assert run_command(["cat"]) == b""
+
+
+@pytest.mark.parametrize("script", HANGING.values(), ids=HANGING)
+def test_command_that_hangs(script: str) -> None:
+    with pytest.raises(SourceTimeoutError, match="'sh' did not end in time") as caught:
+        run_command(["sh", "-c", script], timeout_seconds=SHORT)
+    assert "must print the key and end" in caught.value.hint
+
+
+def test_all_that_a_command_started_is_ended(tmp_path: Path) -> None:
+    """The grandchild holds a pipe open for writing: who reads it sees its end only if that is gone."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert (
+        run_command(["sh", "-c", f"exec 3>'{pipe}'; echo x >&3; sleep 300 >/dev/null & echo key"]) == b"key\n"
+    )
+    os.set_blocking(reader, True)
+    assert os.read(reader, 10) == b"x\n"
+    assert select.select([reader], [], [], 30)[0], "the grandchild still runs"
+    assert os.read(reader, 10) == b""
+    os.close(reader)
+
+
+@pytest.mark.parametrize("script", ["exec yes", "while :; do echo line; done"])
+def test_command_that_prints_without_end(script: str) -> None:
+    with pytest.raises(SourceError, match=f"over {MAX_BYTES} bytes") as caught:
+        run_command(["sh", "-c", script])
+    assert type(caught.value) is SourceError
+    assert "a key alone" in caught.value.hint
+
+
+def test_command_that_prints_as_much_as_it_may() -> None:
+    script = f"import sys; sys.stdout.write('x' * {MAX_BYTES})"
+    assert run_command([sys.executable, "-c", script]) == b"x" * MAX_BYTES
+
+
+def test_command_that_fails() -> None:
+    with pytest.raises(SourceError, match="'sh' exited with 3") as caught:
+        run_command(["sh", "-c", "echo key; exit 3"])
+    assert "by hand" in caught.value.hint
+
+
+def test_command_that_is_killed() -> None:
+    with pytest.raises(SourceError, match="exited with -9"):
+        run_command(["sh", "-c", "kill -9 $$"])
+
+
+@pytest.mark.parametrize("program", ["/nowhere/at-all", "", "nul\0", "/"])
+def test_command_that_cannot_be_started(program: str) -> None:
+    with pytest.raises(SourceError, match="cannot be started") as caught:
+        run_command([program])
+    assert caught.value.hint
+
+
+def test_errors_show_neither_arguments_nor_output(capfd: pytest.CaptureFixture[str]) -> None:
+    """An argument may be a token, and what a failing tool prints may be anything."""
+    with pytest.raises(SourceError) as caught:
+        run_command(["sh", "-c", "echo out-secret; echo err-secret >&2; exit 1", "arg-secret"])
+    shown = f"{caught.value!r} {caught.value} {caught.value.__notes__} {capfd.readouterr()}"
+    assert "secret" not in shown
+
+
+def test_process_with_many_open_files() -> None:
+    """The pipe gets a number over 1023, which ``select`` would refuse."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
+    held = [os.dup(0) for _ in range(1024)]
+    try:
+        assert run_command(["echo", "key"]) == b"key\n"
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_command_of_a_ring(tmp_path: Path) -> None:
+    text = ring_text(source=f"{{ command = ['printf', '%s', '{NEW.hex()}'] }}")
+    assert KeyRing.load(write_ring(tmp_path, text)).require_active().material == NEW
+
+
+def test_command_of_a_ring_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "run_command", partial(run_command, timeout_seconds=SHORT))
+    with pytest.raises(SourceTimeoutError):
+        KeyRing.load(write_ring(tmp_path, ring_text(source="{ command = ['sleep', '300'] }")))
+
+
+def test_command_of_a_ring_that_prints_no_key(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not a key"):
+        KeyRing.load(write_ring(tmp_path, ring_text(source="{ command = ['true'] }")))

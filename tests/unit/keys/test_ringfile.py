@@ -1,0 +1,312 @@
+"""The ring file: what it may say, whose files and keys are refused, and where it is looked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sealpoint.crypto import KeyRing, KeyState, RingCipher
+from sealpoint.errors import (
+    CheckValueError,
+    FileLinkError,
+    FilePermissionsError,
+    KeyDisabledError,
+    KeyMaterialError,
+    KeyRingError,
+    RingFileMissingError,
+    SourceError,
+    TestKeysError,
+)
+from sealpoint.keys import ringfile
+from sealpoint.keys.key import check_value
+from tests.support.rings import NEW, OLD, OTHER, ring_text, write, write_ring
+
+EXAMPLE = Path(__file__).parents[3] / "keys.example"
+SYSTEM_PATH = ringfile.SYSTEM_PATH  # as it is before a test moves it
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No ring is named or lies anywhere but where a test puts it."""
+    for name in ("SEALPOINT_KEYS", "CREDENTIALS_DIRECTORY", "SEALPOINT_ALLOW_TEST_KEYS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ringfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
+
+
+def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every field and every source at once."""
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", "0123456789abcdef")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    write(tmp_path / "k2", OLD.hex() + "\n")
+    text = ring_text(
+        "created = 2026-11-01T09:00:00Z",
+        f"check = '{check_value(NEW)}'",
+        "[[key]]",
+        "id = 'k2'",
+        "state = 'decrypt-only'",
+        "source = { credential = 'k2' }",
+        "[[key]]",
+        "id = 'k3'",
+        "state = 'staged'",
+        f"source = {{ inline = '{OTHER.hex()}' }}",
+        "[[key]]",
+        "id = 'k4'",
+        "state = 'disabled'",
+        f"source = {{ command = ['printf', '{OTHER.hex()}'] }}",
+        "[[key]]",
+        "id = 'k5'",
+        "state = 'destroyed'",
+        "created = 2025-01-01T00:00:00Z",
+        "destroyed = 2026-01-01T00:00:00Z",
+        "check = '01234567'",
+        "[[key]]",
+        "id = 'langgraph'",
+        "suite = 'aes'",
+        "state = 'decrypt-only'",
+        "source = { env = 'LANGGRAPH_AES_KEY' }",
+        "[[index]]",
+        "id = 'index'",
+        "created = 2026-01-01T00:00:00Z",
+        f"check = '{check_value(OTHER)}'",
+        f"source = {{ inline = '{OTHER.hex()}' }}",
+    )
+    ring = KeyRing.load(write_ring(tmp_path, text))
+    materials = [NEW, OLD, OTHER, b"", b"", b"0123456789abcdef"]
+    assert [key.material for key in ring.keys] == materials
+    assert ring.ids == ("k1", "k2", "k3", "k4", "k5", "langgraph")
+    assert [key.state.value for key in ring.keys][:2] == ["active", "decrypt-only"]
+    assert ring.keys[0].created == datetime(2026, 11, 1, 9, tzinfo=UTC)
+    assert ring.keys[4].destroyed == datetime(2026, 1, 1, tzinfo=UTC)
+    assert ring.require_legacy().id == "langgraph"
+    assert ring.index_key("x") == KeyRing([], index=OTHER).index_key("x")
+
+
+def test_a_ring_may_only_open(tmp_path: Path) -> None:
+    ring = KeyRing.load(write_ring(tmp_path, ring_text(state="decrypt-only")))
+    assert ring.require_key("k1").state is KeyState.DECRYPT_ONLY
+
+
+def test_ring_without_material_may_be_read_by_others(tmp_path: Path) -> None:
+    """It holds no secrets; only its key files do."""
+    path = write_ring(tmp_path, ring_text())
+    path.chmod(0o644)
+    assert KeyRing.load(path).ids == ("k1",)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_ring_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """Who writes it could name another key, or a command."""
+    path = write_ring(tmp_path, ring_text())
+    path.chmod(mode)
+    with pytest.raises(FilePermissionsError, match="write"):
+        KeyRing.load(path)
+
+
+def test_ring_with_inline_material_must_be_private(tmp_path: Path) -> None:
+    path = write_ring(tmp_path, ring_text(source=f"{{ inline = '{NEW.hex()}' }}"))
+    assert KeyRing.load(path).require_active().material == NEW
+    path.chmod(0o644)
+    with pytest.raises(FilePermissionsError, match="read"):
+        KeyRing.load(path)
+
+
+def test_key_file_with_open_permissions(tmp_path: Path) -> None:
+    path = write_ring(tmp_path, ring_text())
+    (tmp_path / "k1.key").chmod(0o644)
+    with pytest.raises(FilePermissionsError) as caught:
+        KeyRing.load(path)
+    assert "chmod 600" in caught.value.hint
+
+
+def test_key_file_that_is_a_link(tmp_path: Path) -> None:
+    path = write_ring(tmp_path, ring_text(source="{ file = 'link' }"))
+    (tmp_path / "link").symlink_to("k1.key")
+    assert KeyRing.load(path).ids == ("k1",)
+    (tmp_path / "k1.key").rename(tmp_path.parent / f"{tmp_path.name}.key")
+    (tmp_path / "k1.key").symlink_to(f"../{tmp_path.name}.key")
+    with pytest.raises(FileLinkError, match="leads out of its folder"):
+        KeyRing.load(path)
+
+
+def test_key_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="none") as caught:
+        KeyRing.load(write_ring(tmp_path, ring_text(source="{ file = 'none' }")))
+    assert caught.value.hint.startswith("put its copy back in this place; a key that nothing needs")
+
+
+@pytest.mark.parametrize("material", [b"", bytes(31), bytes(33), NEW + NEW, b"a passphrase"])
+def test_key_of_the_wrong_length(tmp_path: Path, material: bytes) -> None:
+    with pytest.raises(KeyMaterialError, match="key 'k1'") as caught:
+        KeyRing.load(write_ring(tmp_path, ring_text(), material=material))
+    assert type(caught.value) is KeyMaterialError
+    assert "32 raw bytes" in caught.value.hint
+
+
+def test_key_with_trailing_spaces(tmp_path: Path) -> None:
+    with pytest.raises(KeyMaterialError, match="key 'k1'") as caught:
+        KeyRing.load(write_ring(tmp_path, ring_text(), material=NEW.hex().encode() + b"  \n"))
+    assert "remove the white space" in caught.value.hint
+
+
+SOURCES_OF_NOTHING = {
+    "file": "{ file = 'none' }",
+    "env": "{ env = 'SEALPOINT_NONE' }",
+    "credential": "{ credential = 'none' }",
+    "command": "{ command = ['false'] }",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES_OF_NOTHING.values(), ids=SOURCES_OF_NOTHING)
+def test_a_disabled_key_needs_no_material(tmp_path: Path, source: str) -> None:
+    """Whoever disables a key takes its material away next; that must not keep a process from starting."""
+    ring = KeyRing.load(write_ring(tmp_path, ring_text(source=source, state="disabled")))
+    with pytest.raises(KeyDisabledError):
+        ring.require_key("k1")
+
+
+@pytest.mark.parametrize("source", SOURCES_OF_NOTHING.values(), ids=SOURCES_OF_NOTHING)
+def test_an_error_of_a_source_names_the_key(tmp_path: Path, source: str) -> None:
+    with pytest.raises(SourceError, match=r"keys\.toml: key 'k1': "):
+        KeyRing.load(write_ring(tmp_path, ring_text(source=source)))
+
+
+def test_a_ring_with_a_disabled_key_in_it_must_be_private(tmp_path: Path) -> None:
+    path = write_ring(tmp_path, ring_text(source=f"{{ inline = '{NEW.hex()}' }}", state="disabled"))
+    path.chmod(0o644)
+    with pytest.raises(FilePermissionsError, match="read"):
+        KeyRing.load(path)
+
+
+@pytest.mark.parametrize("state", ["active", "staged", "decrypt-only"])
+def test_check_value_that_does_not_match(tmp_path: Path, state: str) -> None:
+    """Swapped or damaged material is told at load, and not by values that do not open."""
+    text = ring_text(f"check = '{check_value(NEW)}'", state=state)
+    assert KeyRing.load(write_ring(tmp_path, text)).ids == ("k1",)
+    with pytest.raises(CheckValueError, match="key 'k1'") as caught:
+        KeyRing.load(write_ring(tmp_path, text, material=OLD))
+    assert "restore the material" in caught.value.hint
+
+
+def test_check_value_of_the_index(tmp_path: Path) -> None:
+    text = ring_text("[[index]]", "source = { file = 'k1.key' }", f"check = '{check_value(OLD)}'")
+    with pytest.raises(CheckValueError, match="index"):
+        KeyRing.load(write_ring(tmp_path, text))
+
+
+def test_check_value_of_a_legacy_key(tmp_path: Path) -> None:
+    text = ring_text("suite = 'aes'", f"check = '{check_value(b'0' * 16)}'", state="decrypt-only")
+    assert KeyRing.load(write_ring(tmp_path, text, material=b"0" * 16)).ids == ("k1",)
+    with pytest.raises(CheckValueError):
+        KeyRing.load(write_ring(tmp_path, text, material=b"1" * 16))
+
+
+def example(tmp_path: Path) -> Path:
+    """A copy of keys.example whose mode does not depend on how the repository was checked out."""
+    return write(tmp_path / "keys.toml", EXAMPLE.read_bytes())
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "true", "yes"])
+def test_example_keys_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    if value is not None:
+        monkeypatch.setenv("SEALPOINT_ALLOW_TEST_KEYS", value)
+    with pytest.raises(TestKeysError, match="key 'k26b'") as caught:
+        KeyRing.load(example(tmp_path))
+    assert "generate keys of your own" in caught.value.hint
+
+
+def test_example_keys_are_refused_from_any_source(tmp_path: Path) -> None:
+    material = b"sealpoint PUBLIC TEST key k26b.."
+    with pytest.raises(TestKeysError):
+        KeyRing.load(write_ring(tmp_path, ring_text(), material=material))
+
+
+def test_example_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loads where it is allowed to, readable by others as it is in a checkout, and works."""
+    monkeypatch.setenv("SEALPOINT_ALLOW_TEST_KEYS", "1")
+    path = example(tmp_path)
+    path.chmod(0o644)
+    ring = KeyRing.load(path)
+    assert [(key.id, key.state.value) for key in ring.keys] == [
+        ("k26b", "active"),
+        ("k26a", "decrypt-only"),
+        ("k25", "destroyed"),
+    ]
+    cipher = RingCipher(ring)
+    assert cipher.open(*cipher.seal("msgpack", b"value")).typed == ("msgpack", b"value")
+    assert len(ring.index_key("thread_id")) == 32
+
+
+def named(path: Path, key_id: str) -> Path:
+    """Write a ring file with one staged key, whose id tells which file was read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_ring(path.parent, ring_text(state="staged").replace("'k1'", f"'{key_id}'")).rename(path)
+
+
+def test_search_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Argument, $SEALPOINT_KEYS, credential, /etc: the first found wins, and nothing is merged."""
+    named(tmp_path / "etc" / "keys.toml", "etc")
+    assert KeyRing.load().ids == ("etc",)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials"))
+    assert KeyRing.load().ids == ("etc",)
+    named(tmp_path / "credentials" / "sealpoint.keys", "credential")
+    assert KeyRing.load().ids == ("credential",)
+    monkeypatch.setenv("SEALPOINT_KEYS", str(named(tmp_path / "env.toml", "env")))
+    assert KeyRing.load().ids == ("env",)
+    argument = named(tmp_path / "argument.toml", "argument")
+    assert KeyRing.load(argument).ids == ("argument",)
+    assert KeyRing.load(str(argument)).ids == ("argument",)
+
+
+def test_an_empty_variable_names_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named(tmp_path / "etc" / "keys.toml", "etc")
+    monkeypatch.setenv("SEALPOINT_KEYS", "")
+    assert KeyRing.load().ids == ("etc",)
+
+
+def test_a_named_file_that_is_missing_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named(tmp_path / "etc" / "keys.toml", "etc")
+    monkeypatch.setenv("SEALPOINT_KEYS", str(tmp_path / "none"))
+    with pytest.raises(RingFileMissingError, match="none") as caught:
+        KeyRing.load()
+    assert "not set" not in str(caught.value)
+    assert "sealpoint keys init --keys FILE" in caught.value.hint
+    monkeypatch.delenv("SEALPOINT_KEYS")
+    ringfile.SYSTEM_PATH.unlink()
+    with pytest.raises(RingFileMissingError, match=r"keys\.toml, and \$SEALPOINT_KEYS is not set"):
+        KeyRing.load()
+
+
+@pytest.mark.parametrize("path", ["", "none"])
+def test_an_argument_that_names_no_file_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The empty one neither: it is a forgotten setting, not a wish for another ring."""
+    monkeypatch.setenv("SEALPOINT_KEYS", str(named(tmp_path / "env.toml", "env")))
+    with pytest.raises(KeyRingError):
+        KeyRing.load(path)
+
+
+def test_a_first_found_that_is_damaged_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named(tmp_path / "etc" / "keys.toml", "etc")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    (tmp_path / "sealpoint.keys").symlink_to("nowhere")
+    with pytest.raises(FileLinkError):
+        KeyRing.load()
+
+
+def test_the_current_directory_is_never_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("keys.toml", "sealpoint.keys", "keys.example"):
+        named(tmp_path / "here" / name, "here")
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(RingFileMissingError, match="etc"):
+        KeyRing.load()
+
+
+def test_the_last_place_is_in_etc() -> None:
+    assert Path("/etc/sealpoint/keys.toml") == SYSTEM_PATH

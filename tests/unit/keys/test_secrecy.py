@@ -1,0 +1,212 @@
+"""Nothing secret is shown: not by a repr, an error with all that hangs on it, a log line, or a pickle.
+
+The planted key is text, so that its raw form would be seen as easily as its hex and base64. A
+window of ten characters of any form counts as found.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.errors import KeyRingError, SealpointError
+from sealpoint.keys import sources
+from sealpoint.keys.command import run_command
+from sealpoint.keys.key import check_value
+from tests.support.rings import OTHER, make_cipher, ring_text, write, write_ring
+from tests.unit.keys.test_entry import CASES
+
+PLANTED = b"xQ7vW9zK2jR5tY8pL4mN6bD3hG1fS0cA"
+HEX = PLANTED.hex()
+BASE64 = base64.b64encode(PLANTED).decode()
+FORMS = (PLANTED.decode(), HEX, HEX.upper(), BASE64)
+WINDOWS = {form[at : at + 10] for form in FORMS for at in range(len(form) - 9)}
+
+
+def shown(error: BaseException | None) -> Iterator[str]:
+    """All that can be read off an error and whatever it was raised from or during, suppressed or not."""
+    if error is not None:
+        yield from (str(error), repr(error), repr(error.args), repr(vars(error)))
+        yield "".join(traceback.format_exception(error))
+        yield from shown(error.__cause__)
+        yield from shown(error.__context__)
+
+
+def assert_hidden(*texts: str) -> None:
+    for text in texts:
+        assert not [window for window in WINDOWS if window in text]
+
+
+def assert_error_hides(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    assert_hidden(*shown(error), caplog.text, *(repr(vars(record)) for record in caplog.records))
+
+
+def test_the_search_finds_what_it_looks_for() -> None:
+    for form in (*FORMS, repr(PLANTED), f"a long text with {HEX[7:19]} in it"):
+        with pytest.raises(AssertionError):
+            assert_hidden(form)
+
+
+@pytest.mark.parametrize("form", ["file", "hex", "base64"])
+@pytest.mark.parametrize("name", CASES)
+def test_wrong_ring_files(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, form: str) -> None:
+    """Every mistake of ``test_entry``, in a ring that holds the key in a file or inline."""
+    caplog.set_level(logging.DEBUG)
+    inline = {"hex": HEX, "base64": BASE64}.get(form)
+    text = CASES[name][0]
+    if inline is not None:
+        text = text.replace("file = 'k1.key'", f"inline = '{inline}'")
+    with pytest.raises(KeyRingError) as caught:
+        KeyRing.load(write_ring(tmp_path, text, material=PLANTED))
+    assert_error_hides(caught.value, caplog)
+
+
+MATERIAL: dict[str, bytes] = {
+    "cut": PLANTED[:-1],
+    "raw and a newline": PLANTED + b"\n",
+    "twice": PLANTED * 2,
+    "hex, cut": HEX[:-2].encode(),
+    "hex, damaged": b"g" + HEX[1:].encode(),
+    "hex, not ASCII": HEX[:-2].encode() + b"\xff\xff",
+    "hex with spaces": HEX.encode() + b"  ",
+    "base64, cut": BASE64[:-1].encode(),
+    "base64 with spaces": b" " + BASE64.encode(),
+    "base64, not ASCII": BASE64[:-1].encode() + b"\xff",
+}
+
+
+@pytest.mark.parametrize("name", MATERIAL)
+def test_wrong_material(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(KeyRingError) as caught:
+        KeyRing.load(write_ring(tmp_path, ring_text(), material=MATERIAL[name]))
+    assert_error_hides(caught.value, caplog)
+
+
+INLINE = f"version = 1\n[[key]]\nid = 'k1'\nstate = 'staged'\nsource = {{ inline = '{HEX}' }}\n"
+NOT_TOML = {
+    "string without end": INLINE.replace(f"{HEX}'", HEX),
+    "no quotes": INLINE.replace(f"'{HEX}'", HEX),
+    "rest of a line": INLINE.replace(" }\n", f" }} {BASE64}\n"),
+    "escape in the key": INLINE.replace(f"'{HEX}'", f'"{PLANTED.decode()}\\q"'),
+    "key as a name": f"version = 1\n{HEX} 1\n",
+    "key as a name, twice": f"version = 1\n{HEX} = 1\n{HEX} = 2\n",
+    "key as a table, twice": f"version = 1\n[{HEX}]\n[{HEX}]\n",
+    "parenthesis in the key": f"version = 1\nx = ({HEX}\n",
+}
+
+
+@pytest.mark.parametrize("name", NOT_TOML)
+def test_what_is_not_toml(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(KeyRingError, match="not TOML") as caught:
+        KeyRing.load(write(tmp_path / "keys.toml", NOT_TOML[name]))
+    assert_error_hides(caught.value, caplog)
+
+
+def test_what_is_not_utf_8(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The codec's own error would hold the whole file."""
+    with pytest.raises(KeyRingError, match="not UTF-8") as caught:
+        KeyRing.load(write(tmp_path / "keys.toml", INLINE.encode() + b"\xff"))
+    assert_error_hides(caught.value, caplog)
+
+
+def open_permissions(folder: Path) -> str:
+    (folder / "k1.key").chmod(0o644)
+    return ring_text()
+
+
+def link(folder: Path) -> str:
+    (folder / "link").symlink_to("/etc/hostname")
+    return ring_text(source="{ file = 'link' }")
+
+
+def pipe(folder: Path) -> str:
+    os.mkfifo(folder / "pipe", 0o600)
+    return ring_text(source="{ file = 'pipe' }")
+
+
+def check(folder: Path) -> str:
+    return ring_text(f"check = '{check_value(OTHER)}'")
+
+
+def command(script: str, folder: Path) -> str:
+    return ring_text(source=f"{{ command = ['sh', '-c', '{script}', '{HEX}'] }}")
+
+
+SOURCES: dict[str, Callable[[Path], str]] = {
+    "open permissions": open_permissions,
+    "link": link,
+    "pipe": pipe,
+    "check value": check,
+    "missing": lambda folder: ring_text(source="{ file = 'none' }"),
+    "command fails": partial(command, f"echo {HEX}; echo {BASE64} >&2; exit 3"),
+    "command prints too much": partial(command, f"yes {HEX}"),
+    "command prints no key": partial(command, f"echo {HEX}{HEX}"),
+    "command hangs": partial(command, f"echo {HEX}; sleep 300"),
+    "command is not there": lambda folder: ring_text(source=f"{{ command = ['/nowhere', '{HEX}'] }}"),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_wrong_sources(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(sources, "run_command", partial(run_command, timeout_seconds=1))
+    path = write_ring(tmp_path, "", material=PLANTED)
+    write(path, SOURCES[name](tmp_path))
+    with pytest.raises(KeyRingError) as caught:
+        KeyRing.load(path)
+    assert_error_hides(caught.value, caplog)
+    assert_hidden(*capfd.readouterr())
+
+
+def holders() -> list[object]:
+    """One of everything that holds key material, after it has been used."""
+    ring = KeyRing([Key("k1", PLANTED, KeyState.ACTIVE)], index=PLANTED)
+    cipher = RingCipher(ring)
+    cipher.open(*cipher.seal("msgpack", b"value"))
+    tag, blob = cipher.seal("msgpack", b"value", secret=PLANTED)
+    cipher.open(tag, blob, secret=PLANTED)
+    return [ring.require_active(), ring, cipher, ring.keys]
+
+
+@pytest.mark.parametrize("holder", holders(), ids=lambda holder: type(holder).__name__)
+def test_holders(holder: object, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("test").warning("%s %r", holder, holder)
+    assert_hidden(str(holder), repr(holder), f"{holder}", ascii(holder), caplog.text)
+    assert_hidden(repr(getattr(holder, "__dict__", None)))
+
+
+@pytest.mark.parametrize("given", [None, OTHER])
+def test_values_secrets_and_rows_in_errors(given: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
+    """A value that does not open shows neither what is in it nor what was given for it."""
+    cipher = make_cipher()
+    tag, blob = cipher.seal("msgpack", PLANTED, secret=PLANTED, row={"a": "b"})
+    with pytest.raises(SealpointError) as caught:
+        cipher.open(tag, blob, secret=given, row={"a": PLANTED.decode()})
+    assert_error_hides(caught.value, caplog)
+
+
+@pytest.mark.parametrize("material", [PLANTED[:-1], PLANTED * 2, HEX, BASE64, bytearray(PLANTED)])
+def test_keys_made_by_hand(material: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(KeyRingError) as caught:
+        Key("k1", material, KeyState.ACTIVE)
+    assert_error_hides(caught.value, caplog)
+    with pytest.raises(KeyRingError) as caught:
+        KeyRing([], index=material)
+    assert_error_hides(caught.value, caplog)

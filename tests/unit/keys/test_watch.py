@@ -1,0 +1,473 @@
+"""A cipher follows its ring file: what it takes over, when it looks, and what it leaves alone."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, check_value, cipher
+from sealpoint.errors import (
+    CheckValueError,
+    KeyDestroyedError,
+    KeyDisabledError,
+    NoActiveKeyError,
+    RingRollbackError,
+    UnknownKeyError,
+)
+from sealpoint.keys import watch
+from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
+from tests.support.rings import (
+    NEW,
+    OLD,
+    OTHER,
+    SECRET,
+    make_ring,
+    material_of,
+    replace,
+    ring_text,
+    states_text,
+    write,
+)
+
+VALUE = "msgpack", b"value"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A ring file with the one key ``k1``."""
+    return write(tmp_path / "keys.toml", states_text(k1="active"))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in a list: it goes on when a test says so."""
+    now = [1000.0]
+    for module in (cipher, watch):
+        monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    return now
+
+
+def sealed_under(key_id: str) -> tuple[str, bytes]:
+    """A value from a host whose active key is another."""
+    return RingCipher(KeyRing([Key(key_id, material_of(key_id), KeyState.ACTIVE)])).seal(*VALUE)
+
+
+def sealing_id(subject: RingCipher) -> str | None:
+    return Tag.parse(subject.seal(*VALUE)[0]).key_id
+
+
+def test_ring_remembers_its_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the root, so that a daemon may leave the folder."""
+    monkeypatch.chdir(file.parent)
+    assert KeyRing.load("keys.toml").path == file
+    assert make_ring().path is None
+
+
+def test_new_key_opens_at_once(file: Path) -> None:
+    """Staged here, active on another host already: it opens, and does not seal before its time."""
+    subject = RingCipher(KeyRing.load(file))
+    replace(file, states_text(k1="active", k2="staged"))
+    assert subject.open(*sealed_under("k2")).typed == VALUE
+    assert sealing_id(subject) == "k1"
+
+
+def test_promoted_key_seals_at_the_next_look(file: Path, clock: list[float]) -> None:
+    """No more than one look in a few seconds, and no less once there is something to do."""
+    subject = RingCipher(KeyRing.load(file))
+    replace(file, states_text(k1="decrypt-only", k2="active"))
+    clock[0] += LOOK_SECONDS - 0.1
+    assert sealing_id(subject) == "k1"
+    clock[0] += 0.1
+    assert sealing_id(subject) == "k2"
+    assert subject.ring.active_id == "k2"
+    replace(file, states_text(k1="active", k2="decrypt-only"))
+    clock[0] += LOOK_SECONDS
+    assert sealing_id(subject) == "k1"
+
+
+def test_time_is_that_of_the_last_ring_taken_over(file: Path, clock: list[float]) -> None:
+    """Not that of the ring the process began with."""
+    subject, first = RingCipher(KeyRing.load(file)), file.read_text()
+    for text in (states_text(k1="decrypt-only", k2="active"), first):
+        replace(file, text)
+        clock[0] += LOOK_SECONDS
+        assert sealing_id(subject) == "k2"
+
+
+@pytest.mark.parametrize("act", [RingCipher.open, RingCipher.reseal])
+def test_opening_looks_too(file: Path, clock: list[float], act: Callable[..., object]) -> None:
+    subject, value = RingCipher(KeyRing.load(file)), sealed_under("k1")
+    replace(file, states_text(k1="decrypt-only", k2="active"))
+    clock[0] += LOOK_SECONDS
+    act(subject, *value)
+    assert subject.ring.active_id == "k2"
+
+
+def test_encrypt_looks_too(file: Path, clock: list[float]) -> None:
+    subject = RingCipher(KeyRing.load(file))
+    replace(file, states_text(k1="decrypt-only", k2="active"))
+    clock[0] += LOOK_SECONDS
+    assert subject.encrypt(b"value")[0] == "cobblestone256@k2"
+
+
+def test_new_key_opens_at_once_with_row_and_secret(file: Path) -> None:
+    other = RingCipher(KeyRing([Key("k2", material_of("k2"), KeyState.ACTIVE)]))
+    subject = RingCipher(KeyRing.load(file))
+    replace(file, states_text(k1="active", k2="staged"))
+    tag, blob = other.seal(*VALUE, row={"a": "b"}, secret=SECRET)
+    assert subject.open(tag, blob, row={"a": "b"}, secret=SECRET).typed == VALUE
+
+
+def test_key_that_is_enabled_again_opens_at_once(tmp_path: Path) -> None:
+    file = write(tmp_path / "keys.toml", states_text(k1="disabled", k2="active"))
+    subject, value = RingCipher(KeyRing.load(file)), sealed_under("k1")
+    with pytest.raises(KeyDisabledError):
+        subject.open(*value)
+    replace(file, states_text(k1="decrypt-only", k2="active"))
+    assert subject.open(*value).typed == VALUE
+
+
+def test_disabled_and_destroyed_keys_are_refused_from_the_next_look_on(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    """What was prepared for the key while it was usable does not outlive its state."""
+    file = write(tmp_path / "keys.toml", states_text(k1="decrypt-only", k2="active"))
+    subject, value = RingCipher(KeyRing.load(file)), sealed_under("k1")
+    assert subject.open(*value).typed == VALUE
+    for state, error in (("disabled", KeyDisabledError), ("destroyed", KeyDestroyedError)):
+        replace(file, states_text(k1=state, k2="active"))
+        clock[0] += LOOK_SECONDS
+        with pytest.raises(error):
+            subject.open(*value)
+
+
+def test_first_active_key_seals_at_once(tmp_path: Path) -> None:
+    file = write(tmp_path / "keys.toml", states_text(k1="staged"))
+    subject = RingCipher(KeyRing.load(file))
+    with pytest.raises(NoActiveKeyError):
+        subject.seal(*VALUE)
+    replace(file, states_text(k1="active"))
+    assert sealing_id(subject) == "k1"
+
+
+def test_first_active_key_encrypts_at_once(tmp_path: Path) -> None:
+    """Under LangGraph's own serializer too nobody waits for the next look."""
+    file = write(tmp_path / "keys.toml", states_text(k1="staged"))
+    subject = RingCipher(KeyRing.load(file))
+    with pytest.raises(NoActiveKeyError):
+        subject.encrypt(b"value")
+    replace(file, states_text(k1="active"))
+    assert subject.encrypt(b"value")[0] == "cobblestone256@k1"
+
+
+def test_edited_in_place(file: Path) -> None:
+    subject = RingCipher(KeyRing.load(file))
+    write(file, states_text(k1="active", k2="staged"))
+    assert subject.open(*sealed_under("k2")).typed == VALUE
+
+
+def test_following_can_be_switched_off(file: Path, clock: list[float]) -> None:
+    subject, value = RingCipher(KeyRing.load(file), follow=False), sealed_under("k2")
+    replace(file, states_text(k1="decrypt-only", k2="active"))
+    clock[0] += 10 * LOOK_SECONDS
+    assert sealing_id(subject) == "k1"
+    with pytest.raises(UnknownKeyError):
+        subject.open(*value)
+
+
+def test_ring_by_hand_follows_nothing(clock: list[float]) -> None:
+    subject = RingCipher(make_ring())
+    clock[0] += 10 * LOOK_SECONDS
+    assert sealing_id(subject) == "new"
+    with pytest.raises(UnknownKeyError):
+        subject.open(*sealed_under("k2"))
+
+
+def test_hostile_rows_do_not_make_it_read(tmp_path: Path, clock: list[float]) -> None:
+    """The key comes from a command, which notes that it ran: once for the ring, not again for a change."""
+    ran = tmp_path / "ran"
+    command = f"['sh', '-c', 'echo >> {ran}; printf {NEW.hex()}']"
+    text = ring_text(source=f"{{ command = {command} }}")
+    file = write(tmp_path / "keys.toml", text)
+    subject = RingCipher(KeyRing.load(file))
+    for _ in range(2):
+        for number in range(500):
+            clock[0] += LOOK_SECONDS / 100
+            with pytest.raises(UnknownKeyError):
+                subject.open(f"msgpack+cobblestone256@x{number}", bytes(100))
+        assert len(ran.read_text()) == 1
+        replace(file, text + "# changed\n")
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "no TOML": lambda file: replace(file, "version = "),
+    "cut": lambda file: replace(file, file.read_text()[:-20]),
+    "empty": lambda file: replace(file, ""),
+    "gone": lambda file: file.unlink(),
+    "a link": lambda file: file.symlink_to(file.rename(file.with_suffix(".old"))),
+    "writable by others": lambda file: file.chmod(0o622),
+    "unknown field": lambda file: replace(file, states_text(k1="active", k2="staged") + "colour = 1\n"),
+    "no key file": lambda file: replace(
+        file, states_text(k1="active") + "[[key]]\nid = 'k2'\nstate = 'staged'\nsource = { file = 'none' }\n"
+    ),
+    "wrong check": lambda file: replace(file, states_text(k1="active", k2="staged") + "check = '00000000'\n"),
+    "back in time": lambda file: replace(file, states_text(k1="staged", k2="active")),
+    "another ring": lambda file: replace(file, states_text(k2="active")),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_file_keeps_the_ring_and_says_so_once(
+    file: Path, name: str, clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All goes on, the log has one line without a secret; once mended, the file is taken over, as loudly."""
+    caplog.set_level(logging.DEBUG)
+    subject = RingCipher(KeyRing.load(file))
+    BROKEN[name](file)
+    for _ in range(30):
+        clock[0] += RETRY_SECONDS / 10
+        assert subject.open(*sealed_under("k1")).typed == VALUE
+        with pytest.raises(UnknownKeyError):
+            subject.open(*sealed_under("k9"))
+        assert sealing_id(subject) == "k1"
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("sealpoint.crypto", "WARNING")
+    assert str(file) in record.getMessage()
+    assert not any(material_of(key_id).hex()[:10] in caplog.text for key_id in ("k1", "k2"))
+    replace(file, states_text(k1="decrypt-only", k9="active"))
+    assert subject.open(*sealed_under("k9")).typed == VALUE
+    told = caplog.records[-1]
+    assert (told.levelname, "was read again" in told.getMessage()) == ("WARNING", True)
+    replace(file, states_text(k1="decrypt-only", k9="active", k2="staged"))
+    assert subject.open(*sealed_under("k2")).typed == VALUE
+    assert caplog.records[-1].levelname == "INFO"
+
+
+def test_mode_put_right_is_a_change(file: Path) -> None:
+    subject = RingCipher(KeyRing.load(file))
+    replace(file, states_text(k1="active", k2="staged"), mode=0o622)
+    with pytest.raises(UnknownKeyError):
+        subject.open(*sealed_under("k2"))
+    file.chmod(0o600)
+    assert subject.open(*sealed_under("k2")).typed == VALUE
+
+
+def test_source_that_was_missing_is_asked_again(file: Path, clock: list[float]) -> None:
+    """The ring file came before the key file: nothing changes in it, and still it is taken over."""
+    subject, value = RingCipher(KeyRing.load(file)), sealed_under("k2")
+    more = "[[key]]\nid = 'k2'\nstate = 'staged'\nsource = { file = 'k2.key' }\n"
+    replace(file, states_text(k1="active") + more)
+    with pytest.raises(UnknownKeyError):
+        subject.open(*value)
+    write(file.with_name("k2.key"), material_of("k2"))
+    clock[0] += RETRY_SECONDS - 0.1
+    with pytest.raises(UnknownKeyError):
+        subject.open(*value)
+    clock[0] += 0.1
+    assert subject.open(*value).typed == VALUE
+
+
+def test_look_that_is_interrupted_is_made_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the ring is read again: the next look finds the same change."""
+    subject, value = RingCipher(KeyRing.load(file)), sealed_under("k2")
+    replace(file, states_text(k1="active", k2="staged"))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyRing, "load_local", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            subject.open(*value)
+    assert subject.open(*value).typed == VALUE
+
+
+REACHED = {
+    "staged": {"staged", "active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "active": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "decrypt-only": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "disabled": {"active", "decrypt-only", "disabled", "compromised", "destroyed"},
+    "compromised": {"compromised", "disabled", "destroyed"},
+    "destroyed": {"destroyed"},
+}
+
+
+def ring_of(state: KeyState, material: bytes = OLD) -> KeyRing:
+    return KeyRing([Key("k1", b"" if state is KeyState.DESTROYED else material, state)])
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(KeyState, KeyState)))
+def test_states_that_follow_each_other(before: KeyState, after: KeyState) -> None:
+    """All pairs, with any number of moves between two looks."""
+    old, new = ring_of(before), ring_of(after)
+    if after.value in REACHED[before.value]:
+        assert require_later(old, new) is new
+    else:
+        with pytest.raises(RingRollbackError, match="'k1'"):
+            require_later(old, new)
+
+
+INDEX = KeyRing([], index=OLD)
+LEGACY = KeyRing([Key("k1", OLD, KeyState.DECRYPT_ONLY, suite="aes")])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (ring_of(KeyState.ACTIVE), KeyRing([]), "is gone"),
+        (ring_of(KeyState.DESTROYED), KeyRing([]), "is gone"),
+        (ring_of(KeyState.ACTIVE), ring_of(KeyState.ACTIVE, OTHER), "other material"),
+        (ring_of(KeyState.STAGED), ring_of(KeyState.DISABLED, OTHER), "other material"),
+        (ring_of(KeyState.DECRYPT_ONLY), LEGACY, "another suite"),
+        (INDEX, KeyRing([]), "index key"),
+        (INDEX, KeyRing([], index=OTHER), "index key"),
+    ],
+)
+def test_rings_that_do_not_follow_each_other(old: KeyRing, new: KeyRing, words: str) -> None:
+    with pytest.raises(RingRollbackError, match=words) as caught:
+        require_later(old, new)
+    assert "hint" in caught.value.__notes__[0]
+
+
+GONE = "[[key]]\nid = 'k1'\nstate = '{}'\nsource = {{ file = 'k1.key' }}\n"
+
+
+@pytest.mark.parametrize("way", [["disabled"], ["disabled", "decrypt-only", "disabled"]])
+def test_material_that_is_exchanged_while_the_key_is_disabled(
+    tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture, way: list[str]
+) -> None:
+    """It was not loaded meanwhile. Without a check value the process is the only one who remembers it."""
+    material = write(tmp_path / "k1.key", OLD)
+    file = write(tmp_path / "keys.toml", states_text(k2="active") + GONE.format("decrypt-only"))
+    subject = RingCipher(KeyRing.load(file))
+    value = RingCipher(KeyRing([Key("k1", OLD, KeyState.ACTIVE)])).seal(*VALUE)
+    assert subject.open(*value).typed == VALUE
+    for number, state in enumerate(way):
+        replace(file, states_text(k2="active") + GONE.format(state) + f"# {number}\n")
+        clock[0] += LOOK_SECONDS
+        subject.seal(*VALUE)
+    write(material, OTHER)
+    replace(file, states_text(k2="active") + GONE.format("decrypt-only"))
+    forged = RingCipher(KeyRing([Key("k1", OTHER, KeyState.ACTIVE)])).seal(*VALUE)
+    with pytest.raises(KeyDisabledError):
+        subject.open(*forged)
+    assert "key 'k1' has other material than before" in caplog.text
+    write(material, OLD)
+    clock[0] += RETRY_SECONDS
+    assert subject.open(*value).typed == VALUE
+
+
+def test_material_that_is_exchanged_does_not_have_its_check_value(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What whoever keeps check values meets, also in a process that starts."""
+    write(tmp_path / "k1.key", OTHER)
+    disabled, enabled = (
+        states_text(k2="active") + GONE.format(state) + f"check = '{check_value(OLD)}'\n"
+        for state in ("disabled", "decrypt-only")
+    )
+    file = write(tmp_path / "keys.toml", disabled)
+    subject = RingCipher(KeyRing.load(file))
+    replace(file, enabled)
+    with pytest.raises(KeyDisabledError):
+        subject.open(*sealed_under("k1"))
+    assert "key 'k1': the material is not the one that 'check' was made from" in caplog.text
+    with pytest.raises(CheckValueError):
+        KeyRing.load(file)
+
+
+def test_rings_that_follow_each_other() -> None:
+    """Keys and an index key may be added, in any state."""
+    more = KeyRing([Key("k2", NEW, KeyState.DISABLED), *make_ring().keys], index=OLD)
+    assert require_later(make_ring(), more) is more
+    assert require_later(INDEX, more) is more
+
+
+def test_eight_threads_while_the_file_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each looks at every call: every value opens, and no key seals once its successor has."""
+    monkeypatch.setattr(cipher, "LOOK_SECONDS", 0.0)
+    subject, gate, last = RingCipher(KeyRing.load(file)), Barrier(9), 5
+    states = {"k1": "active"}
+
+    def work(_: int) -> None:
+        gate.wait()
+        newest = 1
+        while newest < last:
+            tag, blob = subject.seal(*VALUE)
+            assert subject.open(tag, blob).typed == VALUE
+            found = int(tag.rpartition("@k")[2])
+            assert found >= newest
+            newest = found
+
+    with ThreadPoolExecutor(8) as pool:
+        done = pool.map(work, range(8))
+        gate.wait()
+        for number in range(2, last + 1):
+            states = {**dict.fromkeys(states, "decrypt-only"), f"k{number}": "active"}
+            replace(file, states_text(**states))
+            assert subject.open(*sealed_under(f"k{number}")).typed == VALUE
+        list(done)
+    counts = subject.counts()
+    assert sum(counts["sealed"].values()) == sum(counts["opened"].values()) - (last - 1)
+
+
+OVER_A_FORK = """
+import os, sys
+from sealpoint.crypto import KeyRing, RingCipher
+cipher = RingCipher(KeyRing.load(sys.argv[1]))
+cipher._follower._lock.acquire()  # a thread that reads the ring just now, and is not there after the fork
+child = os.fork()
+if child == 0:
+    os.replace(sys.argv[2], sys.argv[1])
+    print(cipher.open(sys.argv[3], bytes.fromhex(sys.argv[4])).typed, flush=True)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_child_of_a_fork_follows(file: Path) -> None:
+    newer = write(file.with_name("newer.toml"), states_text(k1="active", k2="staged"))
+    tag, blob = sealed_under("k2")
+    words = [sys.executable, "-c", OVER_A_FORK, str(file), str(newer), tag, blob.hex()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{VALUE}\n"), done.stderr
+
+
+RUNNING = """
+import sys
+from sealpoint.crypto import KeyRing, RingCipher
+cipher = RingCipher(KeyRing.load(sys.argv[1]))
+print("ready", flush=True)
+for line in sys.stdin:
+    tag, blob = line.split()
+    print(cipher.reseal(tag, bytes.fromhex(blob))[0], flush=True)
+"""
+
+
+def test_running_process_goes_through_a_change_of_key(file: Path) -> None:
+    """Stage, promote, promote back: another process, never restarted, seals with the key of the day."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUNNING, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        days = [
+            ({"k1": "active", "k2": "staged"}, "k2", "k1"),
+            ({"k1": "decrypt-only", "k2": "active", "k3": "staged"}, "k3", "k2"),
+            ({"k1": "active", "k2": "decrypt-only", "k3": "staged", "k4": "staged"}, "k4", "k1"),
+        ]
+        for states, met, seals in days:
+            replace(file, states_text(**states))
+            tag, blob = sealed_under(met)
+            print(tag, blob.hex(), file=process.stdin, flush=True)
+            assert process.stdout.readline() == f"msgpack+cobblestone256@{seals}\n"
