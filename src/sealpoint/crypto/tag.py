@@ -18,8 +18,6 @@ from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import TagError, UnknownFlagError, UnknownSuiteError, excerpt
 from sealpoint.keys.ids import KEY_ID, LEGACY
 
-__all__ = ["FLAGS", "LEGACY", "MAX_CHARS", "SUITES", "Tag"]
-
 MAX_CHARS: Final = 64
 FLAGS: Final = ("dek", "row")
 
