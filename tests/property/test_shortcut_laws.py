@@ -11,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from tests.property.strategies_values import anything, equal, messages
+from tests.unit.serde.wire import NIL, array, extension, mapping, text
 
 from sealpoint.errors import SealpointError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, jsontext
@@ -19,8 +21,6 @@ from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import require_few_costly, scan
 from tests.compat.samples import SAMPLES, alike
 from tests.property import strategies_hostile as hostile
-from tests.property.strategies_values import anything, equal, messages
-from tests.unit.serde.wire import NIL, array, extension, mapping, text
 from tests.unit.serde.without import without
 
 EACH: Final = pytest.mark.parametrize(
