@@ -21,8 +21,8 @@ from sealpoint.serde.limits import (
     MAX_SAME_HASH,
 )
 from sealpoint.serde.shapes import json_budget
-from tests.compat.samples import alike
 from tests.support.forge import envelope, record
+from tests.support.samples import alike
 from tests.unit.serde.test_guards import (
     AT_THE_BOUND,
     DAY,

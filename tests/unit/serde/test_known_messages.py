@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import PYDANTIC_V2
 from sealpoint.serde.fast import adoption
-from tests.compat.samples import SAMPLES
 from tests.support import strategies_values as values
+from tests.support.samples import SAMPLES
 
 MESSAGES = [value for value in SAMPLES.values() if isinstance(value, BaseMessage)]
 SIGHTS = 5  # one teaches the class, one is noted, one compared, and from then on a message may be adopted

@@ -16,8 +16,8 @@ from sealpoint.errors import (
     UnsupportedTypeError,
 )
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from tests.compat.sample_types import Point
 from tests.support.forge import extension, record
+from tests.support.sample_types import Point
 
 serde = JsonPlusSerializer()
 WITH_PICKLE = JsonPlusSerializer(pickle_fallback=True)

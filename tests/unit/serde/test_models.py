@@ -37,7 +37,7 @@ from sealpoint.serde.codes import PYDANTIC_V2
 from sealpoint.serde.encode import _default, encode
 from sealpoint.serde.fast.models import plain_fields
 from sealpoint.serde.packing import PACK
-from tests.compat.samples import SAMPLES
+from tests.support.samples import SAMPLES
 from tests.support.strategies_values import messages
 
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGrap
 from sealpoint import EncryptedSerializer, JsonPlusSerializer, Key, KeyRing, KeyState, RingCipher, langgraph
 from sealpoint.errors import BlockedTypeError, SealpointError
 from sealpoint.serde.outline import make_outline
-from tests.compat.sample_types import Color
+from tests.support.sample_types import Color
 
 KEY = bytes(range(32))
 DAY = datetime.date(2026, 2, 28)

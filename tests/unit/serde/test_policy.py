@@ -12,8 +12,8 @@ import pytest
 
 from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
-from tests.compat.sample_types import Color, Frozen, Model, Named, Point, RootList
 from tests.support.forge import envelope, extension, record
+from tests.support.sample_types import Color, Frozen, Model, Named, Point, RootList
 
 CODES = range(6)
 CALLABLES = [
@@ -166,7 +166,7 @@ def test_with_msgpack_allowlist_extends_a_copy(strict: JsonPlusSerializer) -> No
     assert extended.loads_typed(strict.dumps_typed(Point(1))) == Point(1)
     with pytest.raises(BlockedTypeError):
         strict.loads_typed(strict.dumps_typed(Point(1)))
-    assert extended.with_msgpack_allowlist([("tests.compat.sample_types", "Point")]) is extended
+    assert extended.with_msgpack_allowlist([("tests.support.sample_types", "Point")]) is extended
 
 
 def test_with_msgpack_allowlist_keeps_class_policy_and_switches() -> None:

@@ -24,7 +24,7 @@ from sealpoint.serde.encode import _default, _encode_by_questions
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.packing import PACK, PACK_REPLACING
 from sealpoint.serde.rebuild import make_builder
-from tests.compat.samples import SAMPLES, Samples
+from tests.support.samples import SAMPLES, Samples
 from tests.support.strategies_values import messages, zones
 
 
