@@ -37,10 +37,10 @@ from tests.attacks.owners import (
     places,
     record_calls,
 )
-from tests.postgres.databases import K1, K2, opened, put_blobs, put_writes, set_up
 from tests.postgres.test_commands import at
-from tests.server import server
-from tests.unit.crypto.rings import states_text, write
+from tests.support.postgres import K1, K2, opened, put_blobs, put_writes, set_up
+from tests.support.rings import states_text, write
+from tests.support.server import server
 
 pytestmark = pytest.mark.timeout(3600)
 

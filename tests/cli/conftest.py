@@ -15,7 +15,10 @@ import pytest
 
 from sealpoint.cli.app import run as run_program
 from sealpoint.keys import ringfile
-from tests.unit.crypto.rings import states_text
+from tests.support.fixtures import path, victim
+from tests.support.rings import states_text
+
+__all__ = ["CODE", "Ended", "Run", "path", "victim"]
 
 CODE = [sys.executable, "-m", "sealpoint.cli"]
 

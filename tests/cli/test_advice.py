@@ -17,14 +17,11 @@ from sealpoint.databases.rows import Failure
 from sealpoint.errors import IntegrityError
 from sealpoint.maintenance import job, rotate, scrub
 from tests.cli.conftest import Run
-from tests.unit.crypto.rings import states_text
-from tests.unit.maintenance.foreign import insert
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import AES_KEY, langgraph, tags_of, values_of, write
-from tests.unit.sqlite.rows import at
-
-VALUES = 12
-"""How many `sealed.write` puts into a thread."""
+from tests.support.checkpoints import at
+from tests.support.foreign import insert
+from tests.support.harm import flip
+from tests.support.rings import states_text
+from tests.support.sealed import AES_KEY, VALUES, langgraph, tags_of, values_of, write
 
 pytestmark = pytest.mark.usefixtures("keys")
 

@@ -27,12 +27,12 @@ from sealpoint.errors import ScrubError
 from sealpoint.keys.lock import holding
 from sealpoint.maintenance import job, scrub
 from tests.cli.conftest import CODE, Ended, Run
-from tests.postgres.databases import K1, blobs, contents, put_blobs, set_up
-from tests.server import schema, server
-from tests.unit.crypto.rings import material_of, states_text
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import (
+from tests.support.harm import flip
+from tests.support.postgres import K1, blobs, contents, put_blobs, set_up
+from tests.support.rings import material_of, states_text
+from tests.support.sealed import (
     AES_KEY,
+    VALUES,
     make_cipher,
     opened,
     sealing,
@@ -41,21 +41,11 @@ from tests.unit.maintenance.sealed import (
     values_of,
     write,
 )
+from tests.support.server import schema, server
 
 ROOT = Path(__file__).parents[2]
-VALUES = 12
-"""How many `sealed.write` puts into a thread."""
-
 MANY = 400
 """So many that a run is met in the middle of it."""
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A database that LangGraph wrote, with all its values under k1."""
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from sealpoint.cli.exits import Exit
 from sealpoint.databases.rows import Page, Table
 from sealpoint.databases.sqlite.rows import SqliteRows
 from tests.cli.conftest import CODE, Run
-from tests.unit.maintenance.sealed import write
+from tests.support.sealed import write
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from sealpoint.cli.exits import Exit
 from sealpoint.cli.options import require_number
 from sealpoint.keys.lock import SUFFIX
 from tests.cli.conftest import CODE, Run
-from tests.unit.crypto.rings import states_text
-from tests.unit.maintenance.foreign import insert
-from tests.unit.maintenance.sealed import tags_of, write
+from tests.support.foreign import insert
+from tests.support.rings import states_text
+from tests.support.sealed import tags_of
 
 NAMES: Final = "\x1b]0;t\x07\x1b[2J\x9b31m\u202e\u2028\r\n\u200b"
 """A thread's name that would set a terminal's title, clear it, and turn its lines round."""
@@ -36,22 +36,6 @@ LAID: Final[dict[str, Callable[[Path, Path], object]]] = {
     "pipe": lambda place, _: os.mkfifo(place),
     "hard link": lambda place, victim: place.hardlink_to(victim),
 }
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A database that LangGraph wrote, with all its values under k1."""
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
-
-
-@pytest.fixture
-def victim(tmp_path: Path) -> Path:
-    """A file that is nobody's business."""
-    file = tmp_path / "victim"
-    file.write_text("as it was")
-    return file
 
 
 def change(path: Path, statement: str, *parameters: object) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from sealpoint.cli.exits import Exit
 from tests.cli.conftest import Ended, Run
-from tests.unit.maintenance.sealed import values_of, write
+from tests.support.sealed import values_of, write
 
 ROOT = Path(__file__).parents[2]
 HALTING = [sys.executable, "-m", "tests.cli.halting"]

@@ -13,9 +13,9 @@ import pytest
 
 from sealpoint.cli.exits import Exit
 from tests.cli.conftest import Run
-from tests.unit.crypto.rings import states_text
-from tests.unit.maintenance.foreign import insert
-from tests.unit.maintenance.sealed import write
+from tests.support.foreign import insert
+from tests.support.rings import states_text
+from tests.support.sealed import write
 
 COMMANDS = [
     ["status", "DB"],

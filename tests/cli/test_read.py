@@ -25,7 +25,7 @@ from sealpoint.cli.exits import Exit
 from sealpoint.cli.render import Failures, Tally
 from sealpoint.databases.rows import Failure
 from sealpoint.errors import IntegrityError
-from tests.unit.maintenance.foreign import GOLDEN, K1, SECRET, insert, write
+from tests.support.foreign import GOLDEN, K1, SECRET, insert, write
 
 COMMANDS = ["status", "audit", "types", "inspect", "verify"]
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"

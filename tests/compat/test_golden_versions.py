@@ -16,7 +16,7 @@ from langgraph.types import Command, Send
 from sealpoint import JsonPlusSerializer, Key, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SqliteSaver
 from tests.compat.golden.write import AES_KEY, FOLDER, KEY, MESSAGES, VALUES, WAITING, asking
-from tests.unit.sqlite.rows import at
+from tests.support.checkpoints import at
 
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = sorted(FOLDER.glob("*-[0-9]*.db"))

@@ -12,7 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import dump
+from tests.support.checkpoints import dump
 
 TS = "2026-01-02T03:04:05+00:00"
 

@@ -16,7 +16,7 @@ from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.serde import EncryptedSerializer
 from tests.faults.rotator import BATCH, at, make_checkpoint, make_cipher
-from tests.unit.maintenance.sealed import Place
+from tests.support.sealed import Place
 
 CHECKPOINTS = 150
 BATCHES = -(-CHECKPOINTS // BATCH.rows) + -(-2 * CHECKPOINTS // BATCH.rows)

@@ -16,7 +16,7 @@ from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import rotate
 from tests.faults.rotations import make, rerun, rotator
 from tests.faults.rotator import make_cipher
-from tests.unit.maintenance.sealed import checked, opened, values_of
+from tests.support.sealed import checked, opened, values_of
 
 WRITES = int(os.environ.get("SEALPOINT_LIVE_WRITES", "100"))
 SAVERS = ("ours-k1", "ours-k2", "theirs-k1", "theirs-k2")  # half of them have not heard of the new key

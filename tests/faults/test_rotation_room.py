@@ -15,7 +15,7 @@ from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.rotate import rotate
 from tests.faults.rotations import copy, make, rerun, rotator
 from tests.faults.rotator import BATCH, make_cipher
-from tests.unit.maintenance.sealed import checked, opened, values_of
+from tests.support.sealed import checked, opened, values_of
 
 CHECKPOINTS = 60
 ROWS = 3 * CHECKPOINTS

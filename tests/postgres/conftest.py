@@ -10,8 +10,8 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 
 from sealpoint.databases.postgres.rows import PostgresRows
-from tests.postgres.databases import set_up
-from tests.server import schema, server
+from tests.support.postgres import set_up
+from tests.support.server import schema, server
 
 Open = Callable[[], PostgresRows]
 

@@ -24,9 +24,9 @@ from sealpoint.databases.rows import Batch, Progress
 from sealpoint.errors import LockedError
 from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.maintenance.rotate import rotate
-from tests.postgres.databases import K2
-from tests.unit.maintenance.sealed import make_cipher
-from tests.unit.sqlite.rows import at
+from tests.support.checkpoints import at
+from tests.support.postgres import K2
+from tests.support.sealed import make_cipher
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])

@@ -13,9 +13,9 @@ from psycopg.conninfo import conninfo_to_dict
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
 from sealpoint.databases.postgres.rows import PostgresRows
-from tests.postgres.databases import blobs, put_blobs
 from tests.postgres.harm import OUT_OF_ROW, lose_values
-from tests.unit.crypto.rings import states_text, write
+from tests.support.postgres import blobs, put_blobs
+from tests.support.rings import states_text, write
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from sealpoint.databases.rows import (
 from sealpoint.errors import BlobError, DatabaseCorruptError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.verify import verify
-from tests.postgres.databases import K2, blobs, put_blobs, put_writes, reseal, rewrite_all
 from tests.postgres.harm import OUT_OF_ROW, lose_values
+from tests.support.postgres import K2, blobs, put_blobs, put_writes, reseal, rewrite_all
 
 ROWS = 30
 LOST = ("00000004", "00000005", "00000029")

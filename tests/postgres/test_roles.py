@@ -17,10 +17,10 @@ from sealpoint.cli.exits import Exit
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.postgres.schema import BLOBS
 from sealpoint.errors import SchemaError
-from tests.postgres.databases import K1, put_blobs, put_writes, reseal
 from tests.postgres.test_commands import at
 from tests.postgres.test_schema import alter, schema_of
-from tests.unit.crypto.rings import states_text, write
+from tests.support.postgres import K1, put_blobs, put_writes, reseal
+from tests.support.rings import states_text, write
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "rotation.md"
 VALUE: Final = K1.seal("msgpack", b"\x01")

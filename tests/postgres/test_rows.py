@@ -28,7 +28,8 @@ from sealpoint.databases.rows import (
 )
 from sealpoint.errors import RowError, StoppedError
 from sealpoint.maintenance.rotate import outstanding, rotate
-from tests.postgres.databases import (
+from tests.support.checkpoints import at
+from tests.support.postgres import (
     EMPTY,
     K1,
     K2,
@@ -42,8 +43,7 @@ from tests.postgres.databases import (
     rewrite_all,
     saver_at,
 )
-from tests.server import server
-from tests.unit.sqlite.rows import at
+from tests.support.server import server
 
 TAGS = (
     *("msgpack", "null", "", "k1", "x@k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),

@@ -16,7 +16,7 @@ from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.postgres.schema import BLOBS, SHALLOW_BLOBS, WRITES
 from sealpoint.databases.rows import Batch, Cell
 from sealpoint.errors import SchemaError, ServerError
-from tests.postgres.databases import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
+from tests.support.postgres import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
 
 FUNCTION: Final = """
     CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';

@@ -17,7 +17,7 @@ from sealpoint.databases.postgres.schema import BLOBS
 from sealpoint.databases.rows import Batch, Cell, Event, Failure, Progress, Selection
 from sealpoint.errors import HeldError, LockedError, StoppedError
 from sealpoint.maintenance.rotate import outstanding, rotate
-from tests.postgres.databases import (
+from tests.support.postgres import (
     K1,
     K2,
     blobs,

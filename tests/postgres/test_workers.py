@@ -27,7 +27,6 @@ from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.workers import Assignment, Bug, _judge, rotate_in_processes
-from tests.postgres.databases import K2, blobs, opened, put_blobs, reseal, rewrite_all, saver_at
 from tests.postgres.processes import (
     FORKS,
     WRITES_OF_A_STEP,
@@ -36,8 +35,9 @@ from tests.postgres.processes import (
     rotate_when_told,
     write,
 )
-from tests.unit.crypto.rings import states_text
-from tests.unit.crypto.rings import write as write_ring
+from tests.support.postgres import K2, blobs, opened, put_blobs, reseal, rewrite_all, saver_at
+from tests.support.rings import states_text
+from tests.support.rings import write as write_ring
 
 Open = Callable[[], PostgresRows]
 WRITES = int(os.environ.get("SEALPOINT_POSTGRES_WRITES", "480"))

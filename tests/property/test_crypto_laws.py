@@ -22,7 +22,7 @@ from sealpoint.errors import (
     TagError,
 )
 from sealpoint.keys.watch import require_later
-from tests.property.strategies_crypto import (
+from tests.support.strategies_crypto import (
     inners,
     key_ids,
     letters,

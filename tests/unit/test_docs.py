@@ -32,7 +32,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint import KeyState, errors
 from sealpoint.cli.app import run as program
-from tests.server import schema, server
+from tests.support.server import schema, server
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

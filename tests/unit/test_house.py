@@ -102,6 +102,10 @@ def test_package_is_typed() -> None:
 def test_guide_names_modules_that_exist() -> None:
     """The table "Where a change goes" sends nobody to a module that was moved."""
     rows = [line.split("|") for line in GUIDE.read_text(encoding="utf-8").splitlines()]
-    named = {path for row in rows if len(row) == 5 for path in re.findall(r"`([\w/]+\.py)`", row[2])}
-    assert named
-    assert {path for path in named if not (ROOT / path).is_file()} == set()
+    table = [row for row in rows if len(row) == 5]
+    modules = {path for row in table for path in re.findall(r"`([\w/]+\.py)`", row[2])}
+    tests = {path for row in table for path in re.findall(r"`(tests/[\w/.]+)`", row[3])}
+    assert modules
+    assert tests
+    assert {path for path in modules if not (ROOT / path).is_file()} == set()
+    assert {path for path in tests if not (GUIDE.parent / path).exists()} == set()

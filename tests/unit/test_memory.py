@@ -15,7 +15,7 @@ from sealpoint import EncryptedSerializer
 from sealpoint.errors import ConfigKeyError
 from sealpoint.memory import InMemorySaver
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
+from tests.support.checkpoints import at, dump, ids_in, make, put_chain
 
 
 def test_it_is_closed_at_the_end_of_its_block() -> None:

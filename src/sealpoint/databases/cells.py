@@ -6,7 +6,8 @@ from typing import Final
 
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Cell, Unreadable
-from sealpoint.errors import BlobError, DecodeError, PlaintextError, UnknownTypeError, excerpt
+from sealpoint.errors import BlobError, PlaintextError, excerpt
+from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
@@ -27,7 +28,7 @@ def open_cell(cipher: RingCipher, value: Cell, *, allow_plaintext: bool = False)
     if isinstance(tag, str) and "+" not in tag:
         if allow_plaintext:
             return tag, value.blob
-        hint = _READ_FIRST if tag == "pickle" else _SEAL
+        hint = _READ_FIRST if tag == PICKLE else _SEAL
         raise PlaintextError(f"value of type {excerpt(tag)} is not sealed", hint=hint)
     return cipher.open(tag, value.blob, row=value.row).typed
 
@@ -51,13 +52,11 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
     Raises:
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
         DecodeError: If they are not what ``kind`` says.
-        UnknownTypeError: If ``kind`` is none that is read of a stranger; ``pickle`` is none.
+        UnknownTypeError: If ``kind`` is not one that is read without a key; ``pickle`` is not.
     """
-    if kind == "msgpack":
+    if kind == MSGPACK:
         require_few_costly(data, scan(data, limits), limits)
-    elif kind == "json":
+    elif kind == JSON:
         parse_json(data, lambda envelope: envelope, limits)
-    elif kind == "null" and data:
-        raise DecodeError("a value of type 'null' has bytes")
-    elif kind not in ("null", "bytes", "bytearray"):
-        raise UnknownTypeError(f"a value of type {excerpt(kind)} is not read of a stranger")
+    else:
+        read_plain(kind, data)

@@ -11,6 +11,7 @@ from sealpoint.crypto import Tag
 from sealpoint.databases.rows import RowStore, TagCount
 from sealpoint.errors import TagError, excerpt
 from sealpoint.keys.ids import LEGACY
+from sealpoint.serde.kinds import PICKLE, READABLE
 
 if TYPE_CHECKING:
     from sealpoint.keys.entry import RingEntry
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5
 UNKNOWN_STATE: Final = "not in the ring"
-SEALABLE: Final = frozenset({"msgpack", "json", "null", "bytes", "bytearray"})
-"""Types that rotation seals although no key of ours vouches for such a value: it can check them."""
-
-_PICKLE: Final = "pickle"
 
 
 class Kind(StrEnum):
@@ -73,11 +70,11 @@ class Share:
     @property
     def is_pickle(self) -> bool:
         """Whether these values stay because they are pickles, which run when they are read."""
-        return self.is_skipped and self.types[0] == _PICKLE
+        return self.is_skipped and self.types[0] == PICKLE
 
 
 def _stays(kind: Kind, inner: str) -> bool:
-    return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in SEALABLE
+    return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in READABLE
 
 
 def status(store: RowStore, entries: Sequence[RingEntry] | None = None) -> list[Share]:
@@ -121,7 +118,7 @@ def _grouped(counts: Iterable[TagCount]) -> Iterable[list[tuple[TagCount, Kind, 
         kind, tag = classify(count.tag)
         protection = (tag.suite, tag.flags, tag.key_id) if tag and kind is not Kind.PLAINTEXT else ()
         inner = tag.inner if tag else ""
-        apart = _stays(kind, inner) and (inner == _PICKLE or "other")
+        apart = _stays(kind, inner) and (inner == PICKLE or "other")
         groups.setdefault((count.table, kind, *protection, apart), []).append((count, kind, tag))
     return groups.values()
 

@@ -17,7 +17,7 @@ import pytest
 from sealpoint.base import id as id_module
 from sealpoint.base import uuid6
 from sealpoint.base.id import UUID
-from tests.unit.interleave import Second, call_with_a_break
+from tests.support.interleave import Second, call_with_a_break
 
 
 def test_ids_are_uuids_of_version_6() -> None:

@@ -20,7 +20,7 @@ from sealpoint.errors import (
     UnknownKeyError,
     UnknownSuiteError,
 )
-from tests.unit.crypto.rings import (
+from tests.support.rings import (
     NEW,
     OLD,
     OTHER,

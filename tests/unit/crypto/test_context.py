@@ -11,7 +11,7 @@ import pytest
 
 from sealpoint.crypto import PackedRow, Row, RowTemplate, context
 from sealpoint.crypto.context import pack_row
-from tests.unit.crypto.rings import make_cipher
+from tests.support.rings import make_cipher
 
 TAG = "a+xaes256gcm.row@k"
 

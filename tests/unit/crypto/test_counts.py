@@ -11,7 +11,7 @@ import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import SealedValueError
-from tests.unit.crypto.rings import (
+from tests.support.rings import (
     NEW,
     OLD,
     SECRET,

@@ -22,7 +22,7 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.serde.encrypted import EncryptedSerializer as OurEncryptedSerializer
-from tests.unit.crypto.rings import NEW, SUITES, make_cipher, make_ring
+from tests.support.rings import NEW, SUITES, make_cipher, make_ring
 
 VALUES: list[Any] = [None, b"", b"bytes", bytearray(b"bytearray"), {"a": [1, 2.5, "ü", None]}, "x" * 50_000]
 KEYS = [bytes(range(size)) for size in (16, 24, 32)]

@@ -6,7 +6,7 @@ import pytest
 
 from sealpoint.crypto import Opened, Row
 from sealpoint.serde import EncryptedSerializer
-from tests.unit.crypto.rings import NEW, SECRET, SUITES, make_cipher, seal_with_old
+from tests.support.rings import NEW, SECRET, SUITES, make_cipher, seal_with_old
 from tests.unit.crypto.test_langgraph import legacy_cipher
 from tests.unit.serde.test_ciphers import Flip
 

@@ -19,7 +19,7 @@ from sealpoint.errors import (
     UnknownKeyError,
     UnknownTypeError,
 )
-from tests.unit.crypto.rings import (
+from tests.support.rings import (
     OLD,
     OTHER,
     SECRET,

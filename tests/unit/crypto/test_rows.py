@@ -14,7 +14,7 @@ from sealpoint.errors import (
     UnboundValueError,
     UnexpectedSecretError,
 )
-from tests.unit.crypto.rings import OTHER, SECRET, SUITES, make_cipher
+from tests.support.rings import OTHER, SECRET, SUITES, make_cipher
 
 ROW: Row = {
     "table": "writes",

@@ -14,7 +14,7 @@ import pytest
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.crypto import prepared as prepared_module
 from sealpoint.keys.key import mix
-from tests.unit.crypto.rings import NEW, OLD, OTHER, SECRET, SUITES, make_cipher
+from tests.support.rings import NEW, OLD, OTHER, SECRET, SUITES, make_cipher
 
 ROW = {"thread_id": "1"}
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sealpoint.crypto.eax import AesEax
 from sealpoint.crypto.suites import IN_PLACE_BYTES, Cobblestone256, Xaes256Gcm, derive_xaes_key, make_suite
 from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError
-from tests.unit.crypto.rings import NEW, OTHER, SUITES
+from tests.support.rings import NEW, OTHER, SUITES
 
 CHUNK = 16 * 1024
 

@@ -140,4 +140,4 @@ def test_key_id(key_id: str) -> None:
 )
 def test_malformed_key_id_is_refused(key_id: object) -> None:
     with pytest.raises(KeyIdError):
-        require_key_id(key_id)  # type: ignore[arg-type]
+        require_key_id(key_id)

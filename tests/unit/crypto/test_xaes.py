@@ -15,7 +15,7 @@ import pytest
 from sealpoint.crypto import suites
 from sealpoint.crypto.suites import IN_PLACE_BYTES, Xaes256Gcm
 from sealpoint.errors import IntegrityError
-from tests.unit.crypto.rings import NEW, OTHER
+from tests.support.rings import NEW, OTHER
 
 PREFIX = slice(12)
 NONCE = slice(24)

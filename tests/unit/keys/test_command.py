@@ -18,7 +18,7 @@ from sealpoint.crypto import KeyRing
 from sealpoint.errors import SourceError, SourceTimeoutError
 from sealpoint.keys import sources
 from sealpoint.keys.command import MAX_BYTES, run_command
-from tests.unit.crypto.rings import NEW, ring_text, write_ring
+from tests.support.rings import NEW, ring_text, write_ring
 
 SHORT = 0.3  # seconds
 

@@ -50,8 +50,8 @@ from sealpoint.keys.ids import require_key_id
 from sealpoint.keys.lock import holding
 from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
 from sealpoint.maintenance.transitions import destroy_key, disable_key, promote_key
-from tests.unit.crypto.rings import material_of
-from tests.unit.maintenance.sealed import write
+from tests.support.rings import material_of
+from tests.support.sealed import write
 
 LEGACY = """[[key]]
 id = 'old'

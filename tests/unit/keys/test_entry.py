@@ -17,7 +17,7 @@ from sealpoint.errors import (
     KeyTransitionError,
     RingFileError,
 )
-from tests.unit.crypto.rings import NEW, ring_text, write, write_ring
+from tests.support.rings import NEW, ring_text, write, write_ring
 
 GOOD = ring_text()
 SECOND = ["[[key]]", "id = 'k2'", "state = 'staged'", "source = { file = 'k1.key' }"]

@@ -20,7 +20,7 @@ from sealpoint.keys import material as lazy
 from sealpoint.keys import sources
 from sealpoint.keys.command import run_command
 from sealpoint.keys.material import RETRY_SECONDS
-from tests.unit.crypto.rings import material_of, replace, write
+from tests.support.rings import material_of, replace, write
 
 VALUE = "msgpack", b"value"
 

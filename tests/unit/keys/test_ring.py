@@ -22,7 +22,7 @@ from sealpoint.errors import (
     UnknownKeyError,
     UnknownSuiteError,
 )
-from tests.unit.crypto.rings import NEW, OLD, OTHER, SECRET, make_cipher, make_ring
+from tests.support.rings import NEW, OLD, OTHER, SECRET, make_cipher, make_ring
 
 STAGED, ACTIVE, DECRYPT_ONLY, DISABLED, COMPROMISED, DESTROYED = KeyState
 TRANSITIONS = {

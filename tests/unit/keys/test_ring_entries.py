@@ -11,7 +11,7 @@ from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import KeyRingError, RingFileMissingError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.ringfile import read_ring_entries
-from tests.unit.crypto.rings import ring_text, write
+from tests.support.rings import ring_text, write
 from tests.unit.keys.test_entry import CASES
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"

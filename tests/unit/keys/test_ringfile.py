@@ -21,7 +21,7 @@ from sealpoint.errors import (
 )
 from sealpoint.keys import ringfile
 from sealpoint.keys.key import check_value
-from tests.unit.crypto.rings import NEW, OLD, OTHER, ring_text, write, write_ring
+from tests.support.rings import NEW, OLD, OTHER, ring_text, write, write_ring
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"
 SYSTEM_PATH = ringfile.SYSTEM_PATH  # as it is before a test moves it

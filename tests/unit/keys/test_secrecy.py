@@ -25,7 +25,7 @@ from sealpoint.keys.command import run_command
 from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.sources import parse_source
-from tests.unit.crypto.rings import OTHER, make_cipher, ring_text, write, write_ring
+from tests.support.rings import OTHER, make_cipher, ring_text, write, write_ring
 from tests.unit.keys.test_entry import CASES
 
 PLANTED = b"xQ7vW9zK2jR5tY8pL4mN6bD3hG1fS0cA"

@@ -22,7 +22,7 @@ from sealpoint.errors import (
 from sealpoint.keys.files import MAX_FILE_BYTES, read_private
 from sealpoint.keys.material import parse_material
 from sealpoint.keys.sources import parse_source
-from tests.unit.crypto.rings import NEW, write
+from tests.support.rings import NEW, write
 
 HEX = NEW.hex().encode()
 BASE64 = base64.b64encode(NEW)

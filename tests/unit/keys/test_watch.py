@@ -25,7 +25,7 @@ from sealpoint.errors import (
 )
 from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
-from tests.unit.crypto.rings import (
+from tests.support.rings import (
     NEW,
     OLD,
     OTHER,

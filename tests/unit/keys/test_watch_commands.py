@@ -17,7 +17,7 @@ from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher
 from sealpoint.errors import KeyDestroyedError, KeyDisabledError, UnknownKeyError
 from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
-from tests.unit.crypto.rings import material_of, replace, write
+from tests.support.rings import material_of, replace, write
 
 VALUE = "msgpack", b"value"
 

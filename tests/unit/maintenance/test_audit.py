@@ -15,7 +15,7 @@ from sealpoint.databases.rows import InlineValue
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance import audit as module
 from sealpoint.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, label, shape
-from tests.unit.maintenance.foreign import GOLDEN, SECRET, insert, rows_of, write
+from tests.support.foreign import GOLDEN, SECRET, insert, rows_of, write
 
 
 def audit_of(path: Path) -> Audit:

@@ -27,8 +27,8 @@ from sealpoint.keys.lock import holding
 from sealpoint.maintenance import decrypt as decrypt_module
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.partial import find_leftovers
-from tests.unit.maintenance.harm import HARM
-from tests.unit.maintenance.sealed import (
+from tests.support.harm import HARM
+from tests.support.sealed import (
     SMALL,
     bind,
     checked,
@@ -43,13 +43,6 @@ from tests.unit.maintenance.sealed import (
     values_of,
     write,
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
 
 
 @pytest.fixture

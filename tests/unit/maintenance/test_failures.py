@@ -21,7 +21,7 @@ from sealpoint.maintenance.inventory import inventory
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import verify
 from sealpoint.sqlite import schema
-from tests.unit.maintenance.sealed import make_cipher, sealing
+from tests.support.sealed import make_cipher, sealing
 
 PLANTED = b"a decrypted value that nothing may keep"
 TORN = b"\xdc\x00\xff\xd9" + bytes((len(PLANTED),)) + PLANTED  # ends in the middle: one error meets another

@@ -27,7 +27,8 @@ from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.scrub import scrub
 from sealpoint.maintenance.verify import verify
 from sealpoint.sqlite import schema
-from tests.unit.maintenance.sealed import (
+from tests.support.checkpoints import at
+from tests.support.sealed import (
     failures,
     langgraph,
     make_cipher,
@@ -39,7 +40,6 @@ from tests.unit.maintenance.sealed import (
     values_of,
     write,
 )
-from tests.unit.sqlite.rows import at
 
 
 def nested(levels: int) -> bytes:
@@ -48,12 +48,6 @@ def nested(levels: int) -> bytes:
     for _ in range(levels):
         data = ormsgpack.packb(ormsgpack.Ext(7, data))
     return data
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    write(tmp_path / "x.db", "k1", "a")
-    return tmp_path / "x.db"
 
 
 @pytest.mark.parametrize(

@@ -17,19 +17,8 @@ from sealpoint.keys import files, leftovers
 from sealpoint.keys.edit import create_ring, disable_key, promote_key, stage_key
 from sealpoint.maintenance.audit import audit
 from sealpoint.maintenance.rotate import rotate
-from tests.unit.maintenance.foreign import rows_of
-from tests.unit.maintenance.sealed import bind, failures, make_cipher, put, run, values_of, write
-
-LOADED = 12
-"""How many values `write` puts into a thread."""
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A database with all its values under k1."""
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
+from tests.support.foreign import rows_of
+from tests.support.sealed import VALUES, bind, failures, make_cipher, put, run, values_of
 
 
 @pytest.fixture
@@ -37,14 +26,6 @@ def ring(tmp_path: Path) -> Path:
     """A ring with an active key k1, in a folder of its own."""
     file = tmp_path / "keys" / "ring.toml"
     create_ring(file, "k1")
-    return file
-
-
-@pytest.fixture
-def victim(tmp_path: Path) -> Path:
-    """A file that is nobody's business."""
-    file = tmp_path / "victim"
-    file.write_text("as it was")
     return file
 
 
@@ -76,7 +57,7 @@ def test_a_row_forged_between_reading_and_storing_is_not_sealed(path: Path) -> N
         *_, last = rotate(store, make_cipher("k2", "k1"), before_change=forge)
     (found,) = (value for value in values_of(path) if value.tag == "msgpack")
     assert (found.key, found.blob) == (forged[0].key, b"\xa6forged")
-    assert (last.changed, last.raced) == (LOADED - 1, 1)  # type: ignore[union-attr]
+    assert (last.changed, last.raced) == (VALUES - 1, 1)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from sealpoint.databases.rows import Batch, Failure
 from sealpoint.errors import LimitError, SealpointError, UnknownKeyError
 from sealpoint.maintenance.inspect import MAX_BYTES, MAX_CHARS, MAX_MEMBERS, Readable, inspect, plain
 from sealpoint.serde.inert import Inert, decode_inert
-from tests.property.strategies_hostile import msgpack
-from tests.unit.maintenance.foreign import SECRET, cipher, insert, rows_of, write
+from tests.support.foreign import SECRET, cipher, insert, rows_of, write
+from tests.support.strategies_hostile import msgpack
 
 
 def read(path: Path, thread: str, *, keys: bool = True, **options: Any) -> list[Readable | Failure]:

@@ -22,7 +22,7 @@ from sealpoint.maintenance import inventory as module
 from sealpoint.maintenance.inventory import Inventory, inventory
 from sealpoint.serde.limits import Limits
 from tests.compat.golden.write import AES_KEY
-from tests.unit.maintenance.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
+from tests.support.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
 
 HUMAN = ("langchain_core.messages.human", "HumanMessage")
 UNIMPORTED = "antigravity"  # of the standard library; importing it opens a browser

@@ -19,19 +19,9 @@ from sealpoint.maintenance import job as job_module
 from sealpoint.maintenance.job import Action, End, Job, Outcome, Phase, make_plan
 from sealpoint.maintenance.options import Check, Options
 from sealpoint.maintenance.pace import Stop
-from tests.unit.crypto.rings import material_of
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import make_cipher, values_of, write
-
-VALUES = 12
-"""How many `sealed.write` puts into a thread."""
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
+from tests.support.harm import flip
+from tests.support.rings import material_of
+from tests.support.sealed import VALUES, make_cipher, values_of, write
 
 
 def run(

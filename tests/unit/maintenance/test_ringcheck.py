@@ -14,8 +14,8 @@ from sealpoint.databases.rows import Selection
 from sealpoint.databases.sqlite.rows import WRITES, SqliteRows
 from sealpoint.errors import WrongRingError
 from sealpoint.maintenance.ringcheck import MAX_DAMAGED, SAMPLE_ROWS, require_own_ring
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import failures, make_cipher, moved, put, run, values_of, write
+from tests.support.harm import flip
+from tests.support.sealed import failures, make_cipher, moved, put, run, values_of, write
 
 ELSEWHERE = b"another environment's key".ljust(32, b".")
 

@@ -25,8 +25,8 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
-from tests.unit.maintenance.harm import flip
-from tests.unit.maintenance.sealed import (
+from tests.support.harm import flip
+from tests.support.sealed import (
     SMALL,
     bind,
     failures,
@@ -47,14 +47,6 @@ REFUSALS: dict[str, tuple[tuple[str, ...], type[SealpointError]]] = {
     "the key is disabled": (("k1=disabled",), KeyDisabledError),
     "the key was destroyed": (("k1=destroyed",), KeyDestroyedError),
 }
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A database with values under k1."""
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
 
 
 @pytest.mark.parametrize(("others", "error"), REFUSALS.values(), ids=REFUSALS)

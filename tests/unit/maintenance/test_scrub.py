@@ -16,7 +16,7 @@ from sealpoint.databases.rows import Cell
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import ScrubError, StoppedError
 from sealpoint.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS, Traces, scrub
-from tests.unit.maintenance.sealed import checked, make_cipher, make_ring, opened, run, values_of, write
+from tests.support.sealed import checked, make_cipher, make_ring, opened, run, values_of, write
 
 RING = make_ring("k2", "k1")
 

@@ -17,8 +17,8 @@ from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import outstanding
 from sealpoint.maintenance.verify import verify
 from sealpoint.serde import EncryptedSerializer
-from tests.unit.maintenance.harm import HARM
-from tests.unit.maintenance.sealed import (
+from tests.support.harm import HARM
+from tests.support.sealed import (
     Place,
     bind,
     checked,

@@ -18,7 +18,7 @@ from sealpoint.databases.rows import MAX_TAGS, RowStore, TagCount
 from sealpoint.errors import RowError, UnknownTypeError
 from sealpoint.keys.entry import RingEntry
 from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Kind, Share, classify, status
-from tests.unit.maintenance.foreign import GOLDEN, insert, rows_of, write
+from tests.support.foreign import GOLDEN, insert, rows_of, write
 
 
 def entry(key_id: str, state: KeyState, suite: str | None = None) -> RingEntry:

@@ -14,15 +14,8 @@ from sealpoint.databases.rows import Batch, Cell, Failure, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import IntegrityError, PlaintextError, UnknownKeyError
 from sealpoint.maintenance.verify import verify
-from tests.unit.maintenance.harm import HARM
-from tests.unit.maintenance.sealed import bind, failures, make_cipher, put, values_of, write
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
+from tests.support.harm import HARM
+from tests.support.sealed import bind, failures, make_cipher, put, values_of, write
 
 
 def check(path: Path, *keys: str, **options: Any) -> list[Failure]:

@@ -17,10 +17,10 @@ from sealpoint.errors import IntegrityError, RingFileMissingError, StoppedError
 from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop
 from sealpoint.maintenance.workers import Assignment, _sum, rotate_in_processes
-from tests.postgres.databases import K1, blobs, contents, put_blobs, set_up
-from tests.server import schema, server
-from tests.unit.crypto.rings import states_text, write
-from tests.unit.maintenance.sealed import make_cipher
+from tests.support.postgres import K1, blobs, contents, put_blobs, set_up
+from tests.support.rings import states_text, write
+from tests.support.sealed import make_cipher
+from tests.support.server import schema, server
 
 ROWS = 60
 

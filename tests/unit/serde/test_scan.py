@@ -17,8 +17,8 @@ from sealpoint.serde.decode import Decoder
 from sealpoint.serde.headers import FIXSTR_SIZES, SIZES
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import read_names, scan
-from tests.compat.samples import SAMPLES
-from tests.unit.serde.wire import (
+from tests.support.samples import SAMPLES
+from tests.support.wire import (
     array,
     decoded,
     deep_values,
@@ -321,8 +321,8 @@ from sealpoint.errors import SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
 from sealpoint.serde.scan import scan
-from tests.compat.sample_types import Point
-from tests.unit.serde.wire import deep_values
+from tests.support.sample_types import Point
+from tests.support.wire import deep_values
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=[Point])
 read, refused = set(), set()

@@ -13,7 +13,7 @@ from sealpoint.errors import DecodeError, LimitError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import scan
-from tests.unit.serde.wire import NIL, array, extension, mapping, record, text
+from tests.support.wire import NIL, array, extension, mapping, record, text
 
 NAMES = text("m") + text("n")
 LONG = b"\xd9\x28" + b"x" * 40

@@ -17,7 +17,7 @@ from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
 from sealpoint.serde.limits import MAX_JSON_DEPTH, MAX_PARTIAL_JSON_CHARS, MAX_RAW_TOOL_CALLS, Limits
-from tests.unit.serde.forge import record
+from tests.support.forge import record
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 trusting = Decoder(Allowlist())

@@ -9,7 +9,7 @@ import pytest
 
 from sealpoint.errors import ConfigError, ConfigKeyError
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
+from tests.support.checkpoints import at, dump, ids_in, make, put_chain
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sealpoint import EncryptedSerializer
 from sealpoint.errors import ConfigError, DatabaseCorruptError, SchemaError
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.sqlite.aio import AsyncSqliteSaver
-from tests.unit.sqlite.rows import at, dump, make
+from tests.support.checkpoints import at, dump, make
 
 Opened = Callable[[str], AbstractAsyncContextManager[AsyncSqliteSaver]]
 

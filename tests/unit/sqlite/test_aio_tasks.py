@@ -15,7 +15,7 @@ import pytest
 
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.sqlite.aio import AsyncSqliteSaver
-from tests.unit.sqlite.rows import at, dump, make
+from tests.support.checkpoints import at, dump, make
 from tests.unit.sqlite.test_aio_saver import ALL, Opened, rows, run
 
 WAIT_SECONDS: Final = 60

@@ -15,7 +15,7 @@ import pytest
 from sealpoint.errors import MetadataError, RowError, SealpointError
 from sealpoint.sqlite import SqliteSaver, reader
 from sealpoint.sqlite.budget import Budget
-from tests.unit.sqlite.rows import at, ids_in, make, put_chain
+from tests.support.checkpoints import at, ids_in, make, put_chain
 
 NUMBERS = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) SELECT {what} FROM n"

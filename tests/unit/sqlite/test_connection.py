@@ -15,7 +15,7 @@ import pytest
 
 from sealpoint import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
+from tests.support.checkpoints import at, dump, ids_in, make, put_chain
 
 
 def test_from_conn_string_opens_and_closes(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sealpoint import JsonPlusSerializer
 from sealpoint.errors import UnsupportedTypeError
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
+from tests.support.checkpoints import at, dump, ids_in, make, put_chain
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, HaltedError, SchemaError, TextError
 from sealpoint.maintenance.audit import audit
 from sealpoint.sqlite import SqliteSaver, guard
+from tests.support.checkpoints import at, ids_in, make, put_chain
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, share_pages, write_file
-from tests.unit.sqlite.rows import at, ids_in, make, put_chain
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n{}) SELECT count(*) FROM n"
 PK = "sqlite_autoindex_checkpoints_1"

@@ -11,8 +11,8 @@ import pytest
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
 from sealpoint.errors import DatabaseCorruptError, SchemaError, SealpointError
 from sealpoint.sqlite import SqliteSaver
+from tests.support.checkpoints import at, make
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, logged, write_file
-from tests.unit.sqlite.rows import at, make
 
 SPY = (LOG, TRIGGER.format("INSERT", "checkpoints"))
 UPDATED = (LOG, TRIGGER.format("UPDATE", "checkpoints"))

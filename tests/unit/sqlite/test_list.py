@@ -10,7 +10,7 @@ import pytest
 from sealpoint.errors import ConfigError, ConfigKeyError
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.sqlite.reader import FIRST_PAGE_ROWS, PAGE_ROWS
-from tests.unit.sqlite.rows import at, ids_in, make, put_chain
+from tests.support.checkpoints import at, ids_in, make, put_chain
 
 
 @pytest.fixture

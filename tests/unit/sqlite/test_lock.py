@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sealpoint.sqlite import SqliteSaver, database
-from tests.unit.interleave import Second, WatchedLock, call_with_a_break
-from tests.unit.sqlite.rows import at, ids_in, make, put_chain
+from tests.support.checkpoints import at, ids_in, make, put_chain
+from tests.support.interleave import Second, WatchedLock, call_with_a_break
 
 Call = Callable[[SqliteSaver], Any]
 

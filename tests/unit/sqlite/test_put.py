@@ -11,7 +11,7 @@ import pytest
 from sealpoint.base import WRITES_IDX_MAP, PendingWrite
 from sealpoint.errors import ConfigError, ConfigKeyError, MetadataError, RowError
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
+from tests.support.checkpoints import at, dump, ids_in, make, put_chain
 
 CYCLE: list[Any] = []
 CYCLE.append(CYCLE)

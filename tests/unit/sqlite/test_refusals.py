@@ -12,7 +12,7 @@ import pytest
 
 from sealpoint.errors import ConfigError, DatabaseCorruptError, RowError, SealpointError
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, ids_in, make, put_chain
+from tests.support.checkpoints import at, ids_in, make, put_chain
 
 ITSELF: list[Any] = []
 ITSELF.append(ITSELF)

@@ -9,7 +9,7 @@ import pytest
 from sealpoint import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.errors import MetadataError, PlaintextError, RowError, SealpointError
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, dump, make, put_chain
+from tests.support.checkpoints import at, dump, make, put_chain
 
 
 def forge(saver: SqliteSaver, table: str, **columns: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sealpoint.base import CheckpointMetadata
 from sealpoint.errors import ConfigError
 from sealpoint.sqlite import SqliteSaver
-from tests.unit.sqlite.rows import at, dump, ids_in, make, put_chain
+from tests.support.checkpoints import at, dump, ids_in, make, put_chain
 
 
 def rows_of(saver: SqliteSaver, thread_id: str) -> list[tuple[Any, ...]]:

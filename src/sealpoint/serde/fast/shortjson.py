@@ -30,7 +30,7 @@ def parse_short(text: str, decoder: Any) -> Any:
         ValueError: What ``decoder`` raises.
     """
     try:
-        value, end = decoder.scan_once(text, 0)  # type: ignore[attr-defined]  # typeshed lacks it
+        value, end = decoder.scan_once(text, 0)
     except StopIteration:
         value, end = None, -1
     return value if end == len(text) else decoder.decode(text)

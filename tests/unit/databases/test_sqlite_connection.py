@@ -15,10 +15,7 @@ import pytest
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import StoppedError
 from sealpoint.maintenance.decrypt import decrypt
-from tests.unit.maintenance.sealed import make_cipher, tags_of, values_of, write
-
-VALUES = 12
-"""How many `write` puts into a thread."""
+from tests.support.sealed import VALUES, make_cipher, tags_of, values_of, write
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from sealpoint.databases.sqlite.rows import SqliteRows
 
 K1: Final = bytes(range(32))
 RING: Final = KeyRing([Key("k1", K1, KeyState.ACTIVE)])
-GOLDEN: Final = Path(__file__).parents[2] / "compat" / "golden"
+GOLDEN: Final = Path(__file__).parents[1] / "compat" / "golden"
 SECRET: Final = "Kumquat-4711"
 """What stands in the values, and must not be shown."""
 

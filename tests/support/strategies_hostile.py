@@ -1,4 +1,4 @@
-"""Strategies for what a stranger writes: msgpack by the header, tags, key files, rows and database files."""
+"""Strategies for untrusted input: msgpack by the header, tags, ring files, rows and database files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fuzz.seeds import seeds, words
 from fuzz.targets import SAFE, SEPARATOR
-from tests.unit.serde.wire import array, extension, mapping, text, token
+from tests.support.wire import array, extension, mapping, text, token
 
 _headers = st.integers(0, 255).map(token)
 _numbers = st.sampled_from(["00", "c2", "c3", "01", "ca3f800000", "ca7fc00000", "cf" + "ff" * 8, "d0ff"]).map(

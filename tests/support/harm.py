@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from sealpoint.databases.rows import Cell
-from tests.unit.maintenance.sealed import put
+from tests.support.sealed import put
 
 
 def flip(connection: sqlite3.Connection, value: Cell) -> None:

@@ -16,16 +16,9 @@ from sealpoint.databases.sqlite import rows as sqlite_rows
 from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
 from sealpoint.errors import DatabaseCorruptError, DatabaseMissingError, SchemaError, StoppedError
 from sealpoint.maintenance.rotate import rotate
-from tests.unit.maintenance.sealed import make_cipher, put, values_of, write
-from tests.unit.sqlite.test_schema import CHECKPOINTS as MAKE_CHECKPOINTS
-from tests.unit.sqlite.test_schema import REFUSED
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
+from tests.support.schemas import CHECKPOINTS as MAKE_CHECKPOINTS
+from tests.support.schemas import REFUSED
+from tests.support.sealed import make_cipher, put, values_of, write
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from Crypto.Cipher import AES
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as TheirEncrypted
@@ -20,8 +20,8 @@ from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde import EncryptedSerializer
-from tests.unit.crypto.rings import material_of
-from tests.unit.sqlite.rows import at
+from tests.support.checkpoints import at
+from tests.support.rings import material_of
 
 AES_KEY = b"sixteen or 32 bytes of a secret!"
 STATES = ("staged", "active", "decrypt-only", "disabled", "destroyed")
@@ -29,6 +29,10 @@ CHECKPOINTS_WRITTEN = 3
 SMALL = Batch(rows=3)
 
 Place = tuple[str, *tuple[Any, ...]]
+
+
+VALUES: Final = 12
+"""How many values `write` puts into a thread."""
 
 
 def make_ring(active: str, *others: str) -> KeyRing:

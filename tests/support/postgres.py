@@ -14,7 +14,7 @@ from sealpoint.crypto import RingCipher
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.rows import BATCH, EVERYTHING, Batch, Cell, Change, Selection, Table
 from sealpoint.langgraph import EncryptedSerializer
-from tests.unit.maintenance.sealed import make_cipher
+from tests.support.sealed import make_cipher
 
 K1: Final = make_cipher("k1")
 K2: Final = make_cipher("k2", "k1")

@@ -1,0 +1,7 @@
+"""Fixtures of these tests."""
+
+from __future__ import annotations
+
+from tests.support.fixtures import path, victim
+
+__all__ = ["path", "victim"]
