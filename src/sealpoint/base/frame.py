@@ -70,7 +70,7 @@ def decode_value(text: Any) -> bytes | None:
 
 
 def replace_frame(metadata: bytes | str, tag: str, value: bytes) -> bytes | str:
-    """Return metadata with another sealed value in its frame, as the same type. All else stays as it is.
+    """Return metadata with another sealed value in its frame, as the same type. All else is unchanged.
 
     Raises:
         MetadataError: If it is not strict JSON.

@@ -29,7 +29,7 @@ _BYTES_PER_ROW: Final = 100  # of opcodes for a row that is written
 
 
 class Session:
-    """One transaction of ours on a connection: what its queries find belongs together."""
+    """One transaction on a connection: all its queries see the same state of the database."""
 
     __slots__ = ("_database", "cursor")
 
@@ -198,7 +198,7 @@ class Database:
         """Return a cursor that is closed at the end of a block, and so while the lock is still held.
 
         One that is left to be collected resets its statement then. Cursors share statements, so that
-        may befall another thread between its parameters and their use.
+        may happen to another thread between binding its parameters and using them.
         """
         return closing(self.connection.cursor())
 
@@ -293,7 +293,7 @@ def _own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
 
 
 class _Text:
-    """A text factory: the application's, except on a thread that runs a statement of ours.
+    """The text factory of the application, except on a thread that runs a statement of this package.
 
     SQLite's module has one for a connection, and asks for it when a row is fetched.
     """
