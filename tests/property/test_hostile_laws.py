@@ -1,4 +1,4 @@
-"""Laws of reading what a stranger wrote: it is read or refused, and all ways of reading see the same.
+"""Laws of reading untrusted input: it is read or refused, and all ways of reading see the same.
 
 The laws are those that ``make fuzz`` looks for exceptions to, see ``fuzz.targets``.
 """
@@ -203,7 +203,7 @@ def scanned(data: bytes, limits: Limits) -> list[int] | None:
 @settings(max_examples=300)
 @given(hostile.written | hostile.msgpack)
 def test_the_check_is_that_of_the_plain_way(data: bytes) -> None:
-    """Whatever short ways it takes, also just at and just below every bound."""
+    """Whatever shortcuts it takes, also just at and just below every bound."""
     free = Walk(data, Limits())
     free.whole()
     elements, records = free.elements, len(free.payloads)

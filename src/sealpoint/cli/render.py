@@ -68,7 +68,7 @@ def _count(number: int, what: str) -> None:
 
 
 def verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
-    """Whether a type is allowed; ``None`` if nobody said what is."""
+    """Whether a type is allowed; ``None`` without an allowlist."""
     if found.is_safe:
         return "by itself"
     if allowlist is None:

@@ -9,7 +9,8 @@ from sealpoint.base.coordinates import Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.prepared import parse_tag
 from sealpoint.crypto.tag import is_legacy, is_sealed, is_under
-from sealpoint.errors import BlobError, DecodeError, PlaintextError, RowError, UnknownTypeError, excerpt
+from sealpoint.errors import BlobError, PlaintextError, RowError, excerpt
+from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
@@ -150,7 +151,7 @@ def open_cell(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False) 
     if is_sealed(cell.tag) or not isinstance(cell.tag, str):
         return cipher.open(cell.tag, cell.value, row=cell.row).typed
     if not allow_plaintext:
-        hint = _READ_FIRST if cell.tag == "pickle" else _SEAL
+        hint = _READ_FIRST if cell.tag == PICKLE else _SEAL
         raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)
     return cell.tag, cell.value
 
@@ -163,11 +164,9 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
         DecodeError: If they are not what ``kind`` says.
         UnknownTypeError: If values of this type are never read unauthenticated, such as ``pickle``.
     """
-    if kind == "msgpack":
+    if kind == MSGPACK:
         require_few_costly(data, scan(data, limits), limits)
-    elif kind == "json":
+    elif kind == JSON:
         parse_json(data, lambda envelope: envelope, limits)
-    elif kind == "null" and data:
-        raise DecodeError("a value of type 'null' has bytes")
-    elif kind not in ("null", "bytes", "bytearray"):
-        raise UnknownTypeError(f"a value of type {excerpt(kind)} is not read unauthenticated")
+    else:
+        read_plain(kind, data)

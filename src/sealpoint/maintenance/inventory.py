@@ -16,12 +16,11 @@ from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.allowlist import SAFE_TYPES
 from sealpoint.serde.inert import inventory as named_types
+from sealpoint.serde.kinds import KINDS
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 MAX_TYPES: Final = 10_000
 MAX_NAME_CHARS: Final = 200
-
-_KINDS: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json", "pickle"})
 
 
 @dataclass(slots=True)
@@ -135,7 +134,7 @@ def _take(
 
 
 def _names(kind: str, data: bytes, limits: Limits) -> Counter[tuple[str, str]]:
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}")
     return named_types(data, kind, limits)
 

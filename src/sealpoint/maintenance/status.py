@@ -10,6 +10,7 @@ from sealpoint.crypto.tag import Kind, Tag, classify
 from sealpoint.databases.rows import RowStore, TagCount
 from sealpoint.errors import excerpt
 from sealpoint.keys.ids import LEGACY
+from sealpoint.serde.kinds import PICKLE, READABLE
 
 if TYPE_CHECKING:
     from sealpoint.keys.entry import RingEntry
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5
 UNKNOWN_STATE: Final = "not in the ring"
-SEALABLE: Final = frozenset({"msgpack", "json", "null", "bytes", "bytearray"})
-"""Types of unauthenticated values that rotation seals: it can check them without building anything."""
-
-_PICKLE: Final = "pickle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +60,11 @@ class Share:
     @property
     def is_pickle(self) -> bool:
         """Whether they are skipped because they are pickles, which run code when they are read."""
-        return self.is_skipped and self.types[0] == _PICKLE
+        return self.is_skipped and self.types[0] == PICKLE
 
 
 def _is_skipped(kind: Kind, inner: str) -> bool:
-    return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in SEALABLE
+    return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in READABLE
 
 
 def status(store: RowStore, entries: Sequence[RingEntry] | None = None) -> list[Share]:
@@ -98,7 +95,7 @@ def _grouped(counts: Iterable[TagCount]) -> Iterable[list[tuple[TagCount, Kind, 
         kind, tag = classify(count.tag)
         protection = (tag.suite, tag.flags, tag.key_id) if tag and kind is not Kind.PLAINTEXT else ()
         inner = tag.inner if tag else ""
-        apart = _is_skipped(kind, inner) and (inner == _PICKLE or "other")
+        apart = _is_skipped(kind, inner) and (inner == PICKLE or "other")
         groups.setdefault((count.table, kind, *protection, apart), []).append((count, kind, tag))
     return groups.values()
 

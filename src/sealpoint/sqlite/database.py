@@ -134,7 +134,7 @@ class Database:
         try:
             cursor.execute("PRAGMA main.journal_mode = WAL").fetchall()
         except sqlite3.OperationalError as error:
-            # What may only be read stays as it is. For what is busy SQLite does not wait here: another
+            # A file that may only be read is left as it is. SQLite does not wait here for a busy one: another
             # process is switching, and this connection will see it; or it works without until one has.
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
                 raise
@@ -316,7 +316,7 @@ async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Res
     A task that is cancelled meanwhile waits for the thread, which cannot be stopped: else the
     connection might be closed under it, which SQLite would not survive.
     """
-    import asyncio  # whoever awaits this has it; for all others it is a third of the import
+    import asyncio  # loaded where this is awaited; for other callers it is a third of the import
 
     call = partial(copy_context().run, function, *arguments)
     work = asyncio.get_running_loop().run_in_executor(None, call)
@@ -324,5 +324,5 @@ async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Res
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
-        work.exception()  # nobody asks any more
+        work.exception()  # the task was cancelled, so its caller does not ask for it
         raise

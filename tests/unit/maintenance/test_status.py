@@ -24,7 +24,7 @@ from tests.support.foreign import GOLDEN, insert, rows_of, write
 
 def entry(key_id: str, state: KeyState, suite: str | None = None) -> RingEntry:
     """What a ring file says about a key."""
-    return RingEntry(key_id, state, None, None, suite, None, "file")
+    return RingEntry(key_id, state, suite=suite, source="file")
 
 
 def shares_of(path: Path, *entries: RingEntry) -> list[Share]:

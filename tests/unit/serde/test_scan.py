@@ -17,7 +17,7 @@ from sealpoint.serde.decode import Decoder
 from sealpoint.serde.headers import FIXSTR_SIZES, SIZES
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import read_names, scan
-from tests.compat.samples import SAMPLES
+from tests.support.samples import SAMPLES
 from tests.support.wire import (
     array,
     decoded,
@@ -321,7 +321,7 @@ from sealpoint.errors import SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
 from sealpoint.serde.scan import scan
-from tests.compat.sample_types import Point
+from tests.support.sample_types import Point
 from tests.support.wire import deep_values
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=[Point])
