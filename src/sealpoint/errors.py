@@ -224,10 +224,6 @@ class UnknownSuiteError(TagError, NotImplementedError):
     hint = "the row was forged, or written by a newer release"
 
 
-class UnknownFlagError(TagError):
-    """A tag carries a flag that this release does not know, twice, or out of order."""
-
-
 class PlaintextError(SealedValueError, ValueError):
     """A value is not sealed, and plaintext is not accepted."""
 
