@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from fuzz.targets import FORGED, TARGETS, try_one
 from sealpoint.errors import DecodeError, LimitError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde.codes import EXTENSIONS
 from sealpoint.serde.headers import EXTENSION_HEADS, SIZES, STRINGS, read_length
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import MAX_DECIMAL_EXPONENT, Limits
@@ -161,7 +162,7 @@ class Walk:
             return end
         self.require(level < self.limits.depth)
         if head in EXTENSION_HEADS:
-            self.require(self.data[start - 1] <= 7)
+            self.require(self.data[start - 1] in EXTENSIONS)
             self.payloads.append(start)
             self.require(self.value(start, level + 1) == end)
             return end

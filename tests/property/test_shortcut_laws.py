@@ -102,6 +102,7 @@ BOUNDS = [Limits(), *(Limits(depth=depth) for depth in range(1, 9)), Limits(reco
 @example(extension(7, array(*[array()] * 70)))
 @example(extension(0, mapping(text("a"), NIL, text("a"), NIL)))
 @example(extension(0, mapping(b"\xca\x7f\xc0\x00\x00", NIL)))
+@example(extension(0, mapping(b"\xcb\x7f\xf8" + bytes(6), NIL)))
 @example(extension(0, mapping(b"\x01", NIL, b"\xc3", NIL)))
 @example(extension(0, array(NIL))[:-1])
 @example(extension(8, array(NIL)))

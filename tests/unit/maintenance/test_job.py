@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.rows import Batch, Failure, Progress
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import HeldError, ScrubError, WrongRingError
 from sealpoint.maintenance import job as job_module

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint import KeyState
+from sealpoint.crypto.tag import Kind, classify
 from sealpoint.databases.cells import require_decodable
 from sealpoint.databases.rows import MAX_TAGS, RowStore, TagCount
 from sealpoint.errors import RowError, UnknownTypeError
 from sealpoint.keys.entry import RingEntry
-from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Kind, Share, classify, status
+from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Share, status
 from tests.support.foreign import GOLDEN, insert, rows_of, write
 
 

@@ -142,7 +142,7 @@ def test_a_record_that_is_none_is_refused(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xc1", b"\xc0\xc0", b"\xa1\xff", mapping(NIL, NIL, NIL, NIL), b"\xd4\x08\xc0", b"\x91"]
+    "data", [b"", b"\xc1", b"\xc0\xc0", b"\xa1\xff", mapping(NIL, NIL, NIL, NIL), b"\xd4\x63\xc0", b"\x91"]
 )
 def test_bytes_that_are_not_one_value_are_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
