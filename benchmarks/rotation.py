@@ -21,9 +21,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from benchmarks.harness import Case, Options
 from benchmarks.peers import COPY, KEY, ROTATE, ROTATE_XAES, SCRIPT, VERIFY, WRITE_BACK
 from sealpoint import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.rows import BATCH, Failure
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import BATCH
+from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
 from sealpoint.databases.sqlite.connection import CACHE_KIB
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import verify
@@ -165,8 +167,8 @@ def _write_back(path: Path) -> None:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         for table in (CHECKPOINTS, WRITES):
-            read = f"SELECT {table.value}, rowid FROM {table.name} WHERE rowid > ? ORDER BY rowid LIMIT ?"
-            write = f"UPDATE {table.name} SET {table.value} = ?, type = ? WHERE rowid = ?"
+            read = f"SELECT {table.name}, rowid FROM {table.table} WHERE rowid > ? ORDER BY rowid LIMIT ?"
+            write = f"UPDATE {table.table} SET {table.name} = ?, type = ? WHERE rowid = ?"
             last = 0
             while rows := connection.execute(read, (last, BATCH.rows)).fetchall():
                 connection.execute("BEGIN IMMEDIATE")

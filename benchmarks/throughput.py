@@ -21,7 +21,7 @@ from typing import Final, Self
 from benchmarks.chains import checkpoint, config
 from benchmarks.harness import Case, Options, Sampler
 from benchmarks.payloads import payload
-from benchmarks.peers import LG, LG_ENC, PLAIN, SEALED, Saver, savers
+from benchmarks.peers import LG, LG_ENC, PLAIN, SEALED, SEALED_XAES, Saver, savers
 
 THREADS: Final = 8
 PROCESSES: Final = 4
@@ -29,7 +29,7 @@ STATES: Final = ("50 messages", "1 KB state")
 STEPS: Final = 20
 """Steps of each writer in a sample."""
 
-NAMES: Final = (LG, LG_ENC, PLAIN, SEALED)
+NAMES: Final = (LG, LG_ENC, PLAIN, SEALED, SEALED_XAES)
 
 
 def cases(options: Options) -> Iterator[Case]:

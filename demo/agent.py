@@ -67,7 +67,7 @@ def _run(
     graph.add_conditional_edges("agent", tools_condition)
     graph.add_edge("tools", "agent")
     compiled = graph.compile(checkpointer=SqliteSaver(connection, serde=serde))
-    with tracing_context(enabled=False):  # whatever the environment says: the demo calls nobody
+    with tracing_context(enabled=False):  # whatever the environment says, the demo makes no network call
         return compiled.invoke(step, thread)
 
 

@@ -37,7 +37,8 @@ from fuzz.sqlitefile.oracle import VALUES, Content, Finding, Row, UndefinedError
 from sealpoint.cli import app as cli
 from sealpoint.cli import output
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.rows import EVERYTHING, Batch, Page, Selection, Table
+from sealpoint.databases.cells import EVERYTHING, Column, Selection
+from sealpoint.databases.rows import Batch, Page
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
 from sealpoint.sqlite import SqliteSaver
@@ -190,7 +191,7 @@ class Place:
 
 
 def _read_few(
-    store: SqliteRows, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = FEW
+    store: SqliteRows, table: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = FEW
 ) -> Page:
     return _READ(store, table, after, selection, replace(batch, rows=min(batch.rows, FEW.rows)))
 

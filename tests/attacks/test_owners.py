@@ -23,8 +23,8 @@ from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
+from sealpoint.databases.postgres.columns import BLOBS as BLOBS_TABLE
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.postgres.schema import BLOBS as BLOBS_TABLE
 from sealpoint.errors import SchemaError
 from tests.attacks.owners import (
     ATTACKS,
@@ -222,7 +222,7 @@ def test_each_attack_between_the_first_statements(
 
 STEPS: Final[dict[str, Callable[[PostgresRows], object]]] = {
     "read": lambda store: store.read(BLOBS_TABLE, None),
-    "rewrite": lambda store: store.rewrite(BLOBS_TABLE, None, lambda value: (str(value.tag), value.blob)),
+    "rewrite": lambda store: store.rewrite(BLOBS_TABLE, None, lambda value: (str(value.tag), value.value)),
 }
 
 

@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from sealpoint.base import empty_checkpoint
 from sealpoint.cli import render
 from sealpoint.cli.exits import Exit
-from sealpoint.databases.rows import Failure
+from sealpoint.databases.failures import MAX_CAUSES, Failure, Failures
 from sealpoint.errors import IntegrityError
 from sealpoint.maintenance import job, rotate, scrub
 from tests.cli.conftest import Run
@@ -163,31 +163,31 @@ def test_causes_are_summed_up_with_their_hints(
 
 
 def test_large_counts_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    causes = render.Causes()
+    causes = Failures()
     for _ in range(12_584):
         causes.add(Failure("writes", {}, "null", IntegrityError("x", hint="y")))
-    causes.tell()
+    render.show_causes(causes)
     assert capsys.readouterr().err == "12,584 values: x\nhint: y\n"
 
 
 def test_a_stranger_does_not_fill_the_screen_with_hints(capsys: pytest.CaptureFixture[str]) -> None:
-    causes = render.Causes()
+    causes = Failures()
     for number in range(1000):
         causes.add(Failure("writes", {}, "null", IntegrityError("x", hint=str(number))))
-    causes.tell()
+    render.show_causes(causes)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 * render.MAX_CAUSES + 1
-    assert lines[-1] == f"{1000 - render.MAX_CAUSES} values: other causes"
+    assert len(lines) == 2 * MAX_CAUSES + 1
+    assert lines[-1] == f"{1000 - MAX_CAUSES} values: other causes"
 
 
 def test_a_stranger_does_not_fill_the_screen_with_causes(capsys: pytest.CaptureFixture[str]) -> None:
-    causes = render.Causes()
+    causes = Failures()
     for number in range(1000):
         causes.add(Failure("writes", {}, "null", IntegrityError(str(number), hint="y")))
-    causes.tell()
+    render.show_causes(causes)
     *told, rest, hint = capsys.readouterr().err.splitlines()
-    assert len(told) == render.MAX_CAUSES
-    assert rest == f"{1000 - render.MAX_CAUSES} values: other causes"
+    assert len(told) == MAX_CAUSES
+    assert rest == f"{1000 - MAX_CAUSES} values: other causes"
     assert hint == "hint: y"
 
 

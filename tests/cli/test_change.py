@@ -542,7 +542,7 @@ def test_scrub_says_who_is_in_its_way(run: Run, path: Path, monkeypatch: pytest.
 
 
 def test_scrub_clears_and_says_what_it_looked_for(run: Run, path: Path) -> None:
-    old = [value.blob[:64] for value in values_of(path) if len(value.blob) > 64]
+    old = [value.value[:64] for value in values_of(path) if len(value.value) > 64]
     scrubbed = run("rotate", path, "--apply", "--scrub", "--json").document["scrubbed"]
     assert (scrubbed["fragments"], scrubbed["found"]) == (VALUES, [])
     left = b"".join(file.read_bytes() for file in path.parent.glob("x.db*"))

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from sealpoint.cli.exits import Exit
-from sealpoint.databases.rows import Page, Table
+from sealpoint.databases.cells import Column
+from sealpoint.databases.rows import Page
 from sealpoint.databases.sqlite.rows import SqliteRows
 from tests.cli.conftest import CODE, Run
 from tests.support.sealed import write
@@ -75,7 +76,7 @@ def test_interrupt_says_how_far_a_run_came(
     """With a real SIGINT, after the first batch of those that read values."""
     genuine = SqliteRows.read
 
-    def read(self: SqliteRows, table: Table, after: object, *rest: Any, **more: Any) -> Page:
+    def read(self: SqliteRows, table: Column, after: object, *rest: Any, **more: Any) -> Page:
         if after is not None:
             os.kill(os.getpid(), signal.SIGINT)
         return genuine(self, table, after, *rest, **more)

@@ -22,8 +22,8 @@ from langchain_core.messages import HumanMessage
 
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
-from sealpoint.cli.render import Failures, Tally
-from sealpoint.databases.rows import Failure
+from sealpoint.cli.render import ShownFailures, exit_code
+from sealpoint.databases.failures import Failure, Failures
 from sealpoint.errors import IntegrityError
 from tests.support.foreign import GOLDEN, K1, SECRET, insert, write
 
@@ -389,15 +389,15 @@ def weighty_failure(weight: Weighty) -> Failure:
     raise AssertionError
 
 
-@pytest.mark.parametrize("kind", [Tally, lambda: Failures(aloud=False)])
-def test_failures_keep_no_value(kind: Callable[[], Tally]) -> None:
+@pytest.mark.parametrize("kind", [Failures, lambda: ShownFailures(shown=False)])
+def test_failures_keep_no_value(kind: Callable[[], Failures]) -> None:
     failures, weight = kind(), Weighty()
     alive = weakref.ref(weight)
     failures.add(weighty_failure(weight))
     del weight
     gc.collect()
     assert alive() is None
-    assert (failures.count, failures.code) == (1, Exit.UNOPENED)
+    assert (failures.count, exit_code(failures)) == (1, Exit.UNOPENED)
 
 
 # --- verify -----------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from hypothesis import given
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 
 from sealpoint.serde import JsonPlusSerializer
-from tests.compat.sample_types import Color, Point
-from tests.compat.samples import LOSSY, SAMPLES, alike
+from tests.support.sample_types import Color, Point
+from tests.support.samples import LOSSY, SAMPLES, alike
 from tests.support.strategies_values import anything
 
 ours = JsonPlusSerializer()

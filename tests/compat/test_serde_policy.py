@@ -14,9 +14,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 
 from sealpoint.errors import BlockedTypeError
 from sealpoint.serde import SAFE_TYPES, JsonPlusSerializer
-from tests.compat.sample_types import Color, Frozen, Model, Named, Point
-from tests.compat.samples import SAMPLES, alike
 from tests.support.forge import record
+from tests.support.sample_types import Color, Frozen, Model, Named, Point
+from tests.support.samples import SAMPLES, alike
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +61,8 @@ def test_raw_is_what_strict_langgraph_gives(name: str) -> None:
         None,
         [],
         [Point],
-        [("tests.compat.sample_types", "Point"), Color],
-        {("tests.compat.sample_types", "Model"), ("tests.compat.sample_types", "Frozen")},
+        [("tests.support.sample_types", "Point"), Color],
+        {("tests.support.sample_types", "Model"), ("tests.support.sample_types", "Frozen")},
         True,
     ],
     ids=["none", "empty", "class", "mixed", "set", "any"],
@@ -82,7 +82,7 @@ def test_with_msgpack_allowlist_means_the_same_to_both() -> None:
     for allowed in (None, [Color], True):
         ours = JsonPlusSerializer(allowed_msgpack_modules=allowed, on_blocked="raw")
         theirs = Theirs(allowed_msgpack_modules=allowed)
-        for extra in ([], [Point], [("tests.compat.sample_types", "Point")]):
+        for extra in ([], [Point], [("tests.support.sample_types", "Point")]):
             one, other = ours.with_msgpack_allowlist(extra), theirs.with_msgpack_allowlist(extra)
             assert (one is ours) == (other is theirs), (allowed, extra)
             assert alike(one.loads_typed(row), other.loads_typed(row)), (allowed, extra)
@@ -118,7 +118,7 @@ assert seen == {"Fraction", "dict"}, seen
 
 def test_a_name_in_more_than_two_parts_is_ours_alone() -> None:
     """LangGraph takes it without a word, and it allows nothing there."""
-    parts = ("tests", "compat", "sample_types", "Point")
+    parts = ("tests", "support", "sample_types", "Point")
     row = Theirs().dumps_typed(Point(1))
     assert JsonPlusSerializer(allowed_msgpack_modules=[parts]).loads_typed(row) == Point(1)
     assert Theirs(allowed_msgpack_modules=[parts]).loads_typed(row) != Point(1)

@@ -17,8 +17,8 @@ from sealpoint import EncryptedSerializer, JsonPlusSerializer, Key, KeyRing, Key
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import PlaintextError
 from sealpoint.sqlite import SqliteSaver
-from tests.compat.samples import LOSSY, SAMPLES, alike
 from tests.support.checkpoints import at, dump
+from tests.support.samples import LOSSY, SAMPLES, alike
 
 KEY = bytes(range(32))
 AES_KEY = b"sixteen or 32 bytes of a secret!"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
-from sealpoint.databases.rows import Failure, Progress
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.serde import EncryptedSerializer

@@ -31,7 +31,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.rows import Batch, Event, Failure
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Event
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.decrypt import decrypt

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from sealpoint.databases.rows import Batch, Failure, Progress
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import rotate
 from tests.faults.rotations import make, rerun, rotator

@@ -11,18 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from sealpoint.databases.cells import Cell, Column, Selection
+from sealpoint.databases.failures import Failure
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.postgres.scan import Bound
-from sealpoint.databases.rows import (
-    Batch,
-    Cell,
-    Event,
-    Events,
-    Failure,
-    Progress,
-    Selection,
-    Table,
-)
+from sealpoint.databases.rows import Batch, Event, Events, Progress
 from sealpoint.errors import BlobError, DatabaseCorruptError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.verify import verify
@@ -107,7 +100,7 @@ def test_what_change_raises_is_not_taken_for_damage(url: str) -> None:
         closing(PostgresRows(url, writable=True)) as store,
         pytest.raises(DatabaseCorruptError, match="another file"),
     ):
-        store.rewrite(store.tables[0], None, change)
+        store.rewrite(store.columns[0], None, change)
 
 
 def test_rows_that_cannot_be_named_end_the_run(url: str) -> None:
@@ -119,7 +112,7 @@ def test_rows_that_cannot_be_named_end_the_run(url: str) -> None:
     with closing(PostgresRows(url, writable=True)) as store:
         for read in (store.read, partial(store.rewrite, change=reseal)):
             with pytest.raises(DatabaseCorruptError) as caught:
-                read(store.tables[0], None, selection=Selection("k2"))
+                read(store.columns[0], None, selection=Selection("k2"))
             assert "log" in caught.value.hint
             assert "sqlite" not in caught.value.hint
 
@@ -132,15 +125,15 @@ def test_a_row_that_comes_meanwhile_is_not_taken_for_the_lost_one(
     early, lost, late = blobs(3, size=OUT_OF_ROW)
     put_blobs(url, [early, lost, late])
     lose_values(url, "version = '00000001'")
-    fetch = PostgresRows._values
+    fetch = PostgresRows._cells
 
-    def values(store: PostgresRows, table: Table, after: Any, bound: Bound, *more: Any) -> Any:
+    def values(store: PostgresRows, table: Column, after: Any, bound: Bound, *more: Any) -> Any:
         if bound.key[-1] == "00000001" and bound.rows == 1:
             put_blobs(url, [(*lost[:3], "00000000.5", *lost[4:])])
         return fetch(store, table, after, bound, *more)
 
     with closing(PostgresRows(url, writable=True)) as store:
-        monkeypatch.setattr(PostgresRows, "_values", once(values, fetch))
+        monkeypatch.setattr(PostgresRows, "_cells", once(values, fetch))
         events = [*run(store, K2, batch=Batch(rows=1))]
         (failed,) = failures_of(events)
         assert failed.place["version"] == "00000001"
@@ -152,7 +145,7 @@ def once(first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., A
     """Return ``first`` until it has put its row, which a second time would be there already."""
     done = False
 
-    def call(store: PostgresRows, table: Table, after: Any, bound: Bound, *more: Any) -> Any:
+    def call(store: PostgresRows, table: Column, after: Any, bound: Bound, *more: Any) -> Any:
         nonlocal done
         is_it = bound.key[-1] == "00000001" and not done
         done = done or is_it
@@ -166,7 +159,7 @@ def test_a_lost_value_that_is_replaced_meanwhile_is_moved(url: str, monkeypatch:
     lose_values(url, "version = '00000001'")
     alone = PostgresRows._alone
 
-    def replaced(store: PostgresRows, table: Table, key: Any) -> list[Cell]:
+    def replaced(store: PostgresRows, table: Column, key: Any) -> list[Cell]:
         with psycopg.connect(url) as connection:
             (*_, tag, blob) = blobs(2)[1]
             connection.execute(

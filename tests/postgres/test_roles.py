@@ -14,8 +14,8 @@ from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
+from sealpoint.databases.postgres.columns import BLOBS
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.postgres.schema import BLOBS
 from sealpoint.errors import SchemaError
 from tests.postgres.test_commands import at
 from tests.postgres.test_schema import alter, schema_of

@@ -15,17 +15,10 @@ from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.base import empty_checkpoint
+from sealpoint.databases.cells import Cell, Selection
+from sealpoint.databases.postgres.columns import BLOBS, SHALLOW_BLOBS, SHALLOW_METADATA, WRITES
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.postgres.schema import BLOBS, SHALLOW_BLOBS, WRITES
-from sealpoint.databases.rows import (
-    MAX_TAGS,
-    Batch,
-    Cell,
-    InlineValue,
-    Rewritten,
-    Selection,
-    TagCount,
-)
+from sealpoint.databases.rows import MAX_TAGS, Batch, InlineValue, Rewritten, TagCount
 from sealpoint.errors import RowError, StoppedError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from tests.support.checkpoints import at
@@ -72,14 +65,14 @@ def tags_of(pages: list[list[Cell]]) -> list[Any]:
 def test_every_value_is_read_once_and_in_order(store: PostgresRows, url: str, batch: Batch) -> None:
     put_blobs(url, [*blobs(25), EMPTY])
     put_writes(url, [(f"task {place}", place - 3, "n", *K1.seal("msgpack", b"x")) for place in range(9)])
-    for table in store.tables:
+    for table in store.columns[:2]:
         pages = read_all(store, table, batch=batch)
         with psycopg.connect(url) as connection:
             wanted = connection.execute(
-                f"SELECT {', '.join(table.key)}, type, blob FROM {table.name} WHERE type <> 'empty'"
+                f"SELECT {', '.join(table.key)}, type, blob FROM {table.table} WHERE type <> 'empty'"
                 f" ORDER BY {', '.join(table.key)}"
             ).fetchall()
-        assert [(*value.key, value.tag, value.blob) for page in pages for value in page] == wanted
+        assert [(*value.where.key, value.tag, value.value) for page in pages for value in page] == wanted
         assert all(len(page) <= batch.rows for page in pages)
 
 
@@ -87,7 +80,7 @@ def test_a_batch_ends_with_the_value_that_fills_it(store: PostgresRows, url: str
     sizes = [10, 10, 10, 100, 10, 5, 5, 5]
     put_blobs(url, [("t", "", "n", f"{place}", "bytes", b"x" * size) for place, size in enumerate(sizes)])
     pages = read_all(store, BLOBS, batch=Batch(rows=3, size_bytes=20))
-    assert [[len(value.blob) for value in page] for page in pages] == [[10, 10], [10, 100], [10, 5, 5], [5]]
+    assert [[len(value.value) for value in page] for page in pages] == [[10, 10], [10, 100], [10, 5, 5], [5]]
 
 
 def test_what_is_counted_is_what_is_stored(store: PostgresRows, url: str) -> None:
@@ -132,7 +125,7 @@ def test_every_value_is_changed_once(store: PostgresRows, url: str, batch: Batch
     places: list[Any] = []
 
     def change(value: Cell) -> tuple[str, bytes]:
-        places.append((value.table.name, *value.key))
+        places.append((value.where.column.table, *value.where.key))
         return reseal(value)
 
     assert rewrite_all(store, change, Selection("k2"), batch) == [29, 0, 29]
@@ -148,7 +141,7 @@ def test_no_value_is_sent_back_to_the_server(url: str) -> None:
     put_blobs(url, [("t", "", "c", "1", "bytes", b"a diagnosis")])
 
     def look(value: Cell) -> tuple[str, bytes] | None:
-        return K2.reseal(value.tag, value.blob, allow_plaintext=True)
+        return K2.reseal(value.tag, value.value, allow_plaintext=True)
 
     with closing(PostgresRows(url, writable=True)) as store, TemporaryFile() as trace:
         store.connection.pgconn.trace(trace.fileno())
@@ -165,7 +158,7 @@ def test_long_texts_of_a_forger_end_a_batch_too(store: PostgresRows, url: str, c
     put_writes(url, [("task", number, "c", *K1.seal("msgpack", b"x")) for number in range(4)])
     with psycopg.connect(url) as connection:
         connection.execute(f"UPDATE checkpoint_writes SET {column} = repeat('x', 5000000) || idx".encode())
-    assert len(store.read(WRITES, None, batch=Batch(size_bytes=6_000_000)).values) == 2
+    assert len(store.read(WRITES, None, batch=Batch(size_bytes=6_000_000)).cells) == 2
     assert all(len(str(count.tag)) <= 100 for count in store.count())
 
 
@@ -176,7 +169,7 @@ def test_a_long_tag_is_counted_as_it_is_selected(store: PostgresRows, url: str, 
     put_blobs(url, [("t", "", "c", "1", f"{'x' * 80}{plus}{'x' * 80}{end}", b"")])
     selection = Selection(without_key="k2")
     (count,) = store.count()
-    assert selection.takes(count.tag) == bool(store.read(BLOBS, None, selection).values)
+    assert selection.takes(count.tag) == bool(store.read(BLOBS, None, selection).cells)
 
 
 def test_a_column_that_has_become_null_is_passed_over(store: PostgresRows, url: str) -> None:
@@ -228,7 +221,8 @@ def test_a_value_that_is_no_longer_what_was_read_is_left(store: PostgresRows, ur
         ).fetchone()
         assert schema is not None
         store.connection.execute(
-            f"UPDATE {schema[0]}.checkpoint_blobs SET {next(change_rows)} WHERE version = %s", value.key[3:]
+            f"UPDATE {schema[0]}.checkpoint_blobs SET {next(change_rows)} WHERE version = %s",
+            value.where.key[3:],
         )
         return "new", b"new"
 
@@ -336,9 +330,9 @@ def test_a_shallow_database_has_no_versions(shallow_url: str) -> None:
         put_checkpoints(sealed)
     store = PostgresRows(shallow_url, writable=True)
     try:
-        assert store.tables == (SHALLOW_BLOBS, WRITES)
+        assert store.columns == (SHALLOW_BLOBS, WRITES, SHALLOW_METADATA)
         (value, *_), *_ = read_all(store, SHALLOW_BLOBS, batch=Batch(rows=1))
-        assert value.coordinates == {
+        assert value.where.row == {
             "table": "values",
             "thread_id": "thread 0",
             "checkpoint_ns": "",
@@ -351,12 +345,12 @@ def test_a_shallow_database_has_no_versions(shallow_url: str) -> None:
 def test_a_value_knows_the_coordinates_that_it_may_be_bound_to(store: PostgresRows, url: str) -> None:
     put_blobs(url, [("t", "ns", "n", "7", "msgpack", b"x")])
     put_writes(url, [("task", -1, "__error__", "msgpack", b"x")])
-    (((value,),), ((write,),)) = (read_all(store, table) for table in store.tables)
+    (((value,),), ((write,),)) = (read_all(store, table) for table in store.columns[:2])
     values = {"table": "values", "thread_id": "t", "checkpoint_ns": "ns", "channel": "n", "version": "7"}
-    assert value.coordinates == values
+    assert value.where.row == values
     writes = {"table": "writes", "thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}
-    assert write.coordinates == writes | {"task_id": "task", "channel": "__error__"}
-    assert write.place["idx"] == -1
+    assert write.where.row == writes | {"task_id": "task", "channel": "__error__"}
+    assert write.where.names["idx"] == -1
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
+from sealpoint.databases.cells import Cell
+from sealpoint.databases.postgres.columns import BLOBS, METADATA, SHALLOW_BLOBS, WRITES
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.postgres.schema import BLOBS, SHALLOW_BLOBS, WRITES
-from sealpoint.databases.rows import Batch, Cell
+from sealpoint.databases.rows import Batch
 from sealpoint.errors import SchemaError, ServerError
 from tests.support.postgres import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
 
@@ -156,7 +157,7 @@ def test_tables_in_a_schema_that_comes_first_are_not_taken_for_the_real_ones(dat
         PostgresRows(database)
     assert "search_path" in caught.value.hint
     with closing(PostgresRows(make_conninfo(database, options="-c search_path=public"))) as store:
-        assert store.tables == (BLOBS, WRITES)
+        assert store.columns == (BLOBS, WRITES, METADATA)
 
 
 def schema_of(url: str) -> str:
@@ -171,7 +172,7 @@ def test_the_first_schema_of_the_path_that_has_tables_is_taken(url: str, shallow
     for one, other in permutations(schemas):
         path = make_conninfo(url, options=f"-c search_path=absent,pg_catalog,{one},{other},public")
         with closing(PostgresRows(path)) as store:
-            assert store.tables == (schemas[one], WRITES)
+            assert store.columns[:2] == (schemas[one], WRITES)
 
 
 def test_functions_of_the_schema_are_not_called(url: str) -> None:
@@ -216,14 +217,14 @@ def test_rows_that_a_policy_hides_stop_the_run(url: str) -> None:
 def test_an_older_table_without_paths_of_tasks_will_do(url: str) -> None:
     alter(url, "ALTER TABLE checkpoint_writes DROP task_path")
     with closing(PostgresRows(url)) as store:
-        assert store.tables == (BLOBS, WRITES)
+        assert store.columns == (BLOBS, WRITES, METADATA)
 
 
 @pytest.mark.parametrize(("gone", "left"), [("checkpoint_blobs", WRITES), ("checkpoint_writes", BLOBS)])
 def test_one_of_the_tables_will_do(url: str, gone: str, left: object) -> None:
     alter(url, f"DROP TABLE {gone}, checkpoints")
     with closing(PostgresRows(url)) as store:
-        assert store.tables == (left,)
+        assert store.columns == (left,)
         assert not [*store.names(), *store.metadata(), *store.inline(), *store.count()]
 
 

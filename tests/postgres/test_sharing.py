@@ -12,9 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from sealpoint.databases.cells import Cell, Selection
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.postgres.columns import BLOBS
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.postgres.schema import BLOBS
-from sealpoint.databases.rows import Batch, Cell, Event, Failure, Progress, Selection
+from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import HeldError, LockedError, StoppedError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from tests.support.postgres import (
@@ -41,7 +43,7 @@ UPSERT = """
 
 
 def versions(values: list[Cell]) -> list[str]:
-    return [value.key[3] for value in values]
+    return [value.where.key[3] for value in values]
 
 
 def test_what_another_has_locked_is_left_out(open_store: Open, url: str) -> None:
@@ -54,7 +56,7 @@ def test_what_another_has_locked_is_left_out(open_store: Open, url: str) -> None
         return reseal(value)
 
     def change(value: Cell) -> tuple[str, bytes]:
-        if value.key[3] == "1":
+        if value.where.key[3] == "1":
             done = second.rewrite(BLOBS, None, other, Selection("k2"), Batch(rows=6))
             assert (done.seen, done.changed, done.raced) == (3, 3, 0)
             assert done.last == ("t", "", "n", "5")
@@ -87,7 +89,7 @@ def test_stores_in_threads_never_take_the_same_row(open_store: Open, url: str) -
         places: list[tuple[object, ...]] = []
 
         def change(value: Cell) -> tuple[str, bytes]:
-            places.append(value.key)
+            places.append(value.where.key)
             return reseal(value)
 
         begin.wait()
@@ -260,4 +262,4 @@ def test_a_hold_ends_with_an_error(open_store: Open) -> None:
 def test_workers_of_a_run_do_not_hold(open_store: Open, url: str) -> None:
     put_blobs(url, ONE_THREAD)
     with open_store().hold():
-        assert rewrite_all(open_store(), lambda value: K2.reseal(value.tag, value.blob)) == [9, 0, 9]
+        assert rewrite_all(open_store(), lambda value: K2.reseal(value.tag, value.value)) == [9, 0, 9]

@@ -19,14 +19,15 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.cli.exits import Exit, exit_code
+from sealpoint.databases.cells import Selection
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import Batch, Event, Progress, Selection
+from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import LockedError, SchemaError, StoppedError
 from sealpoint.maintenance import workers
 from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.workers import Assignment, Bug, _judge, rotate_in_processes
+from sealpoint.maintenance.workers import Assignment, Bug, _raise_worst, rotate_in_processes
 from tests.postgres.processes import (
     FORKS,
     WRITES_OF_A_STEP,
@@ -126,12 +127,12 @@ def test_what_was_locked_for_all_of_them_is_looked_at_once_more(
 
         def judge(*ends: Any) -> None:
             try:
-                _judge(*ends)
+                _raise_worst(*ends)
             except LockedError:
                 writer.commit()
                 raise
 
-        monkeypatch.setattr(workers, "_judge", judge)
+        monkeypatch.setattr(workers, "_raise_worst", judge)
         *_, last = rotate_in_processes(
             Assignment(url, ring, "k2", options=Options(max_seconds=100)), 1, Stop()
         )
@@ -140,20 +141,20 @@ def test_what_was_locked_for_all_of_them_is_looked_at_once_more(
 
 
 def test_what_one_found_locked_and_another_did_not_is_done() -> None:
-    _judge([LockedError("x"), None], 0)
+    _raise_worst([LockedError("x"), None], 0)
 
 
 def test_the_worst_end_is_told() -> None:
     """A bug before an error, an error before a kill, a kill before rows that are locked."""
     ends = [LockedError("x"), None, SchemaError("x"), Bug("ValueError", "")]
     with pytest.raises(RuntimeError, match=r"ValueError"):
-        _judge(ends, 1)
+        _raise_worst(ends, 1)
     with pytest.raises(SchemaError):
-        _judge(ends[:3], 1)
+        _raise_worst(ends[:3], 1)
     with pytest.raises(StoppedError, match=r"1 of 2 workers were killed"):
-        _judge(ends[:2], 1)
+        _raise_worst(ends[:2], 1)
     with pytest.raises(LockedError):
-        _judge(ends[:1], 0)
+        _raise_worst(ends[:1], 0)
 
 
 def test_a_bug_in_a_worker_is_told_as_one(url: str, ring: Path, capfd: pytest.CaptureFixture[str]) -> None:

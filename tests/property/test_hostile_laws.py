@@ -1,4 +1,4 @@
-"""Laws of reading what a stranger wrote: it is read or refused, and all ways of reading see the same.
+"""Laws of reading untrusted input: it is read or refused, and all ways of reading see the same.
 
 The laws are those that ``make fuzz`` looks for exceptions to, see ``fuzz.targets``.
 """
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from fuzz.targets import FORGED, TARGETS, try_one
 from sealpoint.errors import DecodeError, LimitError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde.codes import EXTENSIONS
 from sealpoint.serde.headers import EXTENSION_HEADS, SIZES, STRINGS, read_length
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import MAX_DECIMAL_EXPONENT, Limits
@@ -161,7 +162,7 @@ class Walk:
             return end
         self.require(level < self.limits.depth)
         if head in EXTENSION_HEADS:
-            self.require(self.data[start - 1] <= 7)
+            self.require(self.data[start - 1] in EXTENSIONS)
             self.payloads.append(start)
             self.require(self.value(start, level + 1) == end)
             return end
@@ -203,7 +204,7 @@ def scanned(data: bytes, limits: Limits) -> list[int] | None:
 @settings(max_examples=300)
 @given(hostile.written | hostile.msgpack)
 def test_the_check_is_that_of_the_plain_way(data: bytes) -> None:
-    """Whatever short ways it takes, also just at and just below every bound."""
+    """Whatever shortcuts it takes, also just at and just below every bound."""
     free = Walk(data, Limits())
     free.whole()
     elements, records = free.elements, len(free.payloads)

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.cells import open_cell
-from sealpoint.databases.rows import Batch, Cell, Failure, Progress, Selection
+from sealpoint.databases.cells import Cell, Selection, open_cell
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.rotate import outstanding, rotate
@@ -113,15 +114,15 @@ def fill(folder: Path, values: Values) -> Path:
 
 def everything(store: SqliteRows, batch: Batch = Batch()) -> list[Cell]:  # noqa: B008
     return [
-        value for table in store.tables for page in pages(store, table, batch=batch) for value in page.values
+        value for table in store.columns for page in pages(store, table, batch=batch) for value in page.cells
     ]
 
 
 def selected(store: SqliteRows, selection: Selection) -> list[Cell]:
     found: list[Cell] = []
-    for table in store.tables:
+    for table in store.columns:
         page = store.read(table, None, selection)
-        found += page.values
+        found += page.cells
         assert page.last is None
     return found
 
@@ -143,15 +144,15 @@ def test_pages_hold_every_value_once(
     with closing(SqliteRows(fill(folder, values))) as store:
         assert everything(store, batch) == everything(store)
         assert len(everything(store)) == len(values)
-        for table in store.tables:
+        for table in store.columns:
             after, found = None, list[Cell]()
             while True:
                 page = store.read(table, after, selection, batch)
-                assert 1 <= len(page.values) <= batch.rows or page.last is None
-                found += page.values
+                assert 1 <= len(page.cells) <= batch.rows or page.last is None
+                found += page.cells
                 if (after := page.last) is None:
                     break
-            assert found == [value for value in selected(store, selection) if value.table == table]
+            assert found == [value for value in selected(store, selection) if value.where.column == table]
 
 
 @given(values=rows, batch=batches, spared=st.sets(st.integers(0, 30)))
@@ -163,16 +164,16 @@ def test_what_a_change_leaves_is_not_touched(
         before = everything(store)
         wanted = [
             value
-            if int(value.key[2]) in spared or isinstance(value.tag, bytes)
-            else value._replace(tag="new", blob=b"new")
+            if int(value.where.key[2]) in spared or isinstance(value.tag, bytes)
+            else value._replace(tag="new", value=b"new")
             for value in before
         ]
 
         def change(value: Cell) -> tuple[str, bytes] | None:
-            return ("new", b"new") if wanted[before.index(value)].blob == b"new" else None
+            return ("new", b"new") if wanted[before.index(value)].value == b"new" else None
 
         moved = 0
-        for table in store.tables:
+        for table in store.columns:
             after = None
             while True:
                 done = store.rewrite(table, after, change, batch=batch)
@@ -182,7 +183,7 @@ def test_what_a_change_leaves_is_not_touched(
                     break
         store.settle()
         assert everything(store) == wanted
-        assert moved == sum(value.blob == b"new" for value in wanted)
+        assert moved == sum(value.value == b"new" for value in wanted)
 
 
 @given(values=rows, key=st.sampled_from(KEYS), batch=batches, plaintext=st.booleans())
@@ -205,7 +206,7 @@ def test_rotation_is_a_fixed_point(
         assert len(failed) == len(set(failed))
         selection = Selection(without_key=key, plaintext=plaintext, legacy=False)
         for old, new in zip(before, middle, strict=True):
-            if selection.takes(old.tag) and (old.table.name, *old.key) not in failed:
+            if selection.takes(old.tag) and (old.where.column.table, *old.where.key) not in failed:
                 assert str(new.tag).endswith(f"@{key}")
                 assert open_cell(cipher, new) == open_cell(cipher, old, allow_plaintext=True)
             else:
@@ -226,7 +227,9 @@ def test_verification_reports_what_does_not_open(
         seen = list(verify(store, cipher, every=every, batch=batch))
         reported = {(each.table, *each.place.values()) for each in seen if isinstance(each, Failure)}
         looked_at = everything(store)[::every]
-        assert reported == {(value.table.name, *value.key) for value in looked_at if not opens(cipher, value)}
+        assert reported == {
+            (value.where.column.table, *value.where.key) for value in looked_at if not opens(cipher, value)
+        }
         progress = [each for each in seen if isinstance(each, Progress)]
         assert progress[-1].rows == len(values) == progress[-1].total
     assert path.read_bytes() == stands
@@ -235,7 +238,7 @@ def test_verification_reports_what_does_not_open(
 def opens(cipher: RingCipher, value: Cell) -> bool:
     """Whether a value is sealed and opens: said by the cipher alone, and not by what is tested here."""
     try:
-        cipher.open(value.tag, value.blob)
+        cipher.open(value.tag, value.value)
     except SealpointError:
         return False
     return True

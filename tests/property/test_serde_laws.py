@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sealpoint.errors import SealpointError, UnreadableTypeError
 from sealpoint.serde import SAFE_TYPES, EncryptedSerializer, JsonPlusSerializer
-from tests.compat.samples import SAMPLES
 from tests.support.forge import extension, record
+from tests.support.samples import SAMPLES
 from tests.support.strategies_values import anything, equal, exact
 
 serde = JsonPlusSerializer()

@@ -17,11 +17,11 @@ from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, jsontext
 from sealpoint.serde.fast import SHORTCUTS, memory, records
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import require_few_costly, scan
-from tests.compat.samples import SAMPLES, alike
 from tests.support import strategies_hostile as hostile
+from tests.support.samples import SAMPLES, alike
 from tests.support.strategies_values import anything, equal, messages
 from tests.support.wire import NIL, array, extension, mapping, text
-from tests.unit.serde.without import without
+from tests.support.without import without
 
 EACH: Final = pytest.mark.parametrize(
     "off", [*([name] for name in sorted(SHORTCUTS)), sorted(SHORTCUTS)], ids=[*sorted(SHORTCUTS), "all"]
@@ -102,6 +102,7 @@ BOUNDS = [Limits(), *(Limits(depth=depth) for depth in range(1, 9)), Limits(reco
 @example(extension(7, array(*[array()] * 70)))
 @example(extension(0, mapping(text("a"), NIL, text("a"), NIL)))
 @example(extension(0, mapping(b"\xca\x7f\xc0\x00\x00", NIL)))
+@example(extension(0, mapping(b"\xcb\x7f\xf8" + bytes(6), NIL)))
 @example(extension(0, mapping(b"\x01", NIL, b"\xc3", NIL)))
 @example(extension(0, array(NIL))[:-1])
 @example(extension(8, array(NIL)))

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import sqlite3
 
-from sealpoint.databases.rows import Cell
+from sealpoint.databases.cells import Cell
 from tests.support.sealed import put
 
 
 def flip(connection: sqlite3.Connection, value: Cell) -> None:
-    half = len(value.blob) // 2
-    flipped = value.blob[:half] + bytes([value.blob[half] ^ 1]) + value.blob[half + 1 :]
+    half = len(value.value) // 2
+    flipped = value.value[:half] + bytes([value.value[half] ^ 1]) + value.value[half + 1 :]
     put(connection, value, value.tag, flipped)
 
 
 def rename(connection: sqlite3.Connection, value: Cell) -> None:
     connection.execute(
-        f"UPDATE {value.table.name} SET thread_id = CAST(X'ff' AS TEXT) WHERE rowid = ?", (value.locator,)
+        f"UPDATE {value.where.column.table} SET thread_id = CAST(X'ff' AS TEXT) WHERE rowid = ?",
+        (value.where.locator,),
     )
 
 
 def text_tag(connection: sqlite3.Connection, value: Cell) -> None:
-    statement = f"UPDATE {value.table.name} SET type = CAST(? AS TEXT) WHERE rowid = ?"
-    connection.execute(statement, (value.tag.encode() + b"\xff", value.locator))
+    statement = f"UPDATE {value.where.column.table} SET type = CAST(? AS TEXT) WHERE rowid = ?"
+    connection.execute(statement, (value.tag.encode() + b"\xff", value.where.locator))
 
 
 HARM = {
@@ -32,15 +33,15 @@ HARM = {
     "no value": lambda connection, value: put(connection, value, value.tag, None),
     "short value": lambda connection, value: put(connection, value, value.tag, b"x"),
     "relabelled": lambda connection, value: put(
-        connection, value, value.tag.replace("msgpack", "bytes"), value.blob
+        connection, value, value.tag.replace("msgpack", "bytes"), value.value
     ),
     "other key": lambda connection, value: put(
-        connection, value, value.tag.replace("@k1", "@k0"), value.blob
+        connection, value, value.tag.replace("@k1", "@k0"), value.value
     ),
-    "long tag": lambda connection, value: put(connection, value, "x" * 40 + value.tag, value.blob),
-    "unknown suite": lambda connection, value: put(connection, value, "msgpack+rot13@k1", value.blob),
-    "no tag": lambda connection, value: put(connection, value, None, value.blob),
-    "bytes as tag": lambda connection, value: put(connection, value, value.tag.encode() + b"\0", value.blob),
+    "long tag": lambda connection, value: put(connection, value, "x" * 40 + value.tag, value.value),
+    "unknown suite": lambda connection, value: put(connection, value, "msgpack+rot13@k1", value.value),
+    "no tag": lambda connection, value: put(connection, value, None, value.value),
+    "bytes as tag": lambda connection, value: put(connection, value, value.tag.encode() + b"\0", value.value),
     "nul in tag": lambda connection, value: put(
         connection, value, value.tag[:3] + "\0" + value.tag[3:], b"x"
     ),

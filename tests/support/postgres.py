@@ -11,8 +11,9 @@ import psycopg
 from psycopg.rows import dict_row
 
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import BATCH, EVERYTHING, Batch, Cell, Change, Selection, Table
+from sealpoint.databases.rows import BATCH, Batch, Change
 from sealpoint.langgraph import EncryptedSerializer
 from tests.support.sealed import make_cipher
 
@@ -97,13 +98,13 @@ def opened(url: str, cipher: RingCipher = K2) -> dict[tuple[Any, ...], tuple[str
 
 
 def read_all(
-    store: PostgresRows, table: Table, selection: Selection = EVERYTHING, batch: Batch = BATCH
+    store: PostgresRows, table: Column, selection: Selection = EVERYTHING, batch: Batch = BATCH
 ) -> list[list[Cell]]:
     """All pages of a table."""
     pages, after = [], None
     while True:
         page = store.read(table, after, selection, batch)
-        pages.append(list(page.values))
+        pages.append(list(page.cells))
         if page.last is None:
             return pages
         after = page.last
@@ -114,7 +115,7 @@ def rewrite_all(
 ) -> list[int]:
     """Rewrite all tables once; return how many values were moved, raced and seen."""
     sums = [0, 0, 0]
-    for table in store.tables:
+    for table in store.columns:
         after: Any = None
         while True:
             done = store.rewrite(table, after, change, selection, batch)
@@ -126,7 +127,7 @@ def rewrite_all(
 
 
 def reseal(value: Cell) -> tuple[str, bytes]:
-    return K2.reseal(value.tag, value.blob)
+    return K2.reseal(value.tag, value.value)
 
 
 def pid_of(store: PostgresRows) -> int:

@@ -14,8 +14,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.cells import open_cell
-from sealpoint.databases.rows import Batch, Cell, Event, Failure, Progress
+from sealpoint.databases.cells import Cell, open_cell
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import pages
@@ -97,11 +98,11 @@ def states(path: Path, serde: Any, thread_id: str) -> list[tuple[Any, ...]]:
 def values_of(path: Path) -> list[Cell]:
     """All values as they stand in the file."""
     with closing(SqliteRows(path)) as store:
-        return [value for table in store.tables for page in pages(store, table) for value in page.values]
+        return [value for table in store.columns for page in pages(store, table) for value in page.cells]
 
 
 def place_of(value: Cell) -> Place:
-    return value.table.name, *value.key
+    return value.where.column.table, *value.where.key
 
 
 def opened(path: Path, cipher: RingCipher) -> dict[Place, tuple[str, bytes]]:
@@ -117,17 +118,17 @@ def bind(path: Path, cipher: RingCipher, thread_id: str) -> None:
     """Seal a thread's values anew, each bound to its row: no saver of these tests does so by itself."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for value in values_of(path):
-            if value.key[0] == thread_id:
+            if value.where.key[0] == thread_id:
                 inner, data = open_cell(cipher, value)
-                tag, blob = cipher.seal(inner, data, row=value.coordinates)
+                tag, blob = cipher.seal(inner, data, row=value.where.row)
                 put(connection, value, tag, blob)
 
 
 def put(connection: sqlite3.Connection, value: Cell, tag: Any, blob: Any) -> None:
     """Put something else in the place of a value, past every saver."""
     connection.execute(
-        f"UPDATE {value.table.name} SET type = ?, {value.table.value} = ? WHERE rowid = ?",
-        (tag, blob, value.locator),
+        f"UPDATE {value.where.column.table} SET type = ?, {value.where.column.name} = ? WHERE rowid = ?",
+        (tag, blob, value.where.locator),
     )
 
 

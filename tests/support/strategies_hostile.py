@@ -1,4 +1,4 @@
-"""Strategies for what a stranger writes: msgpack by the header, tags, key files, rows and database files."""
+"""Strategies for untrusted input: msgpack by the header, tags, ring files, rows and database files."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from langchain_core.documents import Document
 from langgraph.types import Command, Interrupt, Send
 from pydantic import BaseModel
 
-from tests.compat import sample_types as t
 from tests.compat import versions
+from tests.support import sample_types as t
 
 text = st.text(alphabet=st.characters(codec="utf-8"), max_size=20)
 integers = st.integers(-(2**63), 2**64 - 1)

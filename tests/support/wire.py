@@ -91,7 +91,9 @@ def deep_values(depth: int) -> dict[str, bytes]:
         "extension": _nest(depth, 1, lambda inner: extension(7, inner)),
         "frozenset": _nest(depth, 3, lambda inner: record(0, "builtins", "frozenset", array(inner))),
         "dataclass": _nest(
-            depth, 3, lambda inner: record(2, "tests.compat.sample_types", "Point", mapping(text("x"), inner))
+            depth,
+            3,
+            lambda inner: record(2, "tests.support.sample_types", "Point", mapping(text("x"), inner)),
         ),
         "deque": _nest(depth, 3, lambda inner: record(0, "collections", "deque", array(inner))),
         "mixed": _nest(depth, 3, lambda inner: array(mapping(NIL, extension(7, inner)))),

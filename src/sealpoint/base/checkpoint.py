@@ -29,7 +29,7 @@ empty_channel_errors: set[type[Exception]] = {EmptyChannelError}
 
 
 class RunnableConfig(TypedDict, total=False):
-    """What a run is told. A saver reads ``configurable`` and ``metadata``."""
+    """The configuration of a run. A saver reads ``configurable`` and ``metadata``."""
 
     tags: list[str]
     metadata: dict[str, Any]

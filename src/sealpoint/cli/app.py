@@ -1,4 +1,4 @@
-"""The program: its commands, and what becomes of everything that ends one."""
+"""The program: its commands, and how each of them ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from sealpoint.cli import audit, decrypt, inspect, keys, rotate, status, types, verify
 from sealpoint.cli.exits import Exit, exit_code, message
-from sealpoint.cli.output import complain, is_read, let_go, prepare_streams, require_command, say
+from sealpoint.cli.output import complain, discard_rest, is_read, prepare_streams, require_command, say
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 
@@ -24,7 +24,7 @@ EPILOG: Final = (
 
 
 class Commands(TyperGroup):
-    """Ends on Ctrl-C in the way of the other early ends; typer would have a code of its own for it."""
+    """Ends on Ctrl-C with the exit code of other early ends; typer has one of its own."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -34,7 +34,7 @@ class Commands(TyperGroup):
             say("ended by Ctrl-C; the same command can be run again")
             raise typer.Exit(Exit.STOPPED) from None
         except BrokenPipeError:
-            let_go(sys.stdout)
+            discard_rest(sys.stdout)
             raise typer.Exit(Exit.STOPPED) from None
 
 
@@ -75,7 +75,7 @@ app.add_typer(keys.app, name="keys")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, tell people how it ended, and return the exit code.
+    """Run one command, print how it ended, and return the exit code.
 
     Args:
         arguments: Without the program's name; those of the process by default.
@@ -83,9 +83,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     prepare_streams()
     try:
         code = app(args=arguments, prog_name="sealpoint", standalone_mode=False) or Exit.DONE
-        if not is_read():  # what was found stays found
+        if not is_read():  # an exit code that reports a finding is not replaced
             return code or Exit.STOPPED
-    except Exception as error:  # noqa: BLE001 -- the end of the program, which says what it was
+    except Exception as error:  # noqa: BLE001 -- the end of the program, which reports every error
         return _report(error)
     return code
 
@@ -94,7 +94,7 @@ def _report(error: Exception) -> Exit:
     if isinstance(error, typer.Abort):  # the answer to a question did not come
         return Exit.STOPPED
     if isinstance(error, BrokenPipeError):
-        let_go(sys.stdout)
+        discard_rest(sys.stdout)
         return Exit.STOPPED
     if isinstance(error, _USAGE_ERROR):
         return _explain_usage(error)

@@ -38,7 +38,7 @@ def decrypt(
         raise typer.BadParameter("the copy is a SQLite file, made from a SQLite file", param_hint="DB")
     if not out.parent.is_dir():
         raise typer.BadParameter(f"no folder at {out.parent}", param_hint="--out")
-    failures, rows = render.Failures(aloud=not as_json), 0
+    failures, rows = render.ShownFailures(shown=not as_json), 0
     cipher = RingCipher(open_ring(keys), follow=False)
     with naming_other_files(database), stopping() as stop, progress_bar("decrypt") as move:
         pace = Pace(stop)
@@ -53,11 +53,11 @@ def decrypt(
     warn_of_leftovers(Path(database), out)
     written = not (failures.count or pace.stopped)
     if as_json:
-        counts = {"rows": rows, "failed": failures.count, "failures": failures.kept}
+        counts = {"rows": rows, "failed": failures.count, "failures": failures.objects()}
         show_json("decrypt", {"database": database, "out": str(out) if written else None, **counts})
     elif written:
         say(f"{rows} values were opened; {out} holds them readable for anyone who can read the file")
     else:
-        failures.advise()
+        failures.show_causes()
         say(f"no copy was made; {database} is as it was")
-    return Exit.STOPPED if pace.stopped and not failures.count else failures.code
+    return Exit.STOPPED if pace.stopped and not failures.count else render.exit_code(failures)

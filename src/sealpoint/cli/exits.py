@@ -29,7 +29,7 @@ from sealpoint.errors import (
 
 
 class Exit(IntEnum):
-    """What the program says to whoever started it."""
+    """The exit codes of the program."""
 
     DONE = 0
     BUG = 1
@@ -81,7 +81,7 @@ _POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not rea
 
 
 def exit_code(error: BaseException) -> Exit:
-    """Return the code that an error ends in; ``BUG`` for one that nobody foresaw."""
+    """Return the code that an error ends in; ``BUG`` for an unexpected one."""
     if isinstance(error, SealpointError):
         return next(code for kind, code in _CLASSES if isinstance(error, kind))
     if isinstance(error, KeyboardInterrupt | MemoryError):
@@ -96,7 +96,7 @@ def exit_code(error: BaseException) -> Exit:
 
 
 def message(error: BaseException) -> str:
-    """Return what to tell people about an error that was foreseen."""
+    """Return the text to print for an expected error."""
     if _is_postgres(error):  # the rest of its text may quote a row
         return excerpt(str(error).strip().partition("\n")[0])[1:-1]
     if isinstance(error, MemoryError):

@@ -12,7 +12,7 @@ from sealpoint.cli.exits import Exit
 from sealpoint.cli.options import DatabaseArgument, JsonOption, KeysOption, require_text
 from sealpoint.cli.output import say, show_json, show_table
 from sealpoint.cli.stores import find_cipher, opened
-from sealpoint.databases.rows import Failure
+from sealpoint.databases.failures import Failure, Failures
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.inspect import inspect as read_thread
 from sealpoint.maintenance.inspect import threads
@@ -39,13 +39,13 @@ def inspect(
     if thread is None:
         return _list_threads(database, limit, as_json=as_json)
     require_text(thread, "--thread")
-    values, shown, tally = [], 0, render.Tally()
+    values, shown, failures = [], 0, Failures()
     with opened([database]) as (store,):
         name, found = store.name, read_thread(store, find_cipher(store, keys), thread)
         for part in islice(found, limit):
             shown += 1
             if isinstance(part, Failure):
-                tally.add(part)
+                failures.add(part)
             if as_json:
                 values.append(render.value_object(part))
             else:
@@ -58,7 +58,7 @@ def inspect(
         return Exit.USAGE
     if more:
         say(f"shown are the first {limit} values; there are more")
-    return tally.code
+    return render.exit_code(failures)
 
 
 def _list_threads(database: str, limit: int, *, as_json: bool) -> Exit:

@@ -214,9 +214,9 @@ def enable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = F
 
 @app.command()
 def compromise(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Mark a key as compromised: it opens, never seals again, and every command reports it.
+    """Mark a key as compromised: it opens, and never seals again.
 
-    Refused while the key is active: promote another first.
+    Every command that loads the ring reports it. Refused while the key is active: promote another first.
     """
     file = find_ring_file(path)
     edit.compromise_key(file, key_id)

@@ -57,7 +57,7 @@ def plan_rows(plan: Iterable[Step]) -> list[dict[str, Any]]:
     ]
 
 
-def outcome_object(outcome: Outcome, failures: render.Failures, code: Exit) -> dict[str, Any]:
+def outcome_object(outcome: Outcome, failures: render.ShownFailures, code: Exit) -> dict[str, Any]:
     """Return an outcome as JSON."""
     scrubbed = outcome.scrubbed
     return {
@@ -65,7 +65,7 @@ def outcome_object(outcome: Outcome, failures: render.Failures, code: Exit) -> d
         "raced": outcome.raced,
         "left": outcome.left,
         "failed": failures.count,
-        "failures": failures.kept,
+        "failures": failures.objects(),
         "stopped": outcome.end is not End.COMPLETE,
         "verified": outcome.verified,
         "scrubbed": scrubbed and {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]},

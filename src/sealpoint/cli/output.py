@@ -1,7 +1,7 @@
-"""What people and programs see: data on stdout, everything that is said about it on stderr.
+"""Output: data on stdout, messages about it on stderr.
 
-Foreign text is shown with its control characters escaped: a database from a stranger
-does not get to move the cursor.
+Text from a database is shown with its control characters escaped: an untrusted one must not move
+the cursor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_read() -> bool:
     with suppress(BrokenPipeError):
         sys.stdout.flush()
         return not _unread
-    let_go(sys.stdout)
+    discard_rest(sys.stdout)
     return False
 
 
@@ -58,8 +58,8 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def let_go(stream: TextIO) -> None:
-    """Nobody reads on: what is still to be flushed to a stream at the end goes nowhere."""
+def discard_rest(stream: TextIO) -> None:
+    """Discard what is still to be flushed to a stream whose reader has closed it."""
     with suppress(OSError):  # it may have no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -98,27 +98,27 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def put(text: str, end: str = "\n") -> None:
-    """Print a line of a run that goes on to its end also if nothing reads its stdout any more."""
+    """Print a line; a closed stdout does not end the run."""
     try:
         print(text, end=end)
     except BrokenPipeError:
-        let_go(sys.stdout)
+        discard_rest(sys.stdout)
         _unread.append(text)
 
 
 def say(text: str) -> None:
-    """Tell people something, on stderr, below the data that was printed before."""
+    """Print a message on stderr, below the data that was printed before."""
     with suppress(OSError):  # the end of the program meets it again
         sys.stdout.flush()
-    _tell(printable(text))
+    _print_message(printable(text))
 
 
-def _tell(text: str) -> None:
-    """Write to stderr. That nobody can read it ends no work."""
+def _print_message(text: str) -> None:
+    """Write to stderr. A closed stderr ends no work."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
-        let_go(sys.stderr)
+        discard_rest(sys.stderr)
 
 
 def say_how_far(rows: int, total: int | None) -> None:
@@ -127,23 +127,23 @@ def say_how_far(rows: int, total: int | None) -> None:
 
 
 def complain(text: str, hint: str = "") -> None:
-    """Tell people what went wrong, and what to do about it."""
+    """Print an error and what to do about it, on stderr."""
     say(f"error: {text}")
     if hint:
         say(f"hint: {hint}")
 
 
 def warn(text: str, hint: str = "") -> None:
-    """Tell people what will go wrong if nobody sees to it; what was asked for is done."""
+    """Print a warning, on stderr; the command goes on."""
     say(f"warning: {text}")
     if hint:
         say(f"hint: {hint}")
 
 
 def require_command(context: typer.Context) -> None:
-    """Show the help to who named no command of a group, and end."""
+    """Print the help and end, if no command of a group was named."""
     if context.invoked_subcommand is None:
-        _tell(context.get_help())
+        _print_message(context.get_help())
         raise typer.Exit(Exit.USAGE)
 
 

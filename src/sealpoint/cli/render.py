@@ -8,18 +8,15 @@ from typing import Any, Final
 
 from sealpoint.cli.exits import Exit
 from sealpoint.cli.output import complain, printable, put, say, show_table, stamp
-from sealpoint.databases.rows import Failure
+from sealpoint.databases.failures import Failure, Failures
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.audit import Audit
 from sealpoint.maintenance.inspect import Readable, plain
 from sealpoint.maintenance.inventory import Constructor, Inventory
-from sealpoint.maintenance.rotate import lacks_keys
 from sealpoint.maintenance.status import MAX_TYPES, Share
 from sealpoint.serde.allowlist import Allowlist
 
-MAX_FAILURES: Final = 1000
-MAX_TOLD: Final = 100
-MAX_CAUSES: Final = 20
+MAX_SHOWN: Final = 100
 SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
 
 
@@ -71,7 +68,7 @@ def _count(number: int, what: str) -> None:
 
 
 def verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
-    """Whether a type is allowed; ``None`` if nobody said what is."""
+    """Whether a type is allowed; ``None`` without an allowlist."""
     if found.is_safe:
         return "by itself"
     if allowlist is None:
@@ -169,51 +166,20 @@ def failure_object(failure: Failure) -> dict[str, Any]:
     }
 
 
-class Tally:
-    """How many failures there were, and whether it is keys alone that were missing."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._lack_keys = True
-
-    def add(self, failure: Failure) -> None:
-        """Take in another one."""
-        self.count += 1
-        self._lack_keys = self._lack_keys and lacks_keys(failure)
-
-    @property
-    def code(self) -> Exit:
-        """How a program ends that has met these: another ring may mend what failed for want of a key."""
-        if not self.count:
-            return Exit.DONE
-        return Exit.KEYS if self._lack_keys else Exit.UNOPENED
+def exit_code(failures: Failures) -> Exit:
+    """How a program ends that has met these: with another ring, values whose key is missing may open."""
+    if not failures.count:
+        return Exit.DONE
+    return Exit.KEYS if failures.lacks_keys_only else Exit.UNOPENED
 
 
-class Causes:
-    """Why values failed: how many for each cause, and what to do about it."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, dict[str, int]] = {}  # by hint, which is given once for all of its causes
-        self._known = 0
-
-    def add(self, failure: Failure) -> None:
-        """Take in another one. Causes beyond `MAX_CAUSES` are counted in one."""
-        hint, cause = getattr(failure.error, "hint", ""), str(failure.error)
-        if cause not in self._counts.get(hint, {}):
-            if self._known == MAX_CAUSES:  # a stranger makes up as many as he likes, and hints too
-                hint, cause = hint if hint in self._counts else "", "other causes"
-            else:
-                self._known += 1
-        counts = self._counts.setdefault(hint, {})
-        counts[cause] = counts.get(cause, 0) + 1
-
-    def tell(self) -> None:
-        """Say them, each with its count, and below what to do."""
-        for hint, counts in self._counts.items():
-            for cause, number in counts.items():
-                say(f"{values_line(number)}: {cause}")
-            if hint:
-                say(f"hint: {hint}")
+def show_causes(failures: Failures) -> None:
+    """Print each cause with its count, and below what to do."""
+    for hint, counts in failures.causes.items():
+        for cause, number in counts.items():
+            say(f"{values_line(number)}: {cause}")
+        if hint:
+            say(f"hint: {hint}")
 
 
 def values_line(number: int) -> str:
@@ -221,52 +187,45 @@ def values_line(number: int) -> str:
     return f"{number:,} value" + ("" if number == 1 else "s")
 
 
-class Failures(Tally):
-    """Failures that are told as they come, or kept for the end: the first `MAX_TOLD` or `MAX_FAILURES`.
+class ShownFailures(Failures):
+    """Failures of a run, of which the first `MAX_SHOWN` are printed as they come, if they are to be shown."""
 
-    They are kept as JSON: the traceback of an error would keep the bytes of its value with it.
-    """
+    def __init__(self, *, shown: bool, may_repeat: bool = False) -> None:
+        super().__init__(may_repeat=may_repeat)
+        self._shown = shown
 
-    def __init__(self, *, aloud: bool) -> None:
-        super().__init__()
-        self.kept: list[dict[str, Any]] = []
-        self._aloud = aloud
-        self._causes = Causes()
+    def add(self, failed: Failure) -> bool:
+        """Count a failure, and print it."""
+        is_new = super().add(failed)
+        if is_new and self._shown:
+            if self.count <= MAX_SHOWN:
+                complain(failure_line(failed))
+            elif self.count == MAX_SHOWN + 1:
+                say("there are more; `sealpoint verify DB` names all of them")
+        return is_new
 
-    def add(self, failure: Failure) -> None:
-        """Take in another one."""
-        super().add(failure)
-        if not self._aloud:
-            if len(self.kept) < MAX_FAILURES:
-                self.kept.append(failure_object(failure))
-            return
-        self._causes.add(failure)
-        if self.count <= MAX_TOLD:
-            complain(failure_line(failure))
-        elif self.count == MAX_TOLD + 1:
-            say("there are more; `sealpoint verify DB` names all of them")
+    def show_causes(self) -> None:
+        """Sum up the failures that were printed, and print what to do about them."""
+        if self._shown:
+            show_causes(self)
 
-    def advise(self) -> None:
-        """Sum up those that were told, and say what to do about them."""
-        self._causes.tell()
+    def objects(self) -> list[dict[str, Any]]:
+        """The failures that were kept, as JSON; empty if they were printed."""
+        return [] if self._shown else [failure_object(failed) for failed in self.kept]
 
 
 class LineReport:
     """A line a failure."""
 
-    def __init__(self) -> None:
-        self._causes = Causes()
-
-    def add(self, failure: Failure) -> None:
+    def add(self, failed: Failure) -> None:
         """Print a failure."""
-        self._causes.add(failure)
-        put(printable(failure_line(failure)))
+        put(printable(failure_line(failed)))
 
-    def end(self, rows: int, failed: int, *, complete: bool) -> None:
-        """Sum up the failures, and say how many values open, if all have been looked at."""
-        self._causes.tell()
+    def end(self, rows: int, failures: Failures, *, complete: bool) -> None:
+        """Sum up the failures, and print how many values open, if all have been looked at."""
+        show_causes(failures)
         if complete:
-            say(f"{rows - failed} of {rows} values open")
+            say(f"{rows - failures.count} of {rows} values open")
 
 
 class JsonReport:
@@ -282,7 +241,8 @@ class JsonReport:
         put(self._separator + json.dumps(failure_object(failure)), end="")
         self._separator = ",\n"
 
-    def end(self, rows: int, failed: int, *, complete: bool) -> None:
+    def end(self, rows: int, failures: Failures, *, complete: bool) -> None:
         """Print how many there were, and whether all have been looked at."""
+        failed = failures.count
         end = {"rows": rows, "failed": failed, "complete": complete, "ok": complete and not failed}
         put(f"\n], {json.dumps(end)[1:]}")

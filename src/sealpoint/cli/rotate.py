@@ -24,7 +24,8 @@ from sealpoint.cli.signals import stopping
 from sealpoint.cli.stores import is_url, open_ring, open_store, warn_of_leftovers
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.suites import SUITES
-from sealpoint.databases.rows import BATCH, Batch, Event, Failure
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import BATCH, Batch, Event
 from sealpoint.maintenance.job import Action, End, Job, Outcome, Phase, make_plan, require_keys
 from sealpoint.maintenance.options import Check, Options
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
@@ -167,7 +168,7 @@ def _show(database: str, cipher: RingCipher, options: Options, *, as_json: bool)
 
 def _apply(database: str, cipher: RingCipher, options: Options, *, as_json: bool) -> Exit:
     key_id = cipher.ring.require_active().id
-    failures = render.Failures(aloud=not as_json)
+    failures = render.ShownFailures(shown=not as_json)
     with closing(open_store(database, writable=True)) as store:
         plan, name = plan_rows(make_plan(store, cipher.ring, options)), store.name
         with stopping() as stop, _Reporter(failures) as report:
@@ -180,7 +181,7 @@ def _apply(database: str, cipher: RingCipher, options: Options, *, as_json: bool
         head = {"database": name, "key": key_id, "applied": True, "plan": plan}
         show_json("rotate", {**head, **document})
     else:
-        failures.advise()
+        failures.show_causes()
         show_outcome(outcome, document, key_id, failed=bool(failures.count))
     return code
 
@@ -188,7 +189,7 @@ def _apply(database: str, cipher: RingCipher, options: Options, *, as_json: bool
 class _Reporter:
     """Shows a bar for each phase of a job but the scrub, and collects failures."""
 
-    def __init__(self, failures: render.Failures) -> None:
+    def __init__(self, failures: render.ShownFailures) -> None:
         self._failures = failures
         self._bar = ExitStack()
         self._move: Callable[[int, int], None] | None = None
@@ -210,9 +211,9 @@ class _Reporter:
             self._move(event.rows, event.total)
 
 
-def _exit_code(outcome: Outcome, failures: render.Failures) -> Exit:
+def _exit_code(outcome: Outcome, failures: render.ShownFailures) -> Exit:
     if failures.count:
-        return failures.code
+        return render.exit_code(failures)
     if outcome.end is not End.COMPLETE:
         return Exit.STOPPED
     return Exit.FOUND if outcome.left or (outcome.scrubbed and outcome.scrubbed.found) else Exit.DONE

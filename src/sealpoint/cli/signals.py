@@ -17,8 +17,8 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def stopping() -> Iterator[Stop]:
     """Let Ctrl-C, SIGTERM and SIGHUP end a run between two batches; a second one ends it where it is.
 
-    A third one does nothing, so that what is being removed is removed. One that is ignored, as SIGHUP by
-    nohup, stays so.
+    A third one does nothing, so that temporary files are still removed. A signal that is ignored, as
+    SIGHUP is under nohup, is still ignored.
     """
     stop, ending = Stop(), False
 

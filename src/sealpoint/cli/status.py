@@ -1,4 +1,4 @@
-"""`sealpoint status`: what is sealed under which key, told from the tags alone."""
+"""`sealpoint status`: what is sealed under which key, read from the tags alone."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from sealpoint.cli.options import require_text
 from sealpoint.cli.output import say, warn
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
+from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     DatabaseCorruptError,
     DatabaseMissingError,
@@ -166,7 +167,7 @@ def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share])
 
 def find_cipher(store: RowStore, keys: Path | None) -> RingCipher | None:
     """Return what opens the store's values, or ``None`` if none is sealed, or no ring is found."""
-    sealed = any(isinstance(count.tag, str) and "+" in count.tag for count in store.count())
+    sealed = any(is_sealed(count.tag) for count in store.count())
     if keys is None and not sealed:
         return None
     try:

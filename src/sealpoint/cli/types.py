@@ -15,7 +15,8 @@ from sealpoint.cli.exits import Exit
 from sealpoint.cli.options import DatabaseArgument, JsonOption, KeysOption
 from sealpoint.cli.output import progress_bar, say, say_how_far, show_json
 from sealpoint.cli.stores import find_cipher, opened
-from sealpoint.databases.rows import Event, Failure, Progress
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Event, Progress
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.inventory import Inventory
 from sealpoint.maintenance.inventory import inventory as take_inventory
@@ -51,14 +52,14 @@ def types(
     allowlist = (
         None if allow is None else Allowlist.of([pair for text in allow for pair in _read_allowed(text)])
     )
-    failures = render.Failures(aloud=not as_json)
+    failures = render.ShownFailures(shown=not as_json)
     with opened([database]) as (store,):
         name, cipher = store.name, find_cipher(store, keys)
         with _watching("types", failures.add) as report:
             found = take_inventory(store, cipher, report=report)
-    failures.advise()
+    failures.show_causes()
     if as_json:
-        show_json("types", render.types_object(name, found, failures.kept, allowlist))
+        show_json("types", render.types_object(name, found, failures.objects(), allowlist))
     elif emit:
         render.emit_types(found)
     else:
@@ -101,7 +102,7 @@ def _exit_code(found: Inventory, allowlist: Allowlist | None) -> Exit:
 
 
 @contextmanager
-def _watching(title: str, failed: Callable[[Failure], None]) -> Iterator[Callable[[Event], None]]:
+def _watching(title: str, failed: Callable[[Failure], object]) -> Iterator[Callable[[Event], None]]:
     """Show progress, and hand on failures; of a run that ends early, say how far it came."""
     rows, total = 0, None
     with progress_bar(title) as move:

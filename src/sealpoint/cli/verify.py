@@ -8,6 +8,7 @@ from sealpoint.cli.options import AllowPlaintextOption, DatabaseArgument, JsonOp
 from sealpoint.cli.output import progress_bar, say, say_how_far
 from sealpoint.cli.stores import open_ring, opened
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.failures import Failures
 from sealpoint.databases.rows import Progress
 from sealpoint.maintenance.verify import verify as open_all
 
@@ -23,7 +24,7 @@ def verify(
     Exits with 4 if there is one, or with 5 if only keys are missing. A value that is not sealed counts as
     one, unless --allow-plaintext accepts it.
     """
-    rows, total, failures, complete = 0, None, render.Tally(), False
+    rows, total, failures, complete = 0, None, Failures(), False
     with opened([database]) as (store,), progress_bar("verify") as move:
         cipher = RingCipher(open_ring(keys))
         report = render.JsonReport(store.name) if as_json else render.LineReport()
@@ -37,8 +38,8 @@ def verify(
                     report.add(event)
             complete = True
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
-            report.end(rows, failures.count, complete=complete)
+            report.end(rows, failures, complete=complete)
             if not complete:
                 say_how_far(rows, total)
                 say(f"{failures.count} of the values that were opened do not open")
-    return failures.code
+    return render.exit_code(failures)

@@ -10,6 +10,7 @@ from sealpoint.crypto.context import PackedRow, Row
 from sealpoint.crypto.counters import Tally
 from sealpoint.crypto.prepared import Opened, PreparedRing, parse_tag
 from sealpoint.crypto.suites import SUITES
+from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     BlobError,
     KeyDestroyedError,
@@ -186,7 +187,7 @@ class RingCipher(NeverPickled):
         """
         if type(tag) is not str:
             raise TagError(f"{excerpt(tag)} is not a type tag")
-        if "+" not in tag:
+        if not is_sealed(tag):
             return self._seal_plaintext(tag, blob, allow_plaintext)
         flags = parse_tag(tag).flags
         row = row if "row" in flags else None

@@ -113,7 +113,7 @@ def context(tag: str, row: Row | PackedRow | None = None) -> bytes:
     Args:
         tag: The whole type tag, as it stands in the column.
         row: Coordinates of the row as they stand in its columns. ``None`` and ``{}``
-            encode alike; what tells them apart is the ``.row`` flag in the tag.
+            encode alike; the ``.row`` flag in the tag distinguishes them.
 
     Raises:
         TypeError: If a coordinate is not a string.

@@ -126,7 +126,7 @@ def derive_xaes_key(key: bytes, prefix: bytes) -> bytes:
 class Xaes256Gcm:
     """C2SP XAES-256-GCM under a key of 32 bytes. It does not commit to the key.
 
-    A nonce has 24 bytes, and its first 12 choose the AES key. They stay the same for up to 2^24
+    A nonce has 24 bytes, and its first 12 choose the AES key. They are the same for up to 2^24
     messages of one process, so that the derivation, ten times as costly as a short message, is done
     once; the last 12 are random for each message. Under one prefix a nonce repeats with a
     probability of 2^-49, and two prefixes are equal with that of two random numbers of 96 bits.

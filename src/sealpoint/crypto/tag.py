@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeGuard
 
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import TagError, UnknownFlagError, UnknownSuiteError, excerpt
 from sealpoint.keys.ids import KEY_ID, LEGACY
 
-__all__ = ["FLAGS", "LEGACY", "MAX_CHARS", "SUITES", "Tag"]
-
 MAX_CHARS: Final = 64
 FLAGS: Final = ("dek", "row")
+
+SEALED_MARK: Final = "+"
+"""Stands in the tag of every sealed value, of earlier and later releases too, and in no other type."""
+
+LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
+"""The end of each tag under LANGGRAPH_AES_KEY."""
 
 _INNER = re.compile(r"[!-*,-~]+")
 
@@ -82,3 +87,60 @@ class Tag:
         if Tag.parse(text) != self:
             raise TagError(f"{excerpt(text)} does not read back as the tag it was made from")
         return text
+
+
+class Kind(StrEnum):
+    """What the text of a `type` column says of its value."""
+
+    SEALED = "sealed"
+    LEGACY = "legacy"
+    PLAINTEXT = "plaintext"
+    UNKNOWN = "unknown"
+
+
+def classify(tag: object) -> tuple[Kind, Tag | None]:
+    """Return the kind of a value, and the parts of its tag; of ``plaintext`` only `Tag.inner` has a meaning.
+
+    A tag that this release cannot parse, or that is no text, is ``unknown``.
+    """
+    if not isinstance(tag, str) or not tag or tag.startswith(SEALED_MARK):
+        return Kind.UNKNOWN, None
+    try:
+        if not is_sealed(tag):
+            return Kind.PLAINTEXT, Tag.parse(
+                f"{tag}{LEGACY_END}"
+            )  # for the rule of what an inner type may be
+        parsed = Tag.parse(tag)
+    except TagError:
+        return Kind.UNKNOWN, None
+    return (Kind.LEGACY if parsed.suite == LEGACY else Kind.SEALED), parsed
+
+
+# The functions below look at single marks only: they also hold for tags that `Tag.parse` refuses, and
+# they are what the row stores say in SQL.
+
+
+def is_sealed(tag: object) -> TypeGuard[str]:
+    """Whether the text of a `type` column belongs to a sealed value."""
+    return isinstance(tag, str) and SEALED_MARK in tag
+
+
+def is_legacy(tag: object) -> bool:
+    """Whether a value is under LANGGRAPH_AES_KEY."""
+    return isinstance(tag, str) and tag.endswith(LEGACY_END)
+
+
+def key_end(key_id: str) -> str:
+    """Return the end of each tag that names a key."""
+    return f"@{key_id}"
+
+
+def is_under(tag: object, key_id: str | None) -> bool:
+    """Whether a value is sealed under a key; ``None`` is LANGGRAPH_AES_KEY."""
+    return is_sealed(tag) and tag.endswith(LEGACY_END if key_id is None else key_end(key_id))
+
+
+def key_id_of(tag: object) -> str | None:
+    """Return the id of the key that a tag names; ``None`` if it names none."""
+    _, found, key_id = tag.rpartition("@") if is_sealed(tag) else ("", "", "")
+    return key_id if found else None

@@ -1,12 +1,16 @@
-"""One stored value: opened to its bytes, and checked where no key of ours vouches for them."""
+"""Cell: one value of a database with its tag and its place; which cells are taken; opening one."""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from sealpoint.crypto import RingCipher
-from sealpoint.databases.rows import Cell, Unreadable
-from sealpoint.errors import BlobError, DecodeError, PlaintextError, UnknownTypeError, excerpt
+from sealpoint.base.coordinates import Coordinates
+from sealpoint.crypto import RingCipher, Row
+from sealpoint.crypto.prepared import parse_tag
+from sealpoint.crypto.tag import is_legacy, is_sealed, is_under
+from sealpoint.errors import BlobError, PlaintextError, RowError, excerpt
+from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
@@ -15,49 +19,154 @@ _SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --allow-plaintext -
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
 
 
-def open_cell(cipher: RingCipher, value: Cell, *, allow_plaintext: bool = False) -> tuple[str, bytes]:
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that holds values.
+
+    Attributes:
+        table: The table, as the database calls it.
+        name: The column.
+        key: Columns that tell one row of the table from all others, primary key first.
+        coordinates: What values in this column are bound to.
+        in_json: Whether a value stands with its tag in a frame inside JSON (`sealpoint.base.frame`); else
+            the column holds the value alone, and ``type`` holds its tag.
+    """
+
+    table: str
+    name: str
+    key: tuple[str, ...]
+    coordinates: Coordinates
+    in_json: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name in reports: the table's, or ``checkpoints.metadata``."""
+        return f"{self.table}.{self.name}" if self.in_json else self.table
+
+
+class Unreadable:
+    """Stands for the bytes of a value that the database itself cannot read."""
+
+
+class Where(NamedTuple):
+    """The place of a cell.
+
+    Attributes:
+        column: The column.
+        key: The columns of the row's key, in the order of ``column.key``.
+        locator: What the store needs to find and replace the cell without a search.
+    """
+
+    column: Column
+    key: tuple[Any, ...]
+    locator: Any = None
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The columns of the row's key by name, for people."""
+        return dict(zip(self.column.key, self.key, strict=True))
+
+    @property
+    def row(self) -> Row:
+        """The coordinates that a value here is bound to, if it is bound.
+
+        Raises:
+            RowError: If a column of the key does not hold text.
+        """
+        return self.column.coordinates.row(self.names)
+
+
+class Cell(NamedTuple):
+    """One value, as it stands in its row.
+
+    Attributes:
+        value: Bytes, unless something else was put there; `Unreadable` if they are lost.
+        tag: Text, unless something else was put there.
+        where: Its place.
+    """
+
+    value: Any
+    tag: Any
+    where: Where
+
+    @property
+    def row(self) -> Row | None:
+        """The coordinates of a value that is bound to its row; ``None`` for any other.
+
+        Raises:
+            TagError: If its tag is invalid.
+            RowError: If a column of the key holds bytes: its text is not UTF-8.
+        """
+        if bytes in map(type, self.where.key):
+            raise RowError(f"a key column of table {self.where.column.table!r} does not hold text")
+        return self.where.row if "row" in parse_tag(self.tag).flags else None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which values a batch is made of.
+
+    Attributes:
+        without_key: Leave out what is under this key already.
+        plaintext: Take values that are not sealed.
+        legacy: Take values under LANGGRAPH_AES_KEY.
+        thread_id: Take this thread's values alone.
+        with_key: Of the sealed values, take those under this key alone.
+    """
+
+    without_key: str | None = None
+    plaintext: bool = True
+    legacy: bool = True
+    thread_id: str | None = None
+    with_key: str | None = None
+
+    def takes(self, tag: Any) -> bool:
+        """Whether a value with ``tag`` is taken, whatever its thread. A missing tag counts as not sealed."""
+        text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
+        if not is_sealed(text):
+            return self.plaintext
+        if is_legacy(text):
+            return self.legacy
+        if self.with_key is not None and not is_under(text, self.with_key):
+            return False
+        return self.without_key is None or not is_under(text, self.without_key)
+
+
+EVERYTHING: Final = Selection()
+
+
+def open_cell(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False) -> tuple[str, bytes]:
     """Open one value: return its inner type and the serializer's bytes.
 
     Raises:
         PlaintextError: If it is not sealed, and that is not allowed.
-        SealpointError: What `require_bytes` and `RingCipher.open` raise.
+        BlobError: If the database cannot read it, or something else than bytes stands there.
+        SealpointError: What `RingCipher.open` raises.
     """
-    require_bytes(value)
-    tag = value.tag
-    if isinstance(tag, str) and "+" not in tag:
-        if allow_plaintext:
-            return tag, value.blob
-        hint = _READ_FIRST if tag == "pickle" else _SEAL
-        raise PlaintextError(f"value of type {excerpt(tag)} is not sealed", hint=hint)
-    return cipher.open(tag, value.blob, row=value.row).typed
-
-
-def require_bytes(value: Cell) -> None:
-    """Refuse a value that has no bytes.
-
-    Raises:
-        BlobError: If the database cannot read them, or something else stands there.
-    """
-    if isinstance(value.blob, Unreadable):
+    if isinstance(cell.value, Unreadable):
         hint = "restore the row from backup; the log of the server says where it is damaged"
         raise BlobError("the database cannot read the value: its bytes are lost", hint=hint)
-    if type(value.blob) is not bytes:
-        raise BlobError(f"value is {type(value.blob).__name__}, not bytes")
+    if type(cell.value) is not bytes:
+        raise BlobError(f"value is {type(cell.value).__name__}, not bytes")
+    if is_sealed(cell.tag) or not isinstance(cell.tag, str):
+        return cipher.open(cell.tag, cell.value, row=cell.row).typed
+    if not allow_plaintext:
+        hint = _READ_FIRST if cell.tag == PICKLE else _SEAL
+        raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)
+    return cell.tag, cell.value
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Check bytes as a strict serializer does before it decodes them. Nothing is built of what they name.
+    """Check unauthenticated bytes as a strict serializer does before it decodes them. Nothing is built.
 
     Raises:
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
         DecodeError: If they are not what ``kind`` says.
-        UnknownTypeError: If ``kind`` is none that is read of a stranger; ``pickle`` is none.
+        UnknownTypeError: If ``kind`` is not one that is read without a key; ``pickle`` is not.
     """
-    if kind == "msgpack":
+    if kind == MSGPACK:
         require_few_costly(data, scan(data, limits), limits)
-    elif kind == "json":
+    elif kind == JSON:
         parse_json(data, lambda envelope: envelope, limits)
-    elif kind == "null" and data:
-        raise DecodeError("a value of type 'null' has bytes")
-    elif kind not in ("null", "bytes", "bytearray"):
-        raise UnknownTypeError(f"a value of type {excerpt(kind)} is not read of a stranger")
+    else:
+        read_plain(kind, data)

@@ -1,8 +1,8 @@
-"""RowStore: what a database's values look like to maintenance, whichever database it is.
+"""RowStore: a database as maintenance sees it, whichever kind it is.
 
-A value is its tag and its bytes, and the key of its row; nothing here knows what the bytes mean.
-A store hands out batches in the order of its keys, and changes a value only if it is still what
-was read (compare-and-swap), so a live writer never loses an update.
+A store hands out cells (`sealpoint.databases.cells`) column by column, in batches in the order of the
+rows' keys. It changes a cell only if its tag and bytes are still those that were read
+(compare-and-swap), so a live writer never loses an update.
 """
 
 from __future__ import annotations
@@ -12,87 +12,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from sealpoint.crypto import Row
-from sealpoint.crypto.prepared import parse_tag
+from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection
+from sealpoint.databases.failures import Failure
 from sealpoint.errors import RowError
-from sealpoint.keys.ids import LEGACY
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table and the column of it that holds values.
-
-    Attributes:
-        name: As the database calls it.
-        value: The column with the bytes; their tags stand in ``type``.
-        key: Columns that tell one row from all others, primary key first.
-        logical: What the context of a row-bound value begins with: the names under which every
-            kind of database knows this table.
-        coordinates: The columns of ``key`` that such a context goes on with.
-    """
-
-    name: str
-    value: str
-    key: tuple[str, ...]
-    logical: tuple[tuple[str, str], ...]
-    coordinates: tuple[str, ...]
-
-
-class Unreadable:
-    """Stands for the bytes of a value that the database itself cannot read."""
-
-
-class Cell(NamedTuple):
-    """One value, as it stands in its row.
-
-    Attributes:
-        table: Where it stands.
-        key: The row's columns, in the order of ``table.key``.
-        tag: The `type` column: text, unless somebody put something else there.
-        blob: The value column: bytes, unless somebody put something else there; `Unreadable` if
-            they are lost.
-        locator: Where the store finds the row again without a search, if it has such a thing.
-    """
-
-    table: Table
-    key: tuple[Any, ...]
-    tag: Any
-    blob: Any
-    locator: Any = None
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """The row's columns by name, for people."""
-        return dict(zip(self.table.key, self.key, strict=True))
-
-    @property
-    def row(self) -> Row | None:
-        """The logical coordinates of a value that is bound to its row; ``None`` for any other.
-
-        Raises:
-            TagError: If its tag is none.
-            RowError: If a column of the key holds bytes, which is what text comes as that is not UTF-8.
-        """
-        if bytes in map(type, self.key):
-            raise RowError(f"a key column of table {self.table.name!r} does not hold text")
-        return self.coordinates if "row" in parse_tag(self.tag).flags else None
-
-    @property
-    def coordinates(self) -> Row:
-        """The logical coordinates of the row, whether the value is bound to it or not.
-
-        Raises:
-            RowError: If a column of the key does not hold text.
-        """
-        place = self.place
-        row = dict(self.table.logical) | {name: place[name] for name in self.table.coordinates}
-        if not all(isinstance(column, str) for column in row.values()):
-            raise RowError(f"a key column of table {self.table.name!r} does not hold text")
-        return row
 
 
 class TagCount(NamedTuple):
-    """How many values of a table carry one tag, and how many bytes they have."""
+    """How many values of a column carry one tag, and how many bytes they have as they are stored.
+
+    Attributes:
+        table: The label of the column, see `Column.label`.
+        tag: The tag.
+        rows: How many values.
+        size_bytes: How many bytes.
+    """
 
     table: str
     tag: Any
@@ -101,17 +34,17 @@ class TagCount(NamedTuple):
 
 
 MAX_TAGS: Final = 100_000
-"""How many different tags a table may have; an agent's has a handful."""
+"""How many different tags a column may have; an agent writes a handful."""
 
 
-def require_few_tags(table: Table, found: Sequence[object]) -> None:
-    """Refuse a table whose tags would fill memory.
+def require_few_tags(column: Column, found: Sequence[object]) -> None:
+    """Refuse a column whose tags would fill memory.
 
     Raises:
         RowError: If there are over `MAX_TAGS`.
     """
     if len(found) > MAX_TAGS:
-        raise RowError(f"table {table.name!r} has over {MAX_TAGS} different tags; a forger made them")
+        raise RowError(f"table {column.label!r} has over {MAX_TAGS} different tags; they are forged")
 
 
 class InlineValue(NamedTuple):
@@ -123,36 +56,6 @@ class InlineValue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Which values a batch is made of.
-
-    Attributes:
-        without_key: Leave out what is under this key already.
-        plaintext: Take values that are not sealed.
-        legacy: Take values under LANGGRAPH_AES_KEY.
-        thread_id: Take this thread's values alone.
-        with_key: Of the sealed values, take those under this key alone.
-    """
-
-    without_key: str | None = None
-    plaintext: bool = True
-    legacy: bool = True
-    thread_id: str | None = None
-    with_key: str | None = None
-
-    def takes(self, tag: Any) -> bool:
-        """Whether a value with ``tag`` is taken, whatever its thread; no tag counts as not sealed."""
-        text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
-        if "+" not in text:
-            return self.plaintext
-        if text.endswith(f"+{LEGACY}"):
-            return self.legacy
-        if self.with_key is not None and not text.endswith(f"@{self.with_key}"):
-            return False
-        return self.without_key is None or not text.endswith(f"@{self.without_key}")
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """How much is read, or changed in one transaction: at most ``rows``, and about ``size_bytes``."""
 
@@ -160,7 +63,6 @@ class Batch:
     size_bytes: int = 8 * 1024 * 1024
 
 
-EVERYTHING: Final = Selection()
 BATCH: Final = Batch()
 
 
@@ -168,11 +70,11 @@ class Page(NamedTuple):
     """A batch that was read.
 
     Attributes:
-        values: In the order of the store's keys.
+        cells: In the order of the store's keys.
         last: Where the next page begins; ``None`` if this was the last one.
     """
 
-    values: Sequence[Cell]
+    cells: Sequence[Cell]
     last: Any
 
 
@@ -208,17 +110,19 @@ class RowStore(Protocol):
         """What people call it: a path, or a URL without a password."""
 
     @property
-    def tables(self) -> tuple[Table, ...]:
-        """Those of the known tables that the database has."""
+    def columns(self) -> tuple[Column, ...]:
+        """The columns with values, of those tables that the database has."""
 
     def count(self) -> list[TagCount]:
-        """Return how many values carry which tag, by table and tag. Reads no value.
+        """Return how many values carry which tag, by column and tag.
 
         Raises:
-            RowError: If a table has over `MAX_TAGS` different ones.
+            RowError: If a column has over `MAX_TAGS` different ones.
         """
 
-    def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
+    def read(
+        self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
+    ) -> Page:
         """Return the selected values after the position ``after``, which is ``None`` at the start.
 
         At least one value is read, whatever its size.
@@ -226,7 +130,7 @@ class RowStore(Protocol):
 
     def rewrite(
         self,
-        table: Table,
+        column: Column,
         after: Any,
         change: Change,
         selection: Selection = EVERYTHING,
@@ -280,33 +184,6 @@ class Progress(NamedTuple):
     raced: int
     size_bytes: int
     lock_seconds: float
-
-
-class Failure(NamedTuple):
-    """A value did not open; it was left as it is.
-
-    Attributes:
-        table: Where it stands.
-        place: The row's columns by name.
-        tag: Its `type` column.
-        error: Why.
-    """
-
-    table: str
-    place: dict[str, Any]
-    tag: Any
-    error: Exception
-
-
-def failure(value: Cell, error: Exception) -> Failure:
-    """Return the failure of a value, with an error that keeps no frame alive, and so no bytes of it."""
-    error.__cause__ = error.__context__ = None
-    return Failure(value.table.name, value.place, value.tag, error.with_traceback(None))
-
-
-def mark(failed: Failure) -> int:
-    """Return what tells the failures of two values apart."""
-    return hash(repr((failed.table, failed.place)))  # of -1 and -2 alone hash() makes the same
 
 
 Event = Progress | Failure

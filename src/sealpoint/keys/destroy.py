@@ -94,7 +94,7 @@ def _require_holds(file: Path, entry: RingEntry) -> None:
 
 
 def _mark_destroyed(tree: Any, key_id: str, outcome: str, now: datetime) -> None:
-    """Keep where the material was. Material in the ring itself is removed with its source."""
+    """Record where the material was. Material in the ring itself is removed with its source."""
     key = find_key(tree, key_id)
     if KeyState(key["state"]) is KeyState.COMPROMISED:
         key.setdefault("compromised", now)

@@ -128,7 +128,7 @@ def _new_key(
 def promote_key(
     path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None
 ) -> str | None:
-    """Make a key the one that seals; the one before it goes on to open.
+    """Make a key the one that seals; the one before it then only opens.
 
     Args:
         path: The ring file.

@@ -194,5 +194,5 @@ def require_unshared(folder: Path) -> None:
     if mode & 0o002:
         raise FilePermissionsError(
             f"{folder} has mode {mode:04o}: every account can put files into it",
-            hint=f"chmod o-w {shlex.quote(str(folder))}, or keep the ring in a folder of its own",
+            hint=f"chmod o-w {shlex.quote(str(folder))}, or put the ring into a folder of its own",
         )

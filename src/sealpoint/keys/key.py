@@ -59,7 +59,7 @@ def mix(key: bytes, secret: bytes) -> bytes:
 
 
 def check_value(key: bytes) -> str:
-    """Return eight hex digits that tell one key from another and say nothing else about it."""
+    """Return eight hex digits that differ from key to key and reveal nothing else about it."""
     return expand(key, "check")[:4].hex()
 
 

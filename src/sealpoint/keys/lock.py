@@ -1,8 +1,8 @@
-"""A hold on a file: one run at a time, also among processes, and gone with the process that has it.
+"""A lock on a file: one run at a time, also among processes, and released when the process ends.
 
-The lock is on a file of its own beside the database. On the database itself it would share a
-descriptor table with SQLite's locks, which are lost as soon as any descriptor of theirs is closed
-(POSIX fcntl locks).
+The lock is on a file of its own beside the locked one. A lock on a database itself would interfere with
+SQLite's: a process loses its POSIX locks on a file as soon as it closes any descriptor of that file.
+The lock file is removed on release, unlike that of the package filelock, and `is_held` makes none.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _HINT: Final = "let the account that runs this write to the folder, and see that
 
 @contextmanager
 def holding(path: Path) -> Iterator[None]:
-    """Hold ``path`` for as long as the context lasts.
+    """Lock ``path`` for as long as the context lasts.
 
     Raises:
-        HeldError: If somebody else does.
-        OutputNameError: If a file beside it would have too long a name.
-        StoppedError: If no file can be made beside it.
+        HeldError: If another run has locked it.
+        OutputNameError: If the name of the lock file beside it would be too long.
+        StoppedError: If the lock file cannot be made.
     """
-    path = path.resolve()  # one hold, by whatever link it is called; hard links stay two files
+    path = path.resolve()  # one lock by any symbolic link; hard links are two files
     lock = path.with_name(path.name + SUFFIX)
     descriptor = _take(lock)
     try:
         yield
     finally:
         with suppress(OSError):
-            lock.unlink()  # while it is locked: whoever waits for it sees that it is gone
+            lock.unlink()  # while it is locked: the next run finds another file and tries again
         os.close(descriptor)
 
 
 def is_held(path: Path) -> bool:
-    """Whether a run holds ``path`` now, as far as this account can see. Nothing is made."""
+    """Whether a run has locked ``path`` now, as far as this account can see. Makes no file."""
     path = path.resolve()
     try:
         descriptor = os.open(path.with_name(path.name + SUFFIX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -80,4 +80,4 @@ def _take(lock: Path) -> int:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), lock.stat(follow_symlinks=False)):
                 return descriptor
-        os.close(descriptor)  # the holder before us took the file away: it is another one now
+        os.close(descriptor)  # removed by the run that had locked it

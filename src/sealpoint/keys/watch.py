@@ -211,22 +211,20 @@ class Follower(NeverPickled):
 
     def _refuse(self, stamp: tuple[int, ...] | None, is_first: bool, error: Exception) -> None:
         self._enforce(self._ring)
-        self._end_load()
-        self._seen, self._retry_at = stamp, monotonic() + RETRY_SECONDS
         if is_first:
             logger.warning("ring file %s is refused, the ring in use is unchanged: %s", self._path, error)
+        self._end_load()
+        self._seen, self._retry_at = stamp, monotonic() + RETRY_SECONDS
 
     def _use(self, ring: KeyRing) -> None:
         level = logging.INFO if self._retry_at is None else logging.WARNING  # as loud as the refusal was
         self._enforce(ring)
         self._ring = ring
         self._marks |= marks(ring)
-        self._end_load()
-        self._seen, self._retry_at = (
-            _stamp(ring),
-            None,
-        )  # last: an interrupted look is repeated
         logger.log(level, "ring file %s was read again: %r", self._path, ring)
+        self._end_load()
+        self._retry_at = None
+        self._seen = _stamp(ring)  # last, so that an interrupted look is repeated
 
 
 def _stamp(ring: KeyRing) -> tuple[int, ...] | None:

@@ -1,6 +1,7 @@
 """Maintenance of whole databases: rotate, verify, audit. Library functions that know no terminal.
 
-    from sealpoint.maintenance.rotate import rotate
+    from sealpoint.databases.failures import Failure
+from sealpoint.maintenance.rotate import rotate
 
     with closing(SqliteRows("app.db", writable=True)) as store, store.hold():
         for event in rotate(store, RingCipher(KeyRing.load())):
@@ -10,7 +11,7 @@ What a module does is called like the module, so each function is imported from 
 """
 
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import Failure, Progress, RowStore
+from sealpoint.databases.rows import Progress, RowStore
 from sealpoint.databases.sqlite.rows import SqliteRows
 
 __all__ = ["Failure", "PostgresRows", "Progress", "RowStore", "SqliteRows"]

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sealpoint.base.metadata import decode_metadata
+from sealpoint.crypto.tag import Kind
 from sealpoint.databases.rows import RowStore
 from sealpoint.errors import MetadataError
-from sealpoint.maintenance.status import Kind, Share, status
+from sealpoint.maintenance.status import Share, status
 
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3

@@ -16,22 +16,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from sealpoint.base.frame import has_frame
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.cells import open_cell, require_decodable
-from sealpoint.databases.rows import (
-    BATCH,
-    Batch,
-    Cell,
-    Event,
-    Events,
-    Failure,
-    Progress,
-    Selection,
-    Table,
-    failure,
-)
+from sealpoint.crypto.tag import is_legacy
+from sealpoint.databases.cells import Cell, Column, Selection, open_cell, require_decodable
+from sealpoint.databases.failures import Failure, failure
+from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress
+from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
 from sealpoint.databases.sqlite.connection import create_database, translate_errors
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
     OutputExistsError,
     OutputNameError,
@@ -42,7 +35,6 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.keys.files import fsync_path
-from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.lock import holding
 from sealpoint.maintenance.partial import private_folder, remove_leftovers
 from sealpoint.maintenance.verify import pages
@@ -135,52 +127,54 @@ class _Copy:
             self._target.execute(schema.CREATE_CHECKPOINTS)
             self._target.execute(schema.CREATE_WRITES)
         with self._store.snapshot():
-            self._total = sum(count.rows for count in self._store.count())
-            for table in self._store.tables:
+            tables = [column for column in self._store.columns if not column.in_json]
+            labels = {table.label for table in tables}
+            self._total = sum(count.rows for count in self._store.count() if count.table in labels)
+            for table in tables:
                 yield from self._copy_table(table)
         with translate_errors():
             self._target.execute("COMMIT")
         self.is_complete = not self._failed
 
-    def _copy_table(self, table: Table) -> Iterator[Event]:
+    def _copy_table(self, table: Column) -> Iterator[Event]:
         more = _MORE_COLUMNS[table]
         if table is WRITES and not self._store.has_task_path:
             more = ()
-        columns = (*table.key, *more, "type", table.value)
+        columns = (*table.key, *more, "type", table.name)
         statement = (
-            f"INSERT INTO main.{table.name} ({', '.join(columns)})"  # noqa: S608 -- constants
+            f"INSERT INTO main.{table.table} ({', '.join(columns)})"  # noqa: S608 -- constants
             f" VALUES ({', '.join('?' * len(columns))})"
         )
         wide = replace(table, key=(*table.key, *more))
         for page in pages(self._store, wide, batch=self._batch):
-            for row in page.values:
-                value = row._replace(table=table, key=row.key[: len(table.key)])
-                failed = self._copy_row(statement, value, dict(zip(wide.key, row.key, strict=True)))
+            for row in page.cells:
+                where = row.where._replace(column=table, key=row.where.key[: len(table.key)])
+                failed = self._copy_row(statement, row._replace(where=where), row.where.names)
                 if failed is not None:
                     self._failed = True
                     yield failed
-            self._rows += len(page.values)
-            yield Progress(table.name, self._rows, self._total, self._opened, 0, self._size, 0.0)
+            self._rows += len(page.cells)
+            yield Progress(table.label, self._rows, self._total, self._opened, 0, self._size, 0.0)
 
-    def _copy_row(self, statement: str, value: Cell, columns: dict[str, Any]) -> Failure | None:
+    def _copy_row(self, statement: str, cell: Cell, columns: dict[str, Any]) -> Failure | None:
         try:
-            _require_types(value, columns)
-            opened = self._open(value)
+            _require_types(cell, columns)
+            opened = self._open(cell)
             if not self._failed:  # else there will be no copy, and the other values are only opened
                 self._insert(statement, (*columns.values(), *opened))
         except StoppedError:
             raise
         except SealpointError as error:
-            return failure(value, error)
-        self._opened += _SEALED.takes(value.tag)
-        self._size += len(value.blob)
+            return failure(cell, error)
+        self._opened += _SEALED.takes(cell.tag)
+        self._size += len(cell.value)
         return None
 
-    def _open(self, value: Cell) -> tuple[str, bytes]:
-        if not self._allow_plaintext and not _SEALED.takes(value.tag):
-            raise PlaintextError(f"value of type {excerpt(value.tag)} is not sealed", hint=_UNSEALED)
-        inner, data = open_cell(self._cipher, value, allow_plaintext=True)
-        if value.tag.endswith(f"+{LEGACY}"):  # the key did not authenticate the type
+    def _open(self, cell: Cell) -> tuple[str, bytes]:
+        if not self._allow_plaintext and not _SEALED.takes(cell.tag):
+            raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=_UNSEALED)
+        inner, data = open_cell(self._cipher, cell, allow_plaintext=True)
+        if is_legacy(cell.tag):  # the key did not authenticate the type
             require_decodable(inner, data)
         return inner, data
 
@@ -192,15 +186,20 @@ class _Copy:
                 raise RowError("two rows of the table have the same key") from None
 
 
-def _require_types(value: Cell, columns: dict[str, Any]) -> None:
-    """Refuse a row whose columns do not hold what a saver writes there.
+def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
+    """Refuse a row whose columns do not hold what a saver writes there, or which stays sealed in part.
 
     Raises:
-        RowError: If a column holds another type.
+        RowError: If a column holds another type, or the metadata is sealed.
     """
     for name, column in columns.items():
         if type(column) not in _COLUMN_TYPES.get(name, (str,)):
-            raise RowError(f"column {name!r} of table {value.table.name!r} holds {type(column).__name__}")
+            raise RowError(
+                f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
+            )
+    if has_frame(columns.get("metadata")):
+        hint = "read the thread with the saver that sealed it, and put it again through one that does not"
+        raise RowError("the metadata of the row is sealed, and a copy would keep it so", hint=hint)
 
 
 def _require_free(out: Path) -> None:

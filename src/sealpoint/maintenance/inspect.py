@@ -20,8 +20,9 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.cells import open_cell
-from sealpoint.databases.rows import BATCH, Batch, Cell, Failure, RowStore, Selection, failure
+from sealpoint.databases.cells import Cell, Selection, open_cell
+from sealpoint.databases.failures import Failure, failure
+from sealpoint.databases.rows import BATCH, Batch, RowStore
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.inert import Inert, decode_inert
@@ -36,9 +37,9 @@ class Readable(NamedTuple):
     """A value that was opened.
 
     Attributes:
-        table: Where it stands.
-        place: The row's columns by name.
-        tag: Its `type` column.
+        table: The label of its column, see `Column.label`.
+        place: The columns of the row's key by name.
+        tag: Its tag.
         value: What it holds, as plain data.
     """
 
@@ -65,7 +66,7 @@ def inspect(
     limits: Limits = DEFAULT_LIMITS,
     batch: Batch = BATCH,
 ) -> Iterator[Readable | Failure]:
-    """Yield the values of a thread, table by table in the order of the store.
+    """Yield the values of a thread, column by column in the order of the store.
 
     Args:
         store: A database.
@@ -75,19 +76,19 @@ def inspect(
         batch: How much to read at a time.
     """
     opener = RingCipher(KeyRing([])) if cipher is None else cipher
-    for table in store.tables:
-        for page in pages(store, table, Selection(thread_id=thread_id), batch):
-            for value in page.values:
-                yield _read(opener, value, limits)
+    for column in store.columns:
+        for page in pages(store, column, Selection(thread_id=thread_id), batch):
+            for cell in page.cells:
+                yield _read(opener, cell, limits)
 
 
-def _read(cipher: RingCipher, value: Cell, limits: Limits) -> Readable | Failure:
+def _read(cipher: RingCipher, cell: Cell, limits: Limits) -> Readable | Failure:
     try:
-        kind, data = open_cell(cipher, value, allow_plaintext=True)
+        kind, data = open_cell(cipher, cell, allow_plaintext=True)
         shown = plain(decode_inert(kind, data, limits))
     except SealpointError as error:
-        return failure(value, error)
-    return Readable(value.table.name, value.place, value.tag, shown)
+        return failure(cell, error)
+    return Readable(cell.where.column.label, cell.where.names, cell.tag, shown)
 
 
 def plain(value: Any) -> Any:

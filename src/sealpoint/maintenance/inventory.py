@@ -8,18 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.cells import open_cell
-from sealpoint.databases.rows import BATCH, Batch, Cell, Event, Failure, Progress, RowStore, failure
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.databases.cells import Cell, open_cell
+from sealpoint.databases.failures import Failure, failure
+from sealpoint.databases.rows import BATCH, Batch, Event, Progress, RowStore
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.allowlist import SAFE_TYPES
 from sealpoint.serde.inert import inventory as named_types
+from sealpoint.serde.kinds import KINDS
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 MAX_TYPES: Final = 10_000
 MAX_NAME_CHARS: Final = 200
-
-_KINDS: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json", "pickle"})
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class Constructor:
 
     @property
     def is_safe(self) -> bool:
-        """Whether a strict serializer builds it without being told."""
+        """Whether a strict serializer builds it without an allowlist."""
         return self.pair in SAFE_TYPES
 
     @property
@@ -72,13 +73,13 @@ class Inventory:
     not_opened: int = 0
     failures: int = 0
 
-    def add(self, value: Cell, module: str, name: str, records: int) -> None:
+    def add(self, cell: Cell, module: str, name: str, records: int) -> None:
         """Count a type that a value names."""
         pair = (_cut(module), _cut(name))
         if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
             self.other_records += records
             return
-        found = self.constructors.setdefault(pair, Constructor(*pair, _thread(value)))
+        found = self.constructors.setdefault(pair, Constructor(*pair, _thread(cell)))
         found.records += records
 
 
@@ -97,49 +98,49 @@ def inventory(
         cipher: Opens what is sealed; without one, sealed values are passed over and counted.
         limits: What a value may be; one beyond them is a failure.
         batch: How much to read at a time.
-        report: Is told of progress after each batch, and of each failure.
+        report: Called with the progress after each batch, and with each failure.
     """
     found = Inventory()
     opener = RingCipher(KeyRing([])) if cipher is None else cipher
     total = sum(count.rows for count in store.count())
     size = 0
-    for table in store.tables:
-        for page in pages(store, table, batch=batch):
-            for value in page.values:
-                size += len(value.blob) if isinstance(value.blob, bytes) else 0
-                failure = _take(found, value, opener, limits, pass_over=cipher is None)
+    for column in store.columns:
+        for page in pages(store, column, batch=batch):
+            for cell in page.cells:
+                size += len(cell.value) if isinstance(cell.value, bytes) else 0
+                failure = _take(found, cell, opener, limits, pass_over=cipher is None)
                 if failure and report:
                     report(failure)
             if report:
-                report(Progress(table.name, found.values, total, 0, 0, size, 0.0))
+                report(Progress(column.label, found.values, total, 0, 0, size, 0.0))
     return found
 
 
 def _take(
-    found: Inventory, value: Cell, cipher: RingCipher, limits: Limits, *, pass_over: bool
+    found: Inventory, cell: Cell, cipher: RingCipher, limits: Limits, *, pass_over: bool
 ) -> Failure | None:
     found.values += 1
-    if pass_over and isinstance(value.tag, str) and "+" in value.tag:
+    if pass_over and is_sealed(cell.tag):
         found.not_opened += 1
         return None
     try:
-        names = _names(*open_cell(cipher, value, allow_plaintext=True), limits)
+        names = _names(*open_cell(cipher, cell, allow_plaintext=True), limits)
     except SealpointError as error:
         found.failures += 1
-        return failure(value, error)
+        return failure(cell, error)
     for (module, name), records in names.items():
-        found.add(value, module, name, records)
+        found.add(cell, module, name, records)
     return None
 
 
 def _names(kind: str, data: bytes, limits: Limits) -> Counter[tuple[str, str]]:
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}")
     return named_types(data, kind, limits)
 
 
-def _thread(value: Cell) -> str:
-    thread: Any = value.place.get("thread_id")
+def _thread(cell: Cell) -> str:
+    thread: Any = cell.where.names.get("thread_id")
     return _cut(thread) if isinstance(thread, str) else excerpt(thread)
 
 

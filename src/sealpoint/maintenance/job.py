@@ -15,7 +15,10 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.rows import Event, Events, Progress, RowStore, Selection, mark
+from sealpoint.crypto.tag import Kind
+from sealpoint.databases.cells import Selection
+from sealpoint.databases.failures import Failures
+from sealpoint.databases.rows import Event, Events, Progress, RowStore
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import LockedError, ScrubError, SealpointError, StoppedError
 from sealpoint.keys.ids import LEGACY
@@ -24,7 +27,7 @@ from sealpoint.maintenance.pace import Pace, Signal
 from sealpoint.maintenance.ringcheck import require_own_ring
 from sealpoint.maintenance.rotate import outstanding, rotate
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
-from sealpoint.maintenance.status import Kind, Share, status
+from sealpoint.maintenance.status import Share, status
 from sealpoint.maintenance.verify import verify
 from sealpoint.maintenance.workers import Assignment, rotate_in_processes
 
@@ -187,7 +190,7 @@ class Job:
         self._pace = Pace(stop, rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
         self._traces = Traces()
         self._outcome = Outcome()
-        self._failed = set[int]()
+        self._failures = Failures(may_repeat=True)
 
     def run(self) -> Outcome:
         """Rotate, open what is there once more, and scrub, while the store is held.
@@ -252,8 +255,7 @@ class Job:
             self._outcome.changed, self._outcome.raced = event.changed, event.raced
             self._outcome.note_lock(event.lock_seconds)
             self._report(event)
-        elif mark(event) not in self._failed:
-            self._failed.add(mark(event))
+        elif self._failures.add(event):
             self._report(event)
 
     def _count_left(self, store: RowStore) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sealpoint.crypto import Key, KeyRing, RingCipher
-from sealpoint.databases.cells import open_cell
-from sealpoint.databases.rows import Batch, RowStore, Selection
+from sealpoint.crypto.tag import Kind, classify
+from sealpoint.databases.cells import Selection, open_cell
+from sealpoint.databases.rows import Batch, RowStore
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
-from sealpoint.maintenance.status import Kind, classify
 
 SAMPLE_ROWS: Final = 20
-"""How many rows of a table are tried for each key."""
+"""How many values of a column are tried for each key."""
 
 MAX_DAMAGED: Final = 3
 """So many rows under the active key may be damaged or forged, if other keys of the ring open theirs."""
@@ -55,7 +55,7 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
 
 
 class Tried(NamedTuple):
-    """What came of opening some rows under a key.
+    """The result of opening some rows under a key.
 
     Attributes:
         opens: Whether one of them opened.
@@ -72,13 +72,13 @@ class Tried(NamedTuple):
 
 
 def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> Tried:
-    """Open rows under a key, up to `SAMPLE_ROWS` of each table, until one opens."""
+    """Open rows under a key, up to `SAMPLE_ROWS` of each column, until one opens."""
     unopened = 0
-    for table in store.tables:
+    for column in store.columns:
         under = Selection(with_key=key_id, plaintext=False, legacy=False)
-        for value in store.read(table, None, under, Batch(rows=SAMPLE_ROWS)).values:
+        for cell in store.read(column, None, under, Batch(rows=SAMPLE_ROWS)).cells:
             try:
-                open_cell(cipher, value)
+                open_cell(cipher, cell)
             except IntegrityError:
                 unopened += 1
             except SealpointError:  # of the row, whatever the key is

@@ -1,9 +1,9 @@
 """Rotation: every value of a database under the active key, while agents go on.
 
-A pass walks over what is not under the active key yet. What slow writers left behind it the next
-pass finds; the tag column is the only memory of what is done, so a run may end at any point and
-begin again. The walk stops wherever its consumer stops asking: no lock waits for the consumer, because
-the commit of a batch ends by itself.
+A pass walks over what is not under the active key yet. What slow writers add behind it is found by the
+next pass. Tags are the only record of what is done, so a run may end at any point and begin again. It
+ends wherever its consumer stops iterating: no lock waits for the consumer, because the commit of a
+batch ends by itself.
 """
 
 from __future__ import annotations
@@ -13,25 +13,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.cells import require_bytes, require_decodable
-from sealpoint.databases.rows import (
-    BATCH,
-    Batch,
-    Cell,
-    Event,
-    Events,
-    Failure,
-    Progress,
-    Rewritten,
-    RowStore,
-    Selection,
-    Table,
-    TagCount,
-    failure,
-    mark,
-)
-from sealpoint.errors import KeyRingError, SealpointError
-from sealpoint.keys.ids import LEGACY
+from sealpoint.crypto.tag import is_legacy, is_sealed
+from sealpoint.databases.cells import Cell, Column, Selection, open_cell, require_decodable
+from sealpoint.databases.failures import Failure, Failures, failure
+from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress, Rewritten, RowStore, TagCount
+from sealpoint.errors import SealpointError
 from sealpoint.maintenance.ringcheck import require_own_ring
 
 MAX_PASSES: Final = 8
@@ -54,8 +40,8 @@ def rotate(
 ) -> Events:
     """Seal every value under the ring's active key, in place. Nothing is deserialized.
 
-    Values that do not open are reported and left as they are. Whoever runs this holds the store
-    (`RowStore.hold`), or shares it among workers that do.
+    Values that do not open are reported and left as they are. The caller holds the store
+    (`RowStore.hold`), or is a worker of a process that does.
 
     Args:
         store: A database, writable.
@@ -73,10 +59,10 @@ def rotate(
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
         WrongRingError: If the database is sealed under other keys. Nothing has been changed.
-        LockedError: If others kept rows locked throughout, on Postgres. All other rows are done.
-        StoppedError: If the disk is full or the database was not to be had. The run can be repeated.
+        LockedError: If other sessions kept rows locked throughout, on Postgres. All other rows are done.
+        StoppedError: If the disk is full or the database is not available. The run can be repeated.
     """
-    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one aim
+    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     key_id = cipher.ring.require_active().id
     if check_keys:
         require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
@@ -86,7 +72,7 @@ def rotate(
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
-    """Return what is not under the key ``key_id``, by table and tag; empty after a whole rotation."""
+    """Return what is not under the key ``key_id``, by column and tag; empty after a whole rotation."""
     selection = Selection(without_key=key_id)
     return [count for count in store.count() if selection.takes(count.tag)]
 
@@ -94,8 +80,8 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
 class _Reseal:
     """Seals a value anew under the active key, with its own coordinates if it is bound to them.
 
-    Sealed values are decoded without the check that all others must pass. So plaintext and LangGraph's
-    own rows pass it here, because nothing has authenticated their type.
+    Sealed values are decoded later without the check that all others must pass. Plaintext and LangGraph's
+    own rows must pass it here, because nothing has authenticated their type.
     """
 
     def __init__(
@@ -105,20 +91,14 @@ class _Reseal:
         self._allow_plaintext = allow_plaintext
         self._before_change = before_change
 
-    def __call__(self, value: Cell) -> tuple[str, bytes]:
-        require_bytes(value)
-        tag = str(value.tag)
-        if "+" not in tag:
-            changed = self._cipher.reseal(value.tag, value.blob, allow_plaintext=self._allow_plaintext)
-            require_decodable(value.tag, value.blob)
-        elif tag.endswith(f"+{LEGACY}"):
-            inner, data = self._cipher.open(value.tag, value.blob).typed
+    def __call__(self, cell: Cell) -> tuple[str, bytes]:
+        inner, data = open_cell(self._cipher, cell, allow_plaintext=self._allow_plaintext)
+        is_authentic = is_sealed(cell.tag) and not is_legacy(cell.tag)
+        changed = self._cipher.seal(inner, data, row=cell.row if is_authentic else None)
+        if not is_authentic:
             require_decodable(inner, data)
-            changed = self._cipher.seal(inner, data)
-        else:
-            changed = self._cipher.reseal(value.tag, value.blob, row=value.row)
         if self._before_change is not None:
-            self._before_change(value)
+            self._before_change(cell)
         return changed
 
 
@@ -129,7 +109,7 @@ def rewrite_all(
     batch: Batch = BATCH,
     max_lock_seconds: float = MAX_LOCK_SECONDS,
 ) -> Events:
-    """Hand every selected value to ``change``, pass after pass, until a pass finds nothing to do.
+    """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do.
 
     A `SealpointError` of ``change`` is a failure of that value alone. See `rotate` for the rest.
     """
@@ -144,7 +124,7 @@ def rewrite_all(
 
 
 class _Run:
-    """Counts of a run, and what its passes share."""
+    """The counts of a run, and what its passes share."""
 
     def __init__(
         self,
@@ -159,27 +139,28 @@ class _Run:
         self._change = change
         self._selection = selection
         self._batch = batch
-        self._rows = batch.rows
         self._max_lock_seconds = max_lock_seconds
-        self._failures: list[Failure] = []
-        self._reported: set[int] = set()
+        self._rows = batch.rows
+        self._failures = Failures(may_repeat=True)
+        self._new_failures: list[Failure] = []
 
     def one_pass(self, total: int) -> Iterator[Event]:
-        """Walk over all tables once; ``total`` values wait there."""
+        """Walk over all columns once; ``total`` values wait there."""
         seen = 0
-        for table in self._store.tables:
-            for done in self._batches(table):
+        for column in self._store.columns:
+            for done in self._batches(column):
                 seen += done.seen
-                yield from self._new_failures()
+                yield from self._new_failures
+                self._new_failures.clear()
                 yield Progress(
-                    table.name, seen, total, self.changed, self.raced, self._size, done.lock_seconds
+                    column.label, seen, total, self.changed, self.raced, self._size, done.lock_seconds
                 )
 
-    def _batches(self, table: Table) -> Iterator[Rewritten]:
+    def _batches(self, column: Column) -> Iterator[Rewritten]:
         after: Any = None
         while True:
             batch = replace(self._batch, rows=self._rows)
-            done = self._store.rewrite(table, after, self._try, self._selection, batch)
+            done = self._store.rewrite(column, after, self._try, self._selection, batch)
             self.changed += done.changed
             self.raced += done.raced
             self._size += done.size_bytes
@@ -196,22 +177,11 @@ class _Run:
         elif done.lock_seconds < self._max_lock_seconds / 2:
             self._rows = min(self._batch.rows, self._rows * 2)
 
-    def _try(self, value: Cell) -> tuple[str, bytes] | None:
+    def _try(self, cell: Cell) -> tuple[str, bytes] | None:
         try:
-            return self._change(value)
+            return self._change(cell)
         except SealpointError as error:
-            self._failures.append(failure(value, error))
+            failed = failure(cell, error)
+            if self._failures.add(failed):  # later passes meet it again
+                self._new_failures.append(failed)
             return None
-
-    def _new_failures(self) -> Iterator[Failure]:
-        """Yield what failed in this batch and in no pass before."""
-        failures, self._failures = self._failures, []
-        for failed in failures:
-            if mark(failed) not in self._reported:
-                self._reported.add(mark(failed))
-                yield failed
-
-
-def lacks_keys(failure: Failure) -> bool:
-    """Whether a value failed for want of a key: with another ring it would open."""
-    return isinstance(failure.error, KeyRingError)

@@ -17,8 +17,9 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.crypto.tag import FLAGS, SUITES
-from sealpoint.databases.rows import Cell
+from sealpoint.crypto.suites import SUITES
+from sealpoint.crypto.tag import FLAGS, key_id_of
+from sealpoint.databases.cells import Cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import ScrubError
 
@@ -40,9 +41,10 @@ class Traces:
         self._seen = 0
         self._random = random.Random(0)  # noqa: S311 -- a sample; nothing depends on its being secret
 
-    def add(self, value: Cell) -> None:
+    def add(self, cell: Cell) -> None:
         """Remember a fragment from the middle of the value, perhaps."""
-        if not isinstance(value.blob, bytes) or len(value.blob) < FRAGMENT_BYTES:
+        value = cell.value
+        if not isinstance(value, bytes) or len(value) < FRAGMENT_BYTES:
             return
         self._seen += 1
         place = len(self.fragments)
@@ -50,8 +52,8 @@ class Traces:
             place = self._random.randrange(self._seen)
             if place >= MAX_FRAGMENTS:
                 return
-        middle = (len(value.blob) - FRAGMENT_BYTES) // 2
-        self.fragments[place : place + 1] = [value.blob[middle : middle + FRAGMENT_BYTES]]
+        middle = (len(value) - FRAGMENT_BYTES) // 2
+        self.fragments[place : place + 1] = [value[middle : middle + FRAGMENT_BYTES]]
 
 
 class Scrubbed(NamedTuple):
@@ -115,7 +117,7 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
             error = ScrubError(f"the log of {path} cannot be emptied: {_readers(path)}")
             error.lock_seconds = lock_seconds
             raise error
-        live = frozenset(str(count.tag).rpartition("@")[2] for count in store.count())
+        live = frozenset(filter(None, (key_id_of(count.tag) for count in store.count())))
     fragments = tuple(traces)
     size, found = 0, set[tuple[str, int]]()
     for file in (path.with_name(path.name + suffix) for suffix in _FILES):

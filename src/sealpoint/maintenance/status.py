@@ -1,16 +1,16 @@
-"""Status: what is sealed under what, told from the tags alone. No value is read, no key is needed."""
+"""Status: what is sealed under which key, from the tags alone. No value is opened, no key is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.crypto import Tag
+from sealpoint.crypto.tag import Kind, Tag, classify
 from sealpoint.databases.rows import RowStore, TagCount
-from sealpoint.errors import TagError, excerpt
+from sealpoint.errors import excerpt
 from sealpoint.keys.ids import LEGACY
+from sealpoint.serde.kinds import PICKLE, READABLE
 
 if TYPE_CHECKING:
     from sealpoint.keys.entry import RingEntry
@@ -18,36 +18,23 @@ if TYPE_CHECKING:
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5
 UNKNOWN_STATE: Final = "not in the ring"
-SEALABLE: Final = frozenset({"msgpack", "json", "null", "bytes", "bytearray"})
-"""Types that rotation seals although no key of ours vouches for such a value: it can check them."""
-
-_PICKLE: Final = "pickle"
-
-
-class Kind(StrEnum):
-    """What a tag says of its value."""
-
-    SEALED = "sealed"
-    LEGACY = "legacy"
-    PLAINTEXT = "plaintext"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Values of one table that are protected in the same way.
+    """Values of one column that are protected in the same way.
 
     Attributes:
-        table: Where they stand.
-        kind: ``sealed``; ``legacy`` under LANGGRAPH_AES_KEY; ``plaintext``; ``unknown`` if the tag is
-            none that this release knows.
+        table: The label of the column, see `Column.label`.
+        kind: ``sealed``; ``legacy`` under LANGGRAPH_AES_KEY; ``plaintext``; ``unknown`` if this release
+            does not recognise the tag.
         suite: What they are sealed in, if they are.
         flags: Of their tags, e.g. ``row``.
         key_id: What they are sealed under. ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
         state: What the ring says of that key; ``None`` if there is no ring to ask, or no key.
         rows: How many there are.
         size_bytes: How many bytes they have.
-        types: What the serializer called them, escaped, the commonest first; of ``unknown`` the whole tags.
+        types: Their inner types, escaped, the most frequent first; for ``unknown`` the whole tags.
         tags: How many different tags they have.
     """
 
@@ -64,24 +51,24 @@ class Share:
 
     @property
     def is_skipped(self) -> bool:
-        """Whether no rotation takes these values: nothing vouches for them, and their types are not checked.
+        """Whether rotation skips these values: nothing authenticates them, or can check their type.
 
-        Such values never share with others.
+        A share has only such values or none.
         """
-        return _stays(self.kind, self.types[0])
+        return _is_skipped(self.kind, self.types[0])
 
     @property
     def is_pickle(self) -> bool:
-        """Whether these values stay because they are pickles, which run when they are read."""
-        return self.is_skipped and self.types[0] == _PICKLE
+        """Whether they are skipped because they are pickles, which run code when they are read."""
+        return self.is_skipped and self.types[0] == PICKLE
 
 
-def _stays(kind: Kind, inner: str) -> bool:
-    return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in SEALABLE
+def _is_skipped(kind: Kind, inner: str) -> bool:
+    return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in READABLE
 
 
 def status(store: RowStore, entries: Sequence[RingEntry] | None = None) -> list[Share]:
-    """Return how many values of each table are sealed under what, and how many are not.
+    """Return how many values of each column are sealed under which key, and how many are not.
 
     Args:
         store: A database.
@@ -91,7 +78,7 @@ def status(store: RowStore, entries: Sequence[RingEntry] | None = None) -> list[
 
 
 def with_states(shares: Iterable[Share], entries: Sequence[RingEntry] | None) -> list[Share]:
-    """Return shares with what the ring says of their keys."""
+    """Return shares with the states of their keys."""
     if entries is None:
         return list(shares)
     # The key of legacy rows, which name none, stands under the empty one.
@@ -102,26 +89,13 @@ def with_states(shares: Iterable[Share], entries: Sequence[RingEntry] | None) ->
     ]
 
 
-def classify(tag: Any) -> tuple[Kind, Tag | None]:
-    """Return what a `type` column says of its value, and its parts if there are any."""
-    if not isinstance(tag, str) or not tag or tag.startswith("+"):
-        return Kind.UNKNOWN, None
-    try:
-        if "+" not in tag:
-            return Kind.PLAINTEXT, Tag.parse(f"{tag}+{LEGACY}")  # for the rule of what may stand before a '+'
-        parsed = Tag.parse(tag)
-    except TagError:
-        return Kind.UNKNOWN, None
-    return (Kind.LEGACY if parsed.suite == LEGACY else Kind.SEALED), parsed
-
-
 def _grouped(counts: Iterable[TagCount]) -> Iterable[list[tuple[TagCount, Kind, Tag | None]]]:
     groups: dict[tuple[Any, ...], list[tuple[TagCount, Kind, Tag | None]]] = {}
     for count in counts:
         kind, tag = classify(count.tag)
         protection = (tag.suite, tag.flags, tag.key_id) if tag and kind is not Kind.PLAINTEXT else ()
         inner = tag.inner if tag else ""
-        apart = _stays(kind, inner) and (inner == _PICKLE or "other")
+        apart = _is_skipped(kind, inner) and (inner == PICKLE or "other")
         groups.setdefault((count.table, kind, *protection, apart), []).append((count, kind, tag))
     return groups.values()
 
@@ -145,7 +119,7 @@ def _share(members: list[tuple[TagCount, Kind, Tag | None]]) -> Share:
 
 
 def _bounded(shares: list[Share]) -> list[Share]:
-    """Keep the shares of the `MAX_KEYS` commonest keys of each table, and sum up the others."""
+    """Keep the shares of the `MAX_KEYS` most frequent keys of each column, and sum up the others."""
     shares = sorted(shares, key=lambda share: -share.rows)
     bounded: list[Share] = []
     for table in sorted({share.table for share in shares}):

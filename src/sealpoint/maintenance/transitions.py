@@ -7,9 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sealpoint.crypto import KeyState, Tag
+from sealpoint.crypto import KeyState
+from sealpoint.crypto.tag import is_under
 from sealpoint.databases.rows import RowStore
-from sealpoint.errors import KeyInUseError, TagError, UnrelatedDatabaseError
+from sealpoint.errors import KeyInUseError, UnrelatedDatabaseError
 from sealpoint.keys import destroy, edit
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.ids import LEGACY
@@ -117,10 +118,4 @@ def _way_out(entry: RingEntry) -> str:
 
 def _is_under(tag: Any, entry: RingEntry) -> bool:
     """Whether a tag names a key. Also for tags of later releases, which this one cannot parse."""
-    if not isinstance(tag, str) or "+" not in tag:
-        return False
-    try:
-        key_id = Tag.parse(tag).key_id
-    except TagError:
-        key_id = tag.rpartition("@")[2]
-    return key_id is None if entry.suite == LEGACY else key_id == entry.id
+    return is_under(tag, None if entry.suite == LEGACY else entry.id)

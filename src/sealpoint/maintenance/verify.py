@@ -1,4 +1,4 @@
-"""Verification: every value of a database is opened, and every one that does not open is named."""
+"""Verification: every value of a database is opened, and every one that does not open is reported."""
 
 from __future__ import annotations
 
@@ -6,22 +6,10 @@ from collections.abc import Iterator
 from itertools import count
 
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.cells import open_cell
-from sealpoint.databases.rows import (
-    BATCH,
-    EVERYTHING,
-    Batch,
-    Cell,
-    Event,
-    Failure,
-    Page,
-    Progress,
-    RowStore,
-    Selection,
-    Table,
-    failure,
-)
-from sealpoint.errors import SealpointError
+from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, open_cell
+from sealpoint.databases.failures import Failure, failure
+from sealpoint.databases.rows import BATCH, Batch, Event, Page, Progress, RowStore
+from sealpoint.errors import DatabaseCorruptError, SealpointError
 
 
 def verify(
@@ -38,40 +26,49 @@ def verify(
     Args:
         store: A database.
         cipher: Opens with the keys of its ring.
-        allow_plaintext: Let values that are not sealed pass; else each is a failure.
+        allow_plaintext: Accept values that are not sealed; else each is a failure.
         selection: Which values to read.
         every: Open only one value of so many; all of the selection are read.
         batch: How much to read at a time.
 
     Yields:
         Progress after each batch, with nothing changed; a failure for each value that does not open.
+
+    Raises:
+        DatabaseCorruptError: If the database is damaged; the values before the damage have been opened.
     """
-    total = sum(count.rows for count in store.count() if selection.takes(count.tag))
+    total, damage = 0, None
+    try:
+        total = sum(count.rows for count in store.count() if selection.takes(count.tag))
+    except DatabaseCorruptError as error:  # values before the damage are opened all the same
+        damage = error
     seen = size = 0
     numbers = count()
-    for table in store.tables:
-        for page in pages(store, table, selection, batch):
-            for value in page.values:
-                size += len(value.blob) if isinstance(value.blob, bytes) else 0
+    for column in store.columns:
+        for page in pages(store, column, selection, batch):
+            for cell in page.cells:
+                size += len(cell.value) if isinstance(cell.value, bytes) else 0
                 if next(numbers) % every == 0:
-                    yield from _try(cipher, value, allow_plaintext=allow_plaintext)
-            seen += len(page.values)
-            yield Progress(table.name, seen, total, 0, 0, size, 0.0)
+                    yield from _try(cipher, cell, allow_plaintext=allow_plaintext)
+            seen += len(page.cells)
+            yield Progress(column.label, seen, total, 0, 0, size, 0.0)
+    if damage is not None:
+        raise damage
 
 
 def pages(
-    store: RowStore, table: Table, selection: Selection = EVERYTHING, batch: Batch = BATCH
+    store: RowStore, column: Column, selection: Selection = EVERYTHING, batch: Batch = BATCH
 ) -> Iterator[Page]:
-    """Yield a table's selected values page by page."""
-    page = store.read(table, None, selection, batch)
+    """Yield the selected cells of a column page by page."""
+    page = store.read(column, None, selection, batch)
     yield page
     while page.last is not None:
-        page = store.read(table, page.last, selection, batch)
+        page = store.read(column, page.last, selection, batch)
         yield page
 
 
-def _try(cipher: RingCipher, value: Cell, *, allow_plaintext: bool) -> Iterator[Failure]:
+def _try(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool) -> Iterator[Failure]:
     try:
-        open_cell(cipher, value, allow_plaintext=allow_plaintext)
+        open_cell(cipher, cell, allow_plaintext=allow_plaintext)
     except SealpointError as error:
-        yield failure(value, error)
+        yield failure(cell, error)

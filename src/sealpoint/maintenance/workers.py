@@ -1,4 +1,4 @@
-"""Several processes that share one rotation of a Postgres database: no two take the same row."""
+"""Several processes that share one rotation of a Postgres database: no two change the same row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from traceback import format_tb
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.rows import Event, Events, Failure, Progress, mark
+from sealpoint.databases.failures import Failure, Failures
+from sealpoint.databases.rows import Event, Events, Progress
 from sealpoint.errors import DatabaseMissingError, LockedError, SealpointError, StoppedError
 from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Pace, Signal
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     Line: TypeAlias = Connection[Any, Any]
-    Told: TypeAlias = Generator[tuple[int, Event], None, None]
+    Received: TypeAlias = Generator[tuple[int, Event], None, None]
 
 _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What each worker does. It is sent to another process, so it names keys and holds none.
+    """The task of each worker. It is sent to another process, so it names keys and holds none.
 
     Attributes:
         url: The database.
@@ -51,7 +52,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """How a worker ended that nobody foresaw: no message, in which values may stand.
+    """An unexpected exception of a worker, without its message: that may quote values.
 
     Attributes:
         kind: Name of the exception.
@@ -63,7 +64,7 @@ class Bug:
 
 
 def rotate_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Events:
-    """Run `rotate` in several processes at once, and add up what they tell.
+    """Run `rotate` in several processes at once, and add up their progress.
 
     The caller has checked the ring (`require_own_ring`), and holds the store. The processes end with
     this one, however it ends.
@@ -73,12 +74,12 @@ def rotate_in_processes(assignment: Assignment, workers: int, stop: Signal) -> E
         SealpointError: What ended a worker, when the others have ended too.
         RuntimeError: If a worker met a bug; it names the kind of the exception.
     """
-    with closing(_rounds(assignment, workers, stop)) as told:
-        yield from _sum(told)
+    with closing(_rounds(assignment, workers, stop)) as received:
+        yield from _sum(received)
 
 
-def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Told:
-    """Let all of them work, and one more alone if each met locked rows: another one may have had them."""
+def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Received:
+    """Run all workers, and one more alone if each met locked rows: another worker may have held them."""
     start = monotonic()
     try:
         return (yield from _round(assignment, range(workers), stop))
@@ -89,8 +90,8 @@ def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Told:
     yield from _round(assignment, range(workers, workers + 1), stop)
 
 
-def _round(assignment: Assignment, numbers: range, stop: Signal) -> Told:
-    """Start workers of these numbers, and yield what each tells until all have ended."""
+def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
+    """Start workers with these numbers, and yield the events of each until all have ended."""
     context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
     lines, processes = [], []
     # Ctrl-C in a terminal goes to every process, and so does its closing: the parent passes them on.
@@ -107,7 +108,7 @@ def _round(assignment: Assignment, numbers: range, stop: Signal) -> Told:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
-        yield from _told(dict(zip(lines, numbers, strict=True)), stop)
+        yield from _receive(dict(zip(lines, numbers, strict=True)), stop)
     except KeyboardInterrupt:  # the second Ctrl-C: the server takes back what they were at
         for process in processes:
             process.kill()
@@ -118,8 +119,8 @@ def _round(assignment: Assignment, numbers: range, stop: Signal) -> Told:
             process.join()
 
 
-def _told(lines: Mapping[Line, int], stop: Signal) -> Told:
-    """Yield what workers tell until each has told its end; raise what ended one of them, at the end."""
+def _receive(lines: Mapping[Line, int], stop: Signal) -> Received:
+    """Yield the events of workers until each has ended; then raise the worst error that ended one."""
     at_work: dict[Any, int] = dict(lines)
     ends: list[SealpointError | Bug | None] = []
     killed, asked = 0, False
@@ -139,11 +140,14 @@ def _told(lines: Mapping[Line, int], stop: Signal) -> Told:
             else:
                 del at_work[line]
                 ends.append(what)
-    _judge(ends, killed)
+    _raise_worst(ends, killed)
 
 
-def _judge(ends: Sequence[SealpointError | Bug | None], killed: int) -> None:
-    """Raise what ended workers, the worst first; what one found locked another one may have moved."""
+def _raise_worst(ends: Sequence[SealpointError | Bug | None], killed: int) -> None:
+    """Raise the worst of the errors that ended workers: a bug, then errors, then a worker that was killed.
+
+    Locked rows count only if all workers met some: rows that one found locked another may have changed.
+    """
     bugs = [end for end in ends if isinstance(end, Bug)]
     locked = [end for end in ends if isinstance(end, LockedError)]
     others = [end for end in ends if isinstance(end, SealpointError) and end not in locked]
@@ -166,7 +170,7 @@ def _halt(lines: Iterable[Line]) -> None:
 
 
 def _end(lines: Sequence[Line]) -> None:
-    """Let all of them end. A worker waits until its pipe is read, so each is read to its end."""
+    """Let all workers end. A worker waits until its pipe is read, so each pipe is read to its end."""
     _halt(lines)
     for line in lines:
         with suppress(EOFError, OSError):
@@ -176,7 +180,7 @@ def _end(lines: Sequence[Line]) -> None:
 
 
 class _Halt:
-    """A `Signal` for a worker: whatever it hears from who started it, also that this one is gone."""
+    """A `Signal` for a worker: set by any message from its parent process, or by the end of that."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -190,14 +194,13 @@ class _Halt:
         return self._line.poll(timeout)
 
 
-def _sum(told: Iterator[tuple[int, Event]]) -> Iterator[Event]:
-    """Add up the progress of all workers; a value that does not open is told by one of them only."""
+def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
+    """Add up the progress of all workers, and pass each failure on once."""
     latest: dict[int, Progress] = {}
-    failed: set[int] = set()
-    for number, event in told:
+    failures = Failures(may_repeat=True)
+    for number, event in received:
         if isinstance(event, Failure):
-            if mark(event) not in failed:
-                failed.add(mark(event))
+            if failures.add(event):
                 yield event
             continue
         latest[number] = event
@@ -208,11 +211,11 @@ def _sum(told: Iterator[tuple[int, Event]]) -> Iterator[Event]:
 
 
 def _work(assignment: Assignment, line: Line) -> None:
-    """Do the work of one process, and tell how it ends: ``None``, or the error."""
+    """Do the work of one process, and send how it ends: ``None``, or the error."""
     from sealpoint.databases.postgres.rows import PostgresRows
 
     problem: SealpointError | Bug | None = None
-    with suppress(ConnectionError):  # nobody is there to be told: the run has ended
+    with suppress(ConnectionError):  # the parent process has ended
         try:
             options = assignment.options
             cipher = RingCipher(_load(assignment), assignment.suite, follow=False)
@@ -229,7 +232,7 @@ def _work(assignment: Assignment, line: Line) -> None:
                 )
                 for event in pace.limit(run):
                     line.send(event)
-        except DatabaseMissingError as error:  # whoever started us has a connection
+        except DatabaseMissingError as error:  # the parent process has a connection
             problem = StoppedError(
                 str(error), hint="N workers take N + 1 connections, as a superuser twice as many"
             )

@@ -55,12 +55,20 @@ class Allowlist:
 
     @classmethod
     def of(cls, modules: AllowedModules | Literal[True] | None) -> Allowlist:
-        """Make the policy of a constructor argument: ``True`` is permissive, ``None`` the safe types."""
+        """Make the policy of a constructor argument: ``True`` is permissive, ``None`` the safe types.
+
+        Raises:
+            TypeError: If ``modules`` holds anything but types and tuples of strings.
+        """
         if modules is True:
             return cls(permissive=True)
         return cls().extended(modules or ())
 
     def extended(self, modules: AllowedModules) -> Allowlist:
-        """Return a policy that also allows ``modules``; this one, if that adds nothing."""
+        """Return a policy that also allows ``modules``; this one, if that adds nothing.
+
+        Raises:
+            TypeError: If ``modules`` holds anything but types and tuples of strings.
+        """
         types = self.types.union(map(pair, modules))
         return self if types == self.types else Allowlist(types, self.permissive)

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any, Final, Literal, Protocol, Self
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
+from sealpoint.crypto.tag import SEALED_MARK, is_sealed
 from sealpoint.errors import (
     BlobError,
     BlockedTypeError,
@@ -68,7 +69,7 @@ class _Unbound:
         self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
     ) -> Opened:
         self._require_plain(row, secret)
-        inner, _, name = tag.partition("+")
+        inner, _, name = tag.partition(SEALED_MARK)
         return Opened(inner, self._cipher.decrypt(name, blob), authenticated=False, key_id=None)
 
     def _require_plain(self, row: Row | PackedRow | None, secret: bytes | None) -> None:
@@ -212,7 +213,7 @@ class EncryptedSerializer:
         if opened.authenticated:
             return self.decode(opened.inner, opened.data)
         # A user's own cipher opens all that was written under it: its users' types are not refused.
-        is_foreign = not self._binds_type and "+" in tag
+        is_foreign = not self._binds_type and is_sealed(tag)
         return self._decode_unauthenticated(
             opened, allow_any_type=is_foreign or self._allow_unauthenticated_types
         )
@@ -283,7 +284,7 @@ class EncryptedSerializer:
             raise TagError(f"{excerpt(tag)} is not a type tag")
         if type(blob) is not bytes:
             raise BlobError(f"value is {type(blob).__name__}, not bytes")
-        if "+" in tag:
+        if is_sealed(tag):
             return self._sealing.open(tag, blob, row=row, secret=secret)
         return self._open_plaintext(tag, blob)
 

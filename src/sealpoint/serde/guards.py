@@ -72,14 +72,14 @@ def _check(condition: bool, reason: str) -> None:
 
 
 def short_text(limit: int) -> Guard:
-    """Return the guard that takes text of at most ``limit`` characters."""
+    """Return the guard that passes text of at most ``limit`` characters."""
     return lambda value: _check(
         isinstance(value, str) and len(value) <= limit, "it is not made from short text"
     )
 
 
 def integers(count: int) -> Guard:
-    """Return the guard that takes a list of ``count`` integers."""
+    """Return the guard that passes a list of ``count`` integers."""
 
     def guard(arguments: Any) -> None:
         _check(
@@ -93,7 +93,11 @@ def integers(count: int) -> Guard:
 
 
 def require_timedelta(arguments: Any) -> None:
-    """Refuse days, seconds and microseconds that are not in their normal form."""
+    """Refuse days, seconds and microseconds that are not in their normal form.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     integers(3)(arguments)
     _, seconds, microseconds = arguments
     _check(
@@ -102,7 +106,11 @@ def require_timedelta(arguments: Any) -> None:
 
 
 def require_decimal(text: Any) -> None:
-    """Refuse what is not short text, or has an exponent that is no integer, or out of range."""
+    """Refuse what is not short text, or has an exponent that is no integer, or out of range.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     short_text(MAX_DECIMAL_CHARS)(text)
     _, mark, exponent = text.upper().rpartition("E")
     try:
@@ -113,7 +121,11 @@ def require_decimal(text: Any) -> None:
 
 
 def require_parts(parts: Any) -> None:
-    """Refuse parts that are not those of a path."""
+    """Refuse parts that are not those of a path.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     _check(isinstance(parts, list) and len(parts) <= MAX_PARTS, "it has too many parts")
     for part in parts:
         _check(
@@ -127,18 +139,30 @@ def require_parts(parts: Any) -> None:
 
 
 def require_list(arguments: Any) -> None:
-    """Refuse everything but a list."""
+    """Refuse everything but a list.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     _check(isinstance(arguments, list), "it is not made from a list")
 
 
 def require_time(arguments: Any) -> None:
-    """Refuse everything but the six fields of a time."""
+    """Refuse everything but the six fields of a time.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     _check(isinstance(arguments, dict) and arguments.keys() == _TIME_FIELDS, "it is not made from its fields")
     integers(5)([arguments[field] for field in sorted(_TIME_FIELDS - {"tzinfo"})])
 
 
 def require_timezone(arguments: Any) -> None:
-    """Refuse everything but an offset, or an offset and a name."""
+    """Refuse everything but an offset, or an offset and a name.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     _check(
         isinstance(arguments, list) and list(map(type, arguments)) in ([timedelta], [timedelta, str]),
         "it is not made from an offset and a name",
@@ -146,7 +170,11 @@ def require_timezone(arguments: Any) -> None:
 
 
 def require_zone(key: Any) -> None:
-    """Refuse a key that could leave the folder of the time zones."""
+    """Refuse a key that could leave the folder of the time zones.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     _check(
         isinstance(key, str) and len(key) <= MAX_SHORT_CHARS and bool(_ZONE.fullmatch(key)),
         "it is not the key of a time zone",
@@ -154,7 +182,11 @@ def require_zone(key: Any) -> None:
 
 
 def require_pattern(arguments: Any) -> None:
-    """Refuse a pattern that is long or slow to compile, and unknown flags."""
+    """Refuse a pattern that is long or slow to compile, and unknown flags.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     _check(isinstance(arguments, list) and len(arguments) == 2, "it is not made from a pattern and flags")
     pattern, flags = arguments
     _check(isinstance(pattern, str | bytes) and len(pattern) <= MAX_PATTERN_CHARS, "its pattern is too long")
@@ -201,7 +233,11 @@ def require_json_depth(text: str, depth: int) -> None:
 
 
 def require_interrupt(fields: Any) -> None:
-    """Refuse a field that the class would drop; it takes the names of older releases."""
+    """Refuse a field that the class would drop; it takes the names of older releases.
+
+    Raises:
+        RefusedError: If they are refused.
+    """
     _check(
         isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has a field that it never had"
     )

@@ -46,13 +46,13 @@ def read_length(data: bytes, position: int) -> tuple[int, int]:
         DecodeError: If msgpack does not use its header.
     """
     head = data[position]
-    if head <= 0x9F:
-        return position + 1, head & 0x0F
-    if head in FIXED_EXTENSIONS:
-        return position + 2, FIXED_EXTENSIONS[head]
     width = _WIDTHS.get(head)
     if width is None:
-        raise DecodeError(f"header {head:#x} is not used in msgpack")
+        if head <= 0x9F:
+            return position + 1, head & 0x0F
+        if head not in FIXED_EXTENSIONS:
+            raise DecodeError(f"header {head:#x} is not used in msgpack")
+        return position + 2, FIXED_EXTENSIONS[head]
     start = position + 1 + width
     length = data[position + 1] if width == 1 else int.from_bytes(data[position + 1 : start], "big")
     return start + (head in EXTENSION_HEADS), length

@@ -64,6 +64,10 @@ class JsonPlusSerializer:
                 them before it decodes them.
             __unpack_ext_hook__: Decodes msgpack extensions instead of this class, and answers for what
                 it builds. Bytes that are checked against ``limits`` are so with a hook too.
+
+        Raises:
+            ValueError: If ``on_blocked`` is not ``raise`` or ``raw``.
+            TypeError: If an allowlist holds anything but types and tuples of strings.
         """
         if allowed_msgpack_modules is _FROM_ENVIRONMENT:
             allowed_msgpack_modules = None if strict_from_environment() else True
@@ -88,13 +92,20 @@ class JsonPlusSerializer:
         return self._decoder.allowlist
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
-        """Return a serializer that also allows ``extra_allowlist``; this one, if that changes nothing."""
+        """Return a serializer that also allows ``extra_allowlist``; this one, if that changes nothing.
+
+        Raises:
+            TypeError: If ``extra_allowlist`` holds anything but types and tuples of strings.
+        """
         return self if self.allowlist.permissive else self.with_unsealed_allowlist(extra_allowlist)
 
     def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
         """Return a serializer that also allows ``extra_allowlist`` to `loads_unsealed`.
 
-        As `with_msgpack_allowlist`, but of a permissive serializer too, which stays permissive.
+        Unlike `with_msgpack_allowlist` it extends a permissive serializer too, which remains permissive.
+
+        Raises:
+            TypeError: If ``extra_allowlist`` holds anything but types and tuples of strings.
         """
         extended = self.allowlist.extended(extra_allowlist)
         if extended == self.allowlist:
@@ -170,7 +181,7 @@ class JsonPlusSerializer:
         return self._loads(kind, content, self._checking if allow_any_type else self._strictest)
 
     def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool = False) -> Any:
-        if kind == "msgpack" and type(content) is bytes:  # nearly always
+        if kind == MSGPACK and type(content) is bytes:  # nearly always
             return decoder.decode(content, self._ext_hook)
         if not isinstance(content, _BYTES):  # SQLite gives back an integer where one was put
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")

@@ -24,7 +24,7 @@ PICKLE: Final = "pickle"
 READABLE: Final = frozenset((NULL, BYTES, BYTEARRAY, MSGPACK, JSON))
 """The kinds that may be read without running anything."""
 
-ALL: Final = READABLE | {PICKLE}
+KINDS: Final = READABLE | {PICKLE}
 
 
 def read_plain(kind: str, content: bytes | bytearray, hint: str = "") -> bytes | bytearray | None:

@@ -37,7 +37,7 @@ class AsyncSqliteSaver(SqliteSaver):
 
         Args:
             conn: A connection of sqlite3 opened with ``check_same_thread=False``, or one of
-                aiosqlite, in the loop that it belongs to. It stays the caller's to close.
+                aiosqlite, in the loop that it belongs to. The caller closes it.
             serde: An `EncryptedSerializer`, to have every value sealed.
 
         Raises:

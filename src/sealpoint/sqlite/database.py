@@ -29,7 +29,7 @@ _BYTES_PER_ROW: Final = 100  # of opcodes for a row that is written
 
 
 class Session:
-    """One transaction of ours on a connection: what its queries find belongs together."""
+    """One transaction on a connection: all its queries see the same state of the database."""
 
     __slots__ = ("_database", "cursor")
 
@@ -134,7 +134,7 @@ class Database:
         try:
             cursor.execute("PRAGMA main.journal_mode = WAL").fetchall()
         except sqlite3.OperationalError as error:
-            # What may only be read stays as it is. For what is busy SQLite does not wait here: another
+            # A file that may only be read is left as it is. SQLite does not wait here for a busy one: another
             # process is switching, and this connection will see it; or it works without until one has.
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
                 raise
@@ -198,7 +198,7 @@ class Database:
         """Return a cursor that is closed at the end of a block, and so while the lock is still held.
 
         One that is left to be collected resets its statement then. Cursors share statements, so that
-        may befall another thread between its parameters and their use.
+        may happen to another thread between binding its parameters and using them.
         """
         return closing(self.connection.cursor())
 
@@ -293,7 +293,7 @@ def _own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
 
 
 class _Text:
-    """A text factory: the application's, except on a thread that runs a statement of ours.
+    """The text factory of the application, except on a thread that runs a statement of this package.
 
     SQLite's module has one for a connection, and asks for it when a row is fetched.
     """
@@ -316,7 +316,7 @@ async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Res
     A task that is cancelled meanwhile waits for the thread, which cannot be stopped: else the
     connection might be closed under it, which SQLite would not survive.
     """
-    import asyncio  # whoever awaits this has it; for all others it is a third of the import
+    import asyncio  # loaded where this is awaited; for other callers it is a third of the import
 
     call = partial(copy_context().run, function, *arguments)
     work = asyncio.get_running_loop().run_in_executor(None, call)
@@ -324,5 +324,5 @@ async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Res
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
-        work.exception()  # nobody asks any more
+        work.exception()  # the task was cancelled, so its caller does not ask for it
         raise

@@ -26,7 +26,7 @@ FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 
 
 def translated(error: Exception) -> Exception:
-    """Return our own error for one of SQLite's; itself, if it tells nothing of the file."""
+    """Return the error of this package for one of SQLite, or the same error if it quotes nothing."""
     if isinstance(error, UnicodeDecodeError):
         return SchemaError("the schema holds text that is not UTF-8")
     if isinstance(error, MemoryError):  # a damaged file may ask for any amount

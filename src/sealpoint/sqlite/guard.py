@@ -35,7 +35,7 @@ class _Work:
     """What a thread runs.
 
     Attributes:
-        subqueries: Names of the subqueries of the statement; ``None`` if it is not one of ours.
+        subqueries: Names of the subqueries of the statement; ``None`` if it is not a statement of this package.
         steps: How many steps it has left.
         until: Up to when it may compute, by the clock of the thread; ``None`` before the first step.
         is_over: Says whether to end the statement for another reason.
@@ -95,7 +95,7 @@ def end(connection: sqlite3.Connection) -> None:
 
 
 def is_ours() -> bool:
-    """Whether this thread runs a statement of ours."""
+    """Whether this thread runs a statement of this package."""
     return _thread.work.subqueries is not None
 
 

@@ -315,4 +315,4 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             channel: Not used any more.
         """
         count = 0 if current is None else int(str(current).split(".", 1)[0])
-        return f"{count + 1:032}.{random.random():016}"  # noqa: S311 -- tells forks apart, keeps no secret
+        return f"{count + 1:032}.{random.random():016}"  # noqa: S311 -- distinguishes forks, and is no secret

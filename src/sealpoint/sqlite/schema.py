@@ -81,8 +81,8 @@ SELECT_ANCESTORS: Final = f"""
 def from_the_end(keys: str) -> str:
     """Return a query of the keys of one thread, read from the end of the index: the latest come first.
 
-    Whoever sorts them by their ids to keep a few then throws nearly all others away at once. The limit,
-    which is none, keeps SQLite from leaving the order out.
+    A sort by id that keeps only the first few can then discard almost all others at once. ``LIMIT -1``
+    limits nothing; it stops SQLite from dropping the inner order.
     """
     return f"SELECT * FROM ({keys} ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT -1)"
 

@@ -25,7 +25,7 @@ class Transaction:
         try:
             self._cursor.execute("SAVEPOINT sealpoint" if self._nested else "BEGIN IMMEDIATE")
         except BaseException as error:
-            if not isinstance(error, sqlite3.Error):  # Ctrl-C, when it was done: nobody else would end it
+            if not isinstance(error, sqlite3.Error):  # Ctrl-C after BEGIN: no other code would undo it
                 self._undo()
             raise
 

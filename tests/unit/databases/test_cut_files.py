@@ -91,9 +91,9 @@ def read_rows(path: Path) -> Multiset:
     found: Multiset = Counter()
     with closing(SqliteRows(path)) as store:
         counted = {(count.table, count.tag): count.rows for count in store.count()}
-        for table in store.tables:
+        for table in store.columns:
             for page in pages(store, table, batch=Batch(rows=7)):
-                found.update((table.name, each.tag, oracle.digest(each.blob)) for each in page.values)
+                found.update((table.table, each.tag, oracle.digest(each.value)) for each in page.cells)
     by_tag: Counter[tuple[str, object]] = Counter()
     for (table_name, tag, _), rows in found.items():
         by_tag[table_name, tag] += rows

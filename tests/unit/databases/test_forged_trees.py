@@ -14,7 +14,8 @@ from fuzz.sqlitefile.format import TABLE_INTERIOR, SqliteFile, write_varint
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Batch, Progress
 from sealpoint.databases.sqlite import rows as sqlite_rows
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
+from sealpoint.databases.sqlite.columns import CHECKPOINTS
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import pages, verify

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Cell, Selection
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES
+from sealpoint.databases.cells import Cell, Selection, Where
+from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
 from sealpoint.errors import RowError
 
 TAGS: dict[str, tuple[Any, str]] = {
@@ -39,11 +39,11 @@ def test_a_selection_takes_what_it_says(tag: Any, kind: str) -> None:
 
 def test_coordinates_are_those_of_the_design() -> None:
     """Frozen: values that are bound to rows open by them for ever."""
-    assert Cell(CHECKPOINTS, ("t", "n", "c"), "", b"").coordinates == {
+    assert Cell(b"", "", Where(CHECKPOINTS, ("t", "n", "c"))).where.row == {
         "table": "checkpoints", "column": "checkpoint",
         "thread_id": "t", "checkpoint_ns": "n", "checkpoint_id": "c",
     }  # fmt: skip
-    assert Cell(WRITES, ("t", "n", "c", "k", 3, "ch"), "", b"").coordinates == {
+    assert Cell(b"", "", Where(WRITES, ("t", "n", "c", "k", 3, "ch"))).where.row == {
         "table": "writes", "thread_id": "t", "checkpoint_ns": "n", "checkpoint_id": "c",
         "task_id": "k", "channel": "ch",
     }  # fmt: skip
@@ -52,10 +52,10 @@ def test_coordinates_are_those_of_the_design() -> None:
 @pytest.mark.parametrize("wrong", [b"t", 7, None])
 def test_coordinates_are_text(wrong: Any) -> None:
     with pytest.raises(RowError, match="'checkpoints'"):
-        _ = Cell(CHECKPOINTS, (wrong, "", "1"), "", b"").coordinates
+        _ = Cell(b"", "", Where(CHECKPOINTS, (wrong, "", "1"))).where.row
 
 
 def test_a_place_names_the_columns() -> None:
-    assert Cell(WRITES, ("t", "", "1", "k", 0, "c"), "", b"").place == {
+    assert Cell(b"", "", Where(WRITES, ("t", "", "1", "k", 0, "c"))).where.names == {
         "thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1", "task_id": "k", "idx": 0, "channel": "c"
     }  # fmt: skip

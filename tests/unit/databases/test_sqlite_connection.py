@@ -125,7 +125,7 @@ def test_a_change_that_was_broken_off_is_not_read_as_done(folder: Path, tmp_path
     assert command == "sqlite3 DB .schema"
     with closing(sqlite3.connect(path)) as connection:  # as the command does
         connection.execute("SELECT * FROM sqlite_master").fetchall()
-    assert max(len(value.blob) for value in values_of(path)) < 10_000
+    assert max(len(value.value) for value in values_of(path)) < 10_000
 
 
 def test_writing_is_refused(folder: Path) -> None:

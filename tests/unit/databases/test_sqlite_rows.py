@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Batch, Cell, Progress, Selection, TagCount
+from sealpoint.databases.cells import Cell, Selection
+from sealpoint.databases.rows import Batch, Progress, TagCount
 from sealpoint.databases.sqlite import rows as sqlite_rows
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
+from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError, DatabaseMissingError, SchemaError, StoppedError
 from sealpoint.maintenance.rotate import rotate
 from tests.support.schemas import CHECKPOINTS as MAKE_CHECKPOINTS
@@ -28,7 +30,7 @@ def store(path: Path) -> Iterator[SqliteRows]:
 
 
 def to_new(value: Cell) -> tuple[str, bytes]:
-    return "new", value.blob
+    return "new", value.value
 
 
 # --- opening --------------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ def test_counts_are_by_table_and_tag(path: Path, store: SqliteRows) -> None:
     write(path, "plain", "b")
     sizes: dict[tuple[str, Any], list[int]] = {}
     for value in values_of(path):
-        sizes.setdefault((value.table.name, value.tag), []).append(len(value.blob))
+        sizes.setdefault((value.where.column.table, value.tag), []).append(len(value.value))
     assert sorted(store.count()) == sorted(
         TagCount(*place, len(found), sum(found)) for place, found in sizes.items()
     )
@@ -112,14 +114,14 @@ def test_counts_are_by_table_and_tag(path: Path, store: SqliteRows) -> None:
 def test_a_thread_may_be_read_alone(path: Path, store: SqliteRows) -> None:
     write(path, "k1", "b")
     for table in (CHECKPOINTS, WRITES):
-        values = store.read(table, None, Selection(thread_id="b")).values
-        assert {value.key[0] for value in values} == {"b"}
-        assert len(values) == len(store.read(table, None, Selection(thread_id="a")).values)
+        values = store.read(table, None, Selection(thread_id="b")).cells
+        assert {value.where.key[0] for value in values} == {"b"}
+        assert len(values) == len(store.read(table, None, Selection(thread_id="a")).cells)
 
 
 def test_a_value_larger_than_a_batch_is_a_page_of_its_own(path: Path, store: SqliteRows) -> None:
     page = store.read(CHECKPOINTS, None, batch=Batch(size_bytes=1))
-    assert len(page.values) == 1
+    assert len(page.cells) == 1
     assert page.last is not None
 
 
@@ -134,11 +136,13 @@ def test_text_that_is_not_utf8_comes_as_bytes_among_others(path: Path, column: s
             found, after = list[Cell](), None
             while True:
                 page = store.read(WRITES, after, batch=batch)
-                found += page.values
+                found += page.cells
                 if (after := page.last) is None:
                     break
             assert len(found) == count
-            assert [value.locator for value in found if b"a\xff" in (*value.key, value.tag)] == [5]
+            assert [value.where.locator for value in found if b"a\xff" in (*value.where.key, value.tag)] == [
+                5
+            ]
             assert sum(each.rows for each in store.count()) == len(values_of(path))
 
 
@@ -203,7 +207,7 @@ def test_a_batch_is_stored_when_the_store_is_closed(path: Path) -> None:
     with closing(SqliteRows(path, writable=True)) as store:
         done = store.rewrite(CHECKPOINTS, None, to_new)
     assert (done.seen, done.changed, done.raced, done.last) == (3, 3, 0, None)
-    assert {value.tag for value in values_of(path) if value.table == CHECKPOINTS} == {"new"}
+    assert {value.tag for value in values_of(path) if value.where.column == CHECKPOINTS} == {"new"}
 
 
 def test_a_batch_is_one_transaction(path: Path, store: SqliteRows) -> None:
@@ -211,7 +215,7 @@ def test_a_batch_is_one_transaction(path: Path, store: SqliteRows) -> None:
     with closing(sqlite3.connect(path)) as other:
         seen = set()
         for _ in range(2):
-            store.rewrite(CHECKPOINTS, None, lambda value: (value.tag + "x", value.blob))
+            store.rewrite(CHECKPOINTS, None, lambda value: (value.tag + "x", value.value))
             store.settle()
             seen.add(other.execute("SELECT count(DISTINCT type) FROM checkpoints").fetchone())
         assert seen == {(1,)}
@@ -224,7 +228,7 @@ def test_a_value_that_changed_meanwhile_is_left(
     path: Path, store: SqliteRows, tag: str | None, blob: bytes | None
 ) -> None:
     first = values_of(path)[0]
-    theirs = (tag or first.tag, blob or first.blob)
+    theirs = (tag or first.tag, blob or first.value)
 
     def interfere(value: Cell) -> tuple[str, bytes]:
         if value == first:
@@ -235,7 +239,7 @@ def test_a_value_that_changed_meanwhile_is_left(
     done = store.rewrite(CHECKPOINTS, None, interfere)
     store.settle()
     assert (done.changed, done.raced) == (2, 1)
-    assert (values_of(path)[0].tag, values_of(path)[0].blob) == theirs
+    assert (values_of(path)[0].tag, values_of(path)[0].value) == theirs
 
 
 def test_a_row_that_was_deleted_meanwhile_stays_deleted(path: Path, store: SqliteRows) -> None:
@@ -244,12 +248,12 @@ def test_a_row_that_was_deleted_meanwhile_stays_deleted(path: Path, store: Sqlit
     def delete(value: Cell) -> tuple[str, bytes]:
         if value == first:
             with closing(sqlite3.connect(path)) as connection, connection:
-                connection.execute("DELETE FROM checkpoints WHERE rowid = ?", (first.locator,))
+                connection.execute("DELETE FROM checkpoints WHERE rowid = ?", (first.where.locator,))
         return to_new(value)
 
     assert store.rewrite(CHECKPOINTS, None, delete).raced == 1
     store.settle()
-    assert first.key not in [value.key for value in values_of(path)]
+    assert first.where.key not in [value.where.key for value in values_of(path)]
 
 
 @pytest.mark.parametrize(
@@ -257,18 +261,22 @@ def test_a_row_that_was_deleted_meanwhile_stays_deleted(path: Path, store: Sqlit
 )
 def test_a_row_that_became_another_is_left(path: Path, store: SqliteRows, column: str) -> None:
     """Its row id, tag and bytes are those of the row that was read; its name is not."""
-    first = next(value for value in values_of(path) if value.table == WRITES)
+    first = next(value for value in values_of(path) if value.where.column == WRITES)
 
     def rename(value: Cell) -> tuple[str, bytes]:
         if value == first:
             with closing(sqlite3.connect(path)) as connection, connection:
-                connection.execute(f"UPDATE writes SET {column} = 77 WHERE rowid = ?", (first.locator,))
+                connection.execute(f"UPDATE writes SET {column} = 77 WHERE rowid = ?", (first.where.locator,))
         return to_new(value)
 
     assert store.rewrite(WRITES, None, rename).raced == 1
     store.settle()
-    (left,) = [each for each in values_of(path) if each.table == WRITES and each.locator == first.locator]
-    assert (left.tag, left.blob) == (first.tag, first.blob)
+    (left,) = [
+        each
+        for each in values_of(path)
+        if each.where.column == WRITES and each.where.locator == first.where.locator
+    ]
+    assert (left.tag, left.value) == (first.tag, first.value)
 
 
 def test_the_metadata_and_all_other_columns_stay_as_they_are(path: Path, store: SqliteRows) -> None:
@@ -278,7 +286,7 @@ def test_the_metadata_and_all_other_columns_stay_as_they_are(path: Path, store: 
     )
     with closing(sqlite3.connect(path)) as connection:
         before = [connection.execute(statement).fetchall() for statement in statements]
-        for table in store.tables:
+        for table in store.columns:
             store.rewrite(table, None, to_new)
         store.settle()
         assert [connection.execute(statement).fetchall() for statement in statements] == before

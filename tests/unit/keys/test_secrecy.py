@@ -7,8 +7,10 @@ window of ten characters of any form counts as found.
 from __future__ import annotations
 
 import base64
+import copy
 import logging
 import os
+import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,10 +19,12 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.errors import KeyRingError, SealpointError
+from sealpoint.errors import KeyPickleError, KeyRingError, SealpointError
 from sealpoint.keys import sources
 from sealpoint.keys.command import run_command
 from sealpoint.keys.key import check_value
+from sealpoint.keys.ringfile import RingFile
+from sealpoint.keys.sources import parse_source
 from tests.support.rings import OTHER, make_cipher, ring_text, write, write_ring
 from tests.unit.keys.test_entry import CASES
 
@@ -190,6 +194,27 @@ def test_holders(holder: object, caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("test").warning("%s %r", holder, holder)
     assert_hidden(str(holder), repr(holder), f"{holder}", ascii(holder), caplog.text)
     assert_hidden(repr(getattr(holder, "__dict__", None)))
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_ring_file_and_lazy_material(tmp_path: Path, caplog: pytest.LogCaptureFixture, loads: bool) -> None:
+    """What a ring with an inline key is parsed into, before and after its material is loaded."""
+    caplog.set_level(logging.DEBUG)
+    file = RingFile(write(tmp_path / "keys.toml", INLINE))
+    ring = KeyRing.of_file(file)
+    if loads:
+        ring.load_material()
+    (key,) = ring.keys
+    source = parse_source({"inline": HEX})
+    never_pickled = [file, ring, key, *ring.materials]
+    for holder in [*never_pickled, *file.entries, source, [source], ring.keys, ring.materials]:
+        logging.getLogger("test").warning("%s %r", holder, holder)
+        assert_hidden(str(holder), repr(holder), caplog.text)
+    for holder in never_pickled:
+        with pytest.raises(KeyPickleError):
+            pickle.dumps(holder)
+        with pytest.raises(KeyPickleError):
+            copy.deepcopy(holder)
 
 
 @pytest.mark.parametrize("given", [None, OTHER])

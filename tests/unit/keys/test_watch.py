@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import subprocess
 import sys
@@ -471,3 +472,32 @@ def test_running_process_goes_through_a_change_of_key(file: Path) -> None:
             tag, blob = sealed_under(met)
             print(tag, blob.hex(), file=process.stdin, flush=True)
             assert process.stdout.readline() == f"msgpack+cobblestone256@{seals}\n"
+
+
+@pytest.mark.parametrize("way", [[], ["disabled"], ["disabled", "compromised"]])
+@pytest.mark.parametrize("state", ["staged", "decrypt-only", "active"])
+def test_compromised_key_is_not_trusted_again(
+    tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture, way: list[str], state: str
+) -> None:
+    """A file from before the key was marked is refused, also after the key was disabled meanwhile."""
+    others = {"k2": "active"} if state != "active" else {"k2": "decrypt-only"}
+    file = write(tmp_path / "keys.toml", states_text(k1="staged", **others))
+    subject = RingCipher(KeyRing.load(file))
+    mark = "compromised = 2026-11-01T00:00:00Z\n[[key]]\nid = 'k2'"
+    for step in ["compromised", *way]:
+        text = states_text(k1=step, **others).replace("[[key]]\nid = 'k2'", mark)
+        replace(file, text)
+        clock[0] += LOOK_SECONDS
+        with contextlib.suppress(KeyDisabledError):
+            subject.open(*sealed_under("k1"))
+        key = subject.ring.get_key("k1")
+        assert key is not None
+        assert key.state.value == step
+    replace(file, states_text(k1=state, **others))
+    clock[0] += LOOK_SECONDS
+    with contextlib.suppress(KeyDisabledError):
+        subject.open(*sealed_under("k1"))
+    assert "'k1'" in caplog.text
+    key = subject.ring.get_key("k1")
+    assert key is not None
+    assert key.state.value == ["compromised", *way][-1]

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Cell, Progress
+from sealpoint.databases.cells import Cell
+from sealpoint.databases.rows import Progress
 from sealpoint.errors import (
     DatabaseMissingError,
     HeldError,
@@ -189,7 +190,7 @@ def test_a_value_that_does_not_open_leaves_no_copy(
     with closing(sqlite3.connect(path)) as connection, connection:
         harm(connection, values_of(path)[1])
     (failure,) = failures(list(decrypt(path, out, make_cipher("k1"))))
-    assert failure.place == values_of(path)[1].place
+    assert failure.place == values_of(path)[1].where.names
     assert files(path) == {"x.db"}
 
 

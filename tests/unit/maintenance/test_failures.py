@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Cell, Failure, failure
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
+from sealpoint.databases.cells import Cell, Where
+from sealpoint.databases.failures import Failure, failure
+from sealpoint.databases.sqlite.columns import CHECKPOINTS
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DecodeError, SealpointError
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.inspect import inspect
@@ -80,7 +82,7 @@ def an_error(levels: int, *, explicit: bool) -> SealpointError:
 def test_a_failure_keeps_no_error_that_led_to_its_own(levels: int, explicit: bool) -> None:
     error = an_error(levels, explicit=explicit)
     assert keeps_planted(error)
-    failed = failure(Cell(CHECKPOINTS, ("t", "", "1"), "msgpack", PLANTED), error)
+    failed = failure(Cell(PLANTED, "msgpack", Where(CHECKPOINTS, ("t", "", "1"))), error)
     assert failed.error is error
     assert (error.__cause__, error.__context__, error.__traceback__) == (None, None, None)
     assert not keeps_planted(failed)

@@ -11,8 +11,8 @@ import ormsgpack
 import pytest
 
 from sealpoint.base import empty_checkpoint
-from sealpoint.databases.cells import require_decodable
-from sealpoint.databases.rows import Cell, Failure
+from sealpoint.databases.cells import Cell, require_decodable
+from sealpoint.databases.failures import Failure
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
     DatabaseCorruptError,
@@ -157,7 +157,7 @@ def test_a_trigger_that_comes_during_a_run_ends_it(path: Path) -> None:
         for _ in range(2):
             with pytest.raises(SchemaError):
                 list(rotate(store, make_cipher("k2", "k1")))
-    assert not any(value.place.get("channel") == "x" for value in values_of_unchecked(path))
+    assert not any(value.where.names.get("channel") == "x" for value in values_of_unchecked(path))
 
 
 def values_of_unchecked(path: Path) -> list[Cell]:
@@ -189,6 +189,6 @@ def test_scrub_tells_a_key_from_one_whose_id_goes_on(path: Path) -> None:
 def test_long_tags_are_counted_by_how_they_begin(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for value in values_of(path)[:2]:
-            put(connection, value, "x" * 100_000 + str(value.locator), value.blob)
+            put(connection, value, "x" * 100_000 + str(value.where.locator), value.value)
     with closing(SqliteRows(path)) as store:
         assert max(len(str(count.tag)) for count in store.count()) == 100

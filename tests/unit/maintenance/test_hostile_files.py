@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.rows import Cell
+from sealpoint.databases.cells import Cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import FilePermissionsError, IntegrityError, OutputExistsError, UnknownKeyError
 from sealpoint.keys import files, leftovers
@@ -36,11 +36,11 @@ def test_bound_values_that_change_places_both_fail_and_stay(path: Path) -> None:
     bind(path, make_cipher("k1"), "a")
     one, other = values_of(path)[:2]
     with closing(sqlite3.connect(path)) as connection, connection:
-        put(connection, one, other.tag, other.blob)
-        put(connection, other, one.tag, one.blob)
+        put(connection, one, other.tag, other.value)
+        put(connection, other, one.tag, one.value)
     found = failures(run(path, make_cipher("k2", "k1")))
     assert [type(failure.error) for failure in found] == [IntegrityError] * 2
-    assert [value.blob for value in values_of(path)[:2]] == [other.blob, one.blob]
+    assert [value.value for value in values_of(path)[:2]] == [other.value, one.value]
 
 
 def test_a_row_forged_between_reading_and_storing_is_not_sealed(path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_row_forged_between_reading_and_storing_is_not_sealed(path: Path) -> N
     with closing(SqliteRows(path, writable=True)) as store, store.hold():
         *_, last = rotate(store, make_cipher("k2", "k1"), before_change=forge)
     (found,) = (value for value in values_of(path) if value.tag == "msgpack")
-    assert (found.key, found.blob) == (forged[0].key, b"\xa6forged")
+    assert (found.where.key, found.value) == (forged[0].where.key, b"\xa6forged")
     assert (last.changed, last.raced) == (VALUES - 1, 1)  # type: ignore[union-attr]
 
 

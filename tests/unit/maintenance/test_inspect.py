@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from sealpoint.databases.rows import Batch, Failure
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch
 from sealpoint.errors import LimitError, SealpointError, UnknownKeyError
 from sealpoint.maintenance.inspect import MAX_BYTES, MAX_CHARS, MAX_MEMBERS, Readable, inspect, plain
 from sealpoint.serde.inert import Inert, decode_inert

@@ -16,7 +16,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
 
 from sealpoint import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.rows import Batch, Event, Failure, Progress
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import DecodeError, IntegrityError, LimitError, SealpointError, UnknownTypeError
 from sealpoint.maintenance import inventory as module
 from sealpoint.maintenance.inventory import Inventory, inventory

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.rows import Batch, Failure, Progress
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import HeldError, ScrubError, WrongRingError
 from sealpoint.maintenance import job as job_module
@@ -21,17 +22,7 @@ from sealpoint.maintenance.options import Check, Options
 from sealpoint.maintenance.pace import Stop
 from tests.support.harm import flip
 from tests.support.rings import material_of
-from tests.support.sealed import make_cipher, values_of, write
-
-VALUES = 12
-"""How many `sealed.write` puts into a thread."""
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "x.db"
-    write(path, "k1", "a")
-    return path
+from tests.support.sealed import VALUES, make_cipher, values_of, write
 
 
 def run(

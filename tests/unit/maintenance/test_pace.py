@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.databases.rows import Event, Events, Failure, Progress
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Event, Events, Progress
 from sealpoint.errors import HaltedError, IntegrityError
 from sealpoint.maintenance import pace as pace_module
 from sealpoint.maintenance.pace import Pace, Stop

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, RingCipher
-from sealpoint.databases.rows import Selection
-from sealpoint.databases.sqlite.rows import WRITES, SqliteRows
+from sealpoint.databases.cells import Selection
+from sealpoint.databases.sqlite.columns import WRITES
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import WrongRingError
 from sealpoint.maintenance.ringcheck import MAX_DAMAGED, SAMPLE_ROWS, require_own_ring
 from tests.support.harm import flip
@@ -98,7 +99,7 @@ def test_few_damaged_rows_under_the_active_key_stop_nothing(path: Path, forged: 
     """Else one forged row would keep a leaked key in use. Many are a key that another host made as well."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for value in [value for value in values_of(path) if value.tag.endswith("@k1")][:forged]:
-            put(connection, value, str(value.tag).replace("k1", "k2"), value.blob)
+            put(connection, value, str(value.tag).replace("k1", "k2"), value.value)
     if refused:
         with pytest.raises(WrongRingError):
             run(path, make_cipher("k2", "k1"))
@@ -161,5 +162,5 @@ def test_selection_takes_in_sql_what_it_takes_in_python(tmp_path: Path, selectio
                 (row_id, str(row_id), tag),
             )
     with closing(SqliteRows(path)) as store:
-        found = [value.tag for value in store.read(WRITES, None, selection).values]
+        found = [value.tag for value in store.read(WRITES, None, selection).cells]
     assert found == [tag for tag in TAGS if selection.takes(tag)]

@@ -10,21 +10,23 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.cells import open_cell
-from sealpoint.databases.rows import Batch, Cell, Progress
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, WRITES, SqliteRows
+from sealpoint.databases.cells import Cell, open_cell
+from sealpoint.databases.rows import Batch, Progress
+from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
     BlobError,
     HeldError,
     IntegrityError,
     KeyDestroyedError,
     KeyDisabledError,
+    KeyRingError,
     NoActiveKeyError,
     SealpointError,
     TagError,
     UnknownKeyError,
 )
-from sealpoint.maintenance.rotate import lacks_keys, outstanding, rotate
+from sealpoint.maintenance.rotate import outstanding, rotate
 from tests.support.harm import flip
 from tests.support.sealed import (
     SMALL,
@@ -57,7 +59,7 @@ def test_values_without_a_key_are_each_reported_and_left(
     before = values_of(path)
     failed = failures(run(path, make_cipher("k3", "k2", *others)))
     assert {type(failure.error) for failure in failed} == {error}
-    assert all(lacks_keys(failure) for failure in failed)
+    assert all(isinstance(failure.error, KeyRingError) for failure in failed)
     left = [value for value in before if value.tag.endswith("@k1")]
     assert [value for value in values_of(path) if value.tag.endswith("@k1")] == left
     assert len(failed) == len(left)
@@ -69,7 +71,6 @@ def test_a_value_that_was_changed_does_not_lack_a_key(path: Path) -> None:
         flip(connection, values_of(path)[0])
     (failure,) = failures(run(path, make_cipher("k2", "k1")))
     assert isinstance(failure.error, IntegrityError)
-    assert not lacks_keys(failure)
 
 
 def test_a_key_may_be_disabled_half_way(path: Path) -> None:
@@ -131,8 +132,8 @@ def test_plaintext_that_cannot_be_sealed_is_reported(
         put(connection, values_of(path)[1], tag, blob)
     (failure,) = failures(run(path, make_cipher("k2", "k1"), allow_plaintext=True))
     assert isinstance(failure.error, error)
-    assert failure.place == values_of(path)[1].place
-    assert (values_of(path)[1].tag, values_of(path)[1].blob) == (tag, blob)
+    assert failure.place == values_of(path)[1].where.names
+    assert (values_of(path)[1].tag, values_of(path)[1].value) == (tag, blob)
 
 
 def test_a_value_bound_to_its_row_does_not_open_in_another(path: Path) -> None:
@@ -140,10 +141,10 @@ def test_a_value_bound_to_its_row_does_not_open_in_another(path: Path) -> None:
     bind(path, make_cipher("k1"), "a")
     first, second = values_of(path)[:2]
     with closing(sqlite3.connect(path)) as connection, connection:
-        put(connection, second, first.tag, first.blob)
+        put(connection, second, first.tag, first.value)
     (failure,) = failures(run(path, make_cipher("k2", "k1")))
     assert isinstance(failure.error, IntegrityError)
-    assert failure.place == second.place
+    assert failure.place == second.where.names
 
 
 def test_a_failure_names_the_value_and_quotes_nothing_of_it(path: Path) -> None:
@@ -225,7 +226,7 @@ def test_row_ids_may_be_negative_and_far_apart(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for number, row_id in enumerate(row_ids, start=1):
             connection.execute("UPDATE checkpoints SET rowid = ? WHERE rowid = ?", (row_id, number))
-    assert [value.locator for value in values_of(path) if value.table == CHECKPOINTS] == row_ids
+    assert [value.where.locator for value in values_of(path) if value.where.column == CHECKPOINTS] == row_ids
     every = opened(path, make_cipher("k1"))
     assert moved(run(path, make_cipher("k2", "k1"), batch=Batch(rows=1))) == len(every)
     assert opened(path, make_cipher("k2")) == every
@@ -273,7 +274,7 @@ def test_a_writer_between_reading_and_writing_wins(path: Path) -> None:
 
     def interfere(met: Cell) -> None:
         nonlocal done
-        if not done and met.key == value.key:
+        if not done and met.where.key == value.where.key:
             done = True
             with closing(sqlite3.connect(path)) as connection, connection:
                 put(connection, value, *late)
@@ -281,7 +282,7 @@ def test_a_writer_between_reading_and_writing_wins(path: Path) -> None:
     seen = run(path, make_cipher("k2", "k1"), before_change=interfere)
     assert done
     assert seen[-1].raced == 1  # type: ignore[union-attr]
-    assert opened(path, make_cipher("k2"))["checkpoints", *value.key] == ("bytes", b"late")
+    assert opened(path, make_cipher("k2"))["checkpoints", *value.where.key] == ("bytes", b"late")
 
 
 def test_an_equal_value_in_another_row_is_not_taken_for_the_one_that_was_read(path: Path) -> None:
@@ -294,14 +295,16 @@ def test_an_equal_value_in_another_row_is_not_taken_for_the_one_that_was_read(pa
         if met == value:
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute(
-                    "UPDATE checkpoints SET thread_id = 'other' WHERE rowid = ?", (value.locator,)
+                    "UPDATE checkpoints SET thread_id = 'other' WHERE rowid = ?", (value.where.locator,)
                 )
 
     run(path, make_cipher("k2", "k1"), before_change=swap)
     (found,) = [
-        each for each in values_of(path) if each.locator == value.locator and each.table == CHECKPOINTS
+        each
+        for each in values_of(path)
+        if each.where.locator == value.where.locator and each.where.column == CHECKPOINTS
     ]
-    assert (found.key[0], found.tag, found.blob) == ("other", value.tag, value.blob)
+    assert (found.where.key[0], found.tag, found.value) == ("other", value.tag, value.value)
 
 
 # --- how it goes ----------------------------------------------------------------------------------
@@ -312,7 +315,7 @@ def test_progress_counts_every_value_once(path: Path) -> None:
     count = len(values_of(path))
     assert [event.rows for event in seen] == sorted(event.rows for event in seen)
     assert seen[-1][1:5] == (count, count, count, 0)
-    assert seen[-1].size_bytes == sum(len(value.blob) for value in values_of(path))
+    assert seen[-1].size_bytes == sum(len(value.value) for value in values_of(path))
 
 
 def test_a_failure_is_told_once_in_however_many_passes(path: Path) -> None:
@@ -325,7 +328,7 @@ def test_a_failure_is_told_once_in_however_many_passes(path: Path) -> None:
 
     def interfere(met: Cell) -> None:
         nonlocal passes
-        if met.key == second.key and passes < 3:
+        if met.where.key == second.where.key and passes < 3:
             passes += 1
             with closing(sqlite3.connect(path)) as connection, connection:
                 put(connection, second, late[0], make_cipher("k1").seal("bytes", b"late")[1])
@@ -341,7 +344,7 @@ def test_failures_that_differ_in_little_are_both_told(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE writes SET idx = -1 - idx, channel = 'a', task_id = 't', value = X'00'")
     failed = failures(run(path, make_cipher("k2", "k1")))
-    assert len(failed) == sum(value.table == WRITES for value in values_of(path))
+    assert len(failed) == sum(value.where.column == WRITES for value in values_of(path))
     assert {failure.place["idx"] for failure in failed} >= {-1, -2}
 
 
@@ -352,10 +355,10 @@ def test_a_value_that_was_mended_meanwhile_is_moved(path: Path) -> None:
         flip(connection, first)
 
     def mend(met: Cell) -> None:
-        if met.table != CHECKPOINTS and not mended:
+        if met.where.column != CHECKPOINTS and not mended:
             mended.append(True)
             with closing(sqlite3.connect(path)) as connection, connection:
-                put(connection, first, first.tag, first.blob)
+                put(connection, first, first.tag, first.value)
 
     mended: list[bool] = []
     run(path, make_cipher("k2", "k1"), before_change=mend)
@@ -371,7 +374,7 @@ def test_batches_shrink_when_writers_wait_too_long(path: Path) -> None:
         events = rotate(store, make_cipher("k2", "k1"), batch=Batch(rows=4), max_lock_seconds=0.0)
         seen = [event for event in events if isinstance(event, Progress)]
     steps = [after.rows - before.rows for before, after in pairwise(seen)]
-    assert steps[-5:] == [1] * 5
+    assert [step for step in steps if step][-5:] == [1] * 5
     assert seen[-1].changed == len(values_of(path))
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Cell
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
+from sealpoint.databases.cells import Cell, Where
+from sealpoint.databases.sqlite.columns import CHECKPOINTS
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import ScrubError, StoppedError
 from sealpoint.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS, Traces, scrub
 from tests.support.sealed import checked, make_cipher, make_ring, opened, run, values_of, write
@@ -49,7 +50,7 @@ def test_nothing_old_is_left(path: Path, mode: str) -> None:
     after = content(path)
     assert b"+cobblestone256@k1" not in after
     for value in old:
-        assert all(value.blob[at : at + 16] not in after for at in range(0, len(value.blob) - 16, 16))
+        assert all(value.value[at : at + 16] not in after for at in range(0, len(value.value) - 16, 16))
     assert opened(path, make_cipher("k2")) == every
     assert checked(path) == "ok"
 
@@ -114,7 +115,7 @@ def test_traces_are_a_sample_of_all_values() -> None:
     traces = Traces()
     values = [number.to_bytes(2, "big") * FRAGMENT_BYTES for number in range(1000)]
     for blob in values:
-        traces.add(Cell(CHECKPOINTS, ("t", "", "1"), "msgpack", blob))
+        traces.add(Cell(blob, "msgpack", Where(CHECKPOINTS, ("t", "", "1"))))
     assert len(traces.fragments) == MAX_FRAGMENTS
     assert all(len(fragment) == FRAGMENT_BYTES for fragment in traces.fragments)
     numbers = sorted(
@@ -127,7 +128,7 @@ def test_traces_are_a_sample_of_all_values() -> None:
 @pytest.mark.parametrize("blob", [None, 7, "text", b"", b"x" * (FRAGMENT_BYTES - 1)])
 def test_what_is_too_short_leaves_no_trace(blob: Any) -> None:
     traces = Traces()
-    traces.add(Cell(CHECKPOINTS, ("t", "", "1"), "msgpack", blob))
+    traces.add(Cell(blob, "msgpack", Where(CHECKPOINTS, ("t", "", "1"))))
     assert traces.fragments == []
 
 

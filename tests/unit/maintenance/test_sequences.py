@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.cells import open_cell
-from sealpoint.databases.rows import Selection
+from sealpoint.databases.cells import Selection, open_cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.rotate import outstanding
 from sealpoint.maintenance.verify import verify
@@ -104,7 +103,7 @@ class Damage:
     what: str
 
     def __call__(self, story: Story, crashes: bool) -> None:
-        value = [each for each in values_of(story.path) if each.key[0] == self.thread][1]
+        value = [each for each in values_of(story.path) if each.where.key[0] == self.thread][1]
         with closing(sqlite3.connect(story.path)) as connection, connection:
             connection.text_factory = bytes
             HARM[self.what](connection, value)
@@ -112,9 +111,9 @@ class Damage:
         harmed = next(
             each
             for each in values_of(story.path)
-            if each.table == value.table and each.locator == value.locator
+            if each.where.column == value.where.column and each.where.locator == value.where.locator
         )
-        story.bad[place_of(harmed)] = harmed.tag, harmed.blob
+        story.bad[place_of(harmed)] = harmed.tag, harmed.value
 
 
 SEQUENCES: dict[str, tuple[Any, ...]] = {
@@ -197,7 +196,7 @@ def test_sequence(tmp_path: Path, steps: tuple[Any, ...], crash: int | None) -> 
         if thread not in story.bound:
             assert states(story.path, EncryptedSerializer(everything), thread) == expected
     left = {place_of(value): value for value in values_of(story.path)}
-    assert {place: (left[place].tag, left[place].blob) for place in story.bad} == story.bad
+    assert {place: (left[place].tag, left[place].value) for place in story.bad} == story.bad
     good = [value for place, value in left.items() if place not in story.bad]
     assert all(value.tag.endswith(f"@{last}") for value in good)
     assert checked(story.path) == "ok"

@@ -13,17 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint import KeyState
+from sealpoint.crypto.tag import Kind, classify
 from sealpoint.databases.cells import require_decodable
 from sealpoint.databases.rows import MAX_TAGS, RowStore, TagCount
 from sealpoint.errors import RowError, UnknownTypeError
 from sealpoint.keys.entry import RingEntry
-from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Kind, Share, classify, status
+from sealpoint.maintenance.status import MAX_KEYS, MAX_TYPES, Share, status
 from tests.support.foreign import GOLDEN, insert, rows_of, write
 
 
 def entry(key_id: str, state: KeyState, suite: str | None = None) -> RingEntry:
     """What a ring file says about a key."""
-    return RingEntry(key_id, state, None, None, suite, None, "file")
+    return RingEntry(key_id, state, suite=suite, source="file")
 
 
 def shares_of(path: Path, *entries: RingEntry) -> list[Share]:

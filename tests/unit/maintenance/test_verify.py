@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.rows import Batch, Cell, Failure, Progress
+from sealpoint.databases.cells import Cell
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import IntegrityError, PlaintextError, UnknownKeyError
 from sealpoint.maintenance.verify import verify
@@ -41,7 +43,7 @@ def test_whatever_was_done_to_a_value_is_found(
     with closing(sqlite3.connect(path)) as connection, connection:
         harm(connection, values_of(path)[1])
     (failure,) = check(path, "k2", "k1")
-    assert failure.place == values_of(path)[1].place
+    assert failure.place == values_of(path)[1].where.names
     assert failure.tag == values_of(path)[1].tag
 
 
@@ -49,10 +51,10 @@ def test_a_value_bound_to_another_row_is_found(path: Path) -> None:
     bind(path, make_cipher("k1"), "a")
     first, second = values_of(path)[:2]
     with closing(sqlite3.connect(path)) as connection, connection:
-        put(connection, second, first.tag, first.blob)
+        put(connection, second, first.tag, first.value)
     (failure,) = check(path, "k1")
     assert isinstance(failure.error, IntegrityError)
-    assert failure.place == second.place
+    assert failure.place == second.where.names
 
 
 @pytest.mark.parametrize("key_id", ["a.row", "row", "a.dek.row"])
@@ -63,7 +65,7 @@ def test_a_key_may_be_called_like_a_flag(path: Path, key_id: str) -> None:
 
 def test_plaintext_passes_only_if_it_is_allowed(path: Path) -> None:
     write(path, "plain", "b")
-    plain = [value.place for value in values_of(path) if "+" not in value.tag]
+    plain = [value.where.names for value in values_of(path) if "+" not in value.tag]
     failed = check(path, "k1")
     assert [failure.place for failure in failed] == plain
     assert {type(failure.error) for failure in failed} == {PlaintextError}
@@ -91,7 +93,7 @@ def test_progress_tells_the_rows_and_bytes_that_were_read(path: Path, rows: int)
     """Of all values, whether they are opened or not; a value that is no bytes counts none."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE writes SET value = 'text' WHERE rowid = 1")
-    sizes = [len(value.blob) if isinstance(value.blob, bytes) else 0 for value in values_of(path)]
+    sizes = [len(value.value) if isinstance(value.value, bytes) else 0 for value in values_of(path)]
     with closing(SqliteRows(path)) as store:
         events = [*verify(store, make_cipher("k1"), every=3, batch=Batch(rows=rows))]
     told = [event for event in events if isinstance(event, Progress)]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.databases.rows import Batch, Event, Failure, Progress
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import IntegrityError, RingFileMissingError, StoppedError
 from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop

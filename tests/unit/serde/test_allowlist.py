@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from sealpoint.serde import SAFE_TYPES, Allowlist, JsonPlusSerializer
-from tests.compat.sample_types import Color, Outer, Point
+from tests.support.sample_types import Color, Outer, Point
 
-POINT = ("tests.compat.sample_types", "Point")
+POINT = ("tests.support.sample_types", "Point")
 
 
 @pytest.mark.parametrize(
     "entry",
-    [Point, POINT, ["tests.compat.sample_types", "Point"], ("tests", "compat", "sample_types", "Point")],
+    [Point, POINT, ["tests.support.sample_types", "Point"], ("tests", "support", "sample_types", "Point")],
 )
 def test_a_type_and_every_way_to_write_its_name_allow_it(entry: Any) -> None:
     assert Allowlist.of([entry]).types == SAFE_TYPES | {POINT}
 
 
 def test_a_nested_class_is_named_as_the_bytes_name_it() -> None:
-    assert ("tests.compat.sample_types", "Inner") in Allowlist.of([Outer.Inner]).types
+    assert ("tests.support.sample_types", "Inner") in Allowlist.of([Outer.Inner]).types
 
 
 @pytest.mark.parametrize("entry", ["tests", ("tests",), (), (1, 2), ("a", None), None, b"ab"])
@@ -44,14 +44,14 @@ def test_an_iterable_is_used_up_once() -> None:
 
 
 def test_names_are_exact_and_no_prefix_allows() -> None:
-    allowed = Allowlist.of([("tests", "Point"), ("tests.compat.sample_types", "Poin")])
+    allowed = Allowlist.of([("tests", "Point"), ("tests.support.sample_types", "Poin")])
     assert POINT not in allowed.types
 
 
 def test_extending_by_nothing_new_gives_the_same_policy() -> None:
     allowed = Allowlist.of([POINT])
     assert allowed.extended([Point]) is allowed
-    assert allowed.extended([Color]).types - allowed.types == {("tests.compat.sample_types", "Color")}
+    assert allowed.extended([Color]).types - allowed.types == {("tests.support.sample_types", "Color")}
 
 
 @pytest.mark.parametrize("text", ["1", "true", "TRUE", "Yes"])

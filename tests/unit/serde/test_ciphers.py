@@ -9,7 +9,7 @@ import pytest
 
 from sealpoint.errors import BlobError, CipherSurfaceError, PlaintextError, TagError, UnknownTypeError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from tests.compat.sample_types import Point
+from tests.support.sample_types import Point
 
 
 class Flip:

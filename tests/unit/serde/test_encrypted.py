@@ -24,7 +24,7 @@ from sealpoint.errors import (
     UnknownSuiteError,
 )
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from tests.compat.sample_types import Point
+from tests.support.sample_types import Point
 
 KEY = bytes(range(32))
 VALUE = {"messages": ["hello"], "n": 1}

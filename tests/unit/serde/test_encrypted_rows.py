@@ -17,7 +17,7 @@ from sealpoint.errors import (
     UnexpectedSecretError,
 )
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, encrypted
-from tests.compat.sample_types import Point
+from tests.support.sample_types import Point
 from tests.unit.serde.test_encrypted import KEY, VALUE, ring
 
 ROW = {"table": "writes", "thread_id": "t"}

@@ -1,4 +1,4 @@
-"""Guards by themselves: behind the short way they see few arguments, and must refuse for the right reason."""
+"""Guards by themselves: behind the shortcut they see few arguments, and must refuse for the right reason."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from sealpoint.serde.limits import (
     MAX_SAME_HASH,
 )
 from sealpoint.serde.shapes import json_budget
-from tests.compat.samples import alike
 from tests.support.forge import envelope, record
+from tests.support.samples import alike
 from tests.unit.serde.test_guards import (
     AT_THE_BOUND,
     DAY,
@@ -88,7 +88,7 @@ REASONS: dict[str, tuple[str, ...]] = {
 REASON_OF = {name: reason for reason, names in REASONS.items() for name in names}
 
 
-@pytest.fixture(params=["short way", "guards alone"])
+@pytest.fixture(params=["shortcut", "guards alone"])
 def strict(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> JsonPlusSerializer:
     """A strict serializer; in one of two ways with nothing that passes its guards by."""
     if request.param == "guards alone":
@@ -120,7 +120,7 @@ def test_what_is_just_within_a_bound_passes_the_guard(name: str, strict: JsonPlu
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_langgraph_writes_passes_the_guard(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the same with the short way and without, or refused in the same words."""
+    """It is the same with the shortcut and without, or refused in the same words."""
 
     def read() -> Any:
         try:
@@ -251,7 +251,7 @@ def test_a_guard_refuses_what_is_beyond_its_bounds(kind: tuple[str, str], argume
         guard(argument)
 
 
-def test_offsets_are_read_without_the_short_way(strict: JsonPlusSerializer) -> None:
+def test_offsets_are_read_without_the_shortcut(strict: JsonPlusSerializer) -> None:
     for zone in (UTC, timezone(timedelta(hours=-3)), timezone(timedelta(minutes=90), "here")):
         assert strict.loads_typed(strict.dumps_typed(zone)) == zone
 

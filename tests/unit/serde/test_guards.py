@@ -29,8 +29,8 @@ from sealpoint.serde.limits import (
     MAX_PATTERN_STEPS,
     MAX_SAME_HASH,
 )
-from tests.compat.samples import SAMPLES, alike
 from tests.support.forge import extension, record
+from tests.support.samples import SAMPLES, alike
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 trusting = Decoder(Allowlist())  # as for bytes that a ring has opened

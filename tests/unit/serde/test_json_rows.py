@@ -17,10 +17,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
-from tests.compat.sample_types import Color, Model, Point
 from tests.support.forge import envelope
+from tests.support.sample_types import Color, Model, Point
 
-TYPES = "tests", "compat", "sample_types"
+TYPES = "tests", "support", "sample_types"
 ONE = str(uuid.UUID(int=1))
 
 serde = JsonPlusSerializer(allowed_msgpack_modules=None)
@@ -74,7 +74,7 @@ def test_a_type_is_blocked_until_it_is_listed() -> None:
     data = envelope(*TYPES, "Point", kwargs={"x": 1})
     with pytest.raises(BlockedTypeError) as caught:
         serde.loads_typed(data)
-    assert "allowed_json_modules=[('tests.compat.sample_types', 'Point')]" in caught.value.hint
+    assert "allowed_json_modules=[('tests.support.sample_types', 'Point')]" in caught.value.hint
     for allowed in ([(*TYPES, "Point")], [(".".join(TYPES), "Point")], True):
         listed = JsonPlusSerializer(allowed_msgpack_modules=None, allowed_json_modules=allowed)
         assert listed.loads_typed(data) == Point(1)

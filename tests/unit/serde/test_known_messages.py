@@ -1,4 +1,4 @@
-"""A message that was read before is adopted without validation only if nobody can tell."""
+"""A message that was read before is adopted without validation only if the result is the same."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import PYDANTIC_V2
 from sealpoint.serde.fast import adoption
-from tests.compat.samples import SAMPLES
 from tests.support import strategies_values as values
+from tests.support.samples import SAMPLES
 
 MESSAGES = [value for value in SAMPLES.values() if isinstance(value, BaseMessage)]
 SIGHTS = 5  # one teaches the class, one is noted, one compared, and from then on a message may be adopted
@@ -258,7 +258,7 @@ def test_models_of_the_user_are_validated_at_every_sight() -> None:
     assert len(CALLS) == SIGHTS
 
 
-def test_messages_of_strangers_are_validated_at_every_sight(adopted: list[str]) -> None:
+def test_unauthenticated_messages_are_validated_every_time(adopted: list[str]) -> None:
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     data = serde.dumps_typed(lc.HumanMessage("x", id="1"))
     for _ in range(SIGHTS):

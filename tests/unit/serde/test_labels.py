@@ -16,8 +16,8 @@ from sealpoint.errors import (
     UnsupportedTypeError,
 )
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from tests.compat.sample_types import Point
 from tests.support.forge import extension, record
+from tests.support.sample_types import Point
 
 serde = JsonPlusSerializer()
 WITH_PICKLE = JsonPlusSerializer(pickle_fallback=True)
@@ -84,7 +84,7 @@ def test_a_sealed_pickle_is_read_if_asked_for() -> None:
 
 
 def test_a_plaintext_pickle_is_not_read_though_both_are_allowed() -> None:
-    """Whoever writes the file would run code: ``plaintext="allow"`` vouches for nothing."""
+    """Any writer of the file would run code: ``plaintext="allow"`` authenticates nothing."""
     inner = EncryptedSerializer.from_key(bytes(32))
     lax = EncryptedSerializer(inner.cipher, WITH_PICKLE, plaintext="allow")
     with pytest.raises(UnknownTypeError):

@@ -1,4 +1,4 @@
-"""Who is checked: bytes that nobody vouches for, and never those that a ring has just opened."""
+"""What is checked: unauthenticated bytes, and never those that a ring has just opened."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_honest_value_is_read_in_every_way(way: str) -> None:
 
 @pytest.mark.parametrize("way", UNSEALED)
 def test_a_pickle_is_read_only_inside_a_seal_that_binds_its_type(way: str) -> None:
-    """Not even by a serializer that reads pickles when nobody is strict."""
+    """Not even by a permissive serializer with pickle_fallback."""
     picklers = JsonPlusSerializer(pickle_fallback=True, allowed_msgpack_modules=None)
     reader, (tag, blob) = UNSEALED[way]("pickle", pickle.dumps([1]))
     reader = (
@@ -116,7 +116,7 @@ def test_a_pickle_is_read_only_inside_a_seal_that_binds_its_type(way: str) -> No
 
 
 def test_a_pickle_does_not_reach_a_serializer_of_another_kind() -> None:
-    """Which has no say in who vouches for its bytes, and might unpickle them."""
+    """It cannot know whether its bytes are authenticated, and might unpickle them."""
     reached: list[str] = []
 
     class Other:

@@ -37,7 +37,7 @@ from sealpoint.serde.codes import PYDANTIC_V2
 from sealpoint.serde.encode import _default, encode
 from sealpoint.serde.fast.models import plain_fields
 from sealpoint.serde.packing import PACK
-from tests.compat.samples import SAMPLES
+from tests.support.samples import SAMPLES
 from tests.support.strategies_values import messages
 
 
@@ -160,7 +160,7 @@ def test_any_message_is_packed_as_it_is_dumped(message: lc.BaseMessage) -> None:
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_the_short_way_is_taken(model: BaseModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shortcut_is_taken(model: BaseModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the tests here would compare dumping with itself."""
     expected = dumped(model)
     assert plain_fields(type(model)) is not None

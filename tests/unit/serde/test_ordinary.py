@@ -1,4 +1,4 @@
-"""The short way gives what the guard and the constructor give, and refuses nothing by itself."""
+"""Ordinary arguments give what the guard and the constructor give, and nothing else is taken for them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGrap
 from sealpoint import EncryptedSerializer, JsonPlusSerializer, Key, KeyRing, KeyState, RingCipher, langgraph
 from sealpoint.errors import BlockedTypeError, SealpointError
 from sealpoint.serde.outline import make_outline
-from tests.compat.sample_types import Color
+from tests.support.sample_types import Color
 
 KEY = bytes(range(32))
 DAY = datetime.date(2026, 2, 28)
@@ -102,7 +102,7 @@ def legacy() -> EncryptedSerializer:
     ],
     ids=["plain", "own", "own within", "own cipher", "LangGraph's", "legacy rows", "plaintext"],
 )
-def test_what_nobody_vouches_for_is_built(serde: Any, writer: Any) -> None:
+def test_unauthenticated_values_are_built(serde: Any, writer: Any) -> None:
     stored = (writer or serde).dumps_typed({"day": DAY})
     assert make_outline(serde)(*stored) == serde.loads_typed(stored) != {"day": None}
 

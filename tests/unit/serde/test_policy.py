@@ -12,8 +12,8 @@ import pytest
 
 from sealpoint.errors import BlockedTypeError, DecodeError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
-from tests.compat.sample_types import Color, Frozen, Model, Named, Point, RootList
 from tests.support.forge import envelope, extension, record
+from tests.support.sample_types import Color, Frozen, Model, Named, Point, RootList
 
 CODES = range(6)
 CALLABLES = [
@@ -36,7 +36,7 @@ def strict() -> JsonPlusSerializer:
 
 @pytest.fixture
 def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name a module that could be imported, if somebody did."""
+    """Name a module that can be imported and is not."""
     (tmp_path / "sealpoint_trap.py").write_text("class Bait:\n    def __init__(self, *a, **k): pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "sealpoint_trap", raising=False)
@@ -166,7 +166,7 @@ def test_with_msgpack_allowlist_extends_a_copy(strict: JsonPlusSerializer) -> No
     assert extended.loads_typed(strict.dumps_typed(Point(1))) == Point(1)
     with pytest.raises(BlockedTypeError):
         strict.loads_typed(strict.dumps_typed(Point(1)))
-    assert extended.with_msgpack_allowlist([("tests.compat.sample_types", "Point")]) is extended
+    assert extended.with_msgpack_allowlist([("tests.support.sample_types", "Point")]) is extended
 
 
 def test_with_msgpack_allowlist_keeps_class_policy_and_switches() -> None:

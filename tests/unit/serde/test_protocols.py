@@ -31,7 +31,7 @@ class Plain:
 
 
 class Aware(Plain):
-    """One that is told whether bytes are authenticated."""
+    """A serializer that learns whether bytes are authenticated."""
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
         self.calls.append("loads_sealed")

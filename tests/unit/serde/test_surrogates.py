@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 from sealpoint.errors import UnsupportedTypeError
 from sealpoint.serde import JsonPlusSerializer, diagnostics
 from sealpoint.serde.types import _DeltaSnapshot
-from tests.compat.sample_types import Model, Point
+from tests.support.sample_types import Model, Point
 
 LONE = "a\ud800b"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sealpoint.serde import JsonPlusSerializer
-from tests.compat.sample_types import Dumps
-from tests.compat.samples import SAMPLES
 from tests.support.forge import record
+from tests.support.sample_types import Dumps
+from tests.support.samples import SAMPLES
 
 
 @pytest.fixture

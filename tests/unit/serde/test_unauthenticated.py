@@ -13,8 +13,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as Theirs
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import BlockedTypeError, DecodeError, UnauthenticatedTypeError, UnknownTypeError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from tests.compat.sample_types import Point
 from tests.support.forge import envelope, record
+from tests.support.sample_types import Point
 from tests.unit.serde.test_ciphers import Flip
 
 Row = tuple[str, bytes]
@@ -64,7 +64,7 @@ def test_the_refusal_says_how_to_make_an_allowlist(way: str) -> None:
     with pytest.raises(UnauthenticatedTypeError) as caught:
         reader().loads_typed(WAYS[way](JsonPlusSerializer().dumps_typed(Point(1))))
     assert "no key has authenticated" in str(caught.value)
-    assert "allowed_msgpack_modules=[('tests.compat.sample_types', 'Point')]" in caught.value.hint
+    assert "allowed_msgpack_modules=[('tests.support.sample_types', 'Point')]" in caught.value.hint
     assert "sealpoint types DB --emit" in caught.value.hint
 
 
@@ -91,9 +91,9 @@ def test_the_types_of_a_graph_are_added_to_a_permissive_serializer(way: str) -> 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_json_rows_take_what_is_listed_for_them(way: str) -> None:
-    row = WAYS[way](envelope("tests", "compat", "sample_types", "Point", kwargs={"x": 1}))
+    row = WAYS[way](envelope("tests", "support", "sample_types", "Point", kwargs={"x": 1}))
     listed = JsonPlusSerializer(
-        allowed_msgpack_modules=True, allowed_json_modules=[("tests.compat.sample_types", "Point")]
+        allowed_msgpack_modules=True, allowed_json_modules=[("tests.support.sample_types", "Point")]
     )
     assert reader(listed).loads_typed(row) == Point(1)
 
@@ -103,7 +103,7 @@ def test_an_option_brings_the_former_behaviour_back(way: str) -> None:
     lax = reader(allow_unauthenticated_types=True)
     assert lax.allow_unauthenticated_types
     assert lax.loads_typed(WAYS[way](JsonPlusSerializer().dumps_typed(Point(1)))) == Point(1)
-    json_row = envelope("tests", "compat", "sample_types", "Point", kwargs={"x": 1})
+    json_row = envelope("tests", "support", "sample_types", "Point", kwargs={"x": 1})
     assert lax.loads_typed(WAYS[way](json_row)) == Point(1)
     assert lax.with_msgpack_allowlist([Point]).allow_unauthenticated_types
 

@@ -16,8 +16,8 @@ from sealpoint import EncryptedSerializer, JsonPlusSerializer, RingCipher
 from sealpoint.base import BaseCheckpointSaver
 from sealpoint.errors import BlockedTypeError, RowError, SealpointError
 from sealpoint.sqlite import SqliteSaver, reader
-from tests.compat.sample_types import Color
 from tests.support.checkpoints import at, make
+from tests.support.sample_types import Color
 
 KEY = bytes(range(32))
 CHANNELS = ("a", "b")

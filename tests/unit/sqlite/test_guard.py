@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
+from sealpoint.databases.sqlite.columns import CHECKPOINTS
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, HaltedError, SchemaError, TextError
 from sealpoint.maintenance.audit import audit
 from sealpoint.sqlite import SqliteSaver, guard
@@ -154,9 +155,9 @@ def test_a_forged_index_hides_no_row_from_maintenance(tmp_path: Path, name: str)
         assert len(list(store.metadata())) == 3
         if name == "more":  # whose entries would have to change with the rows: SQLite misses them
             with pytest.raises(DatabaseCorruptError):
-                store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.blob))
+                store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.value))
         else:
-            done = store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.blob))
+            done = store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.value))
             assert (done.seen, done.changed) == (3, 3)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.databases.sqlite.rows import CHECKPOINTS, SqliteRows
+from sealpoint.databases.sqlite.columns import CHECKPOINTS
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError, SchemaError, SealpointError
 from sealpoint.sqlite import SqliteSaver
 from tests.support.checkpoints import at, make
@@ -164,7 +165,7 @@ def test_a_schema_that_changes_under_an_open_store_is_refused(tmp_path: Path, ed
             with pytest.raises((SchemaError, DatabaseCorruptError)):
                 act()
         with pytest.raises(SealpointError):
-            store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.blob))
+            store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.value))
 
 
 def test_an_honest_change_of_the_schema_is_no_obstacle(tmp_path: Path) -> None:

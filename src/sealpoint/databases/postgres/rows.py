@@ -10,28 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from hashlib import sha256
 from time import perf_counter
 from typing import Any, Final
 
+from sealpoint.crypto.tag import SEALED_MARK
+from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, Unreadable
+from sealpoint.databases.postgres.columns import Access, access_to
 from sealpoint.databases.postgres.connection import connect, name_of
-from sealpoint.databases.postgres.scan import IS_VALUE, Bound, Pass, condition, places, size_of
+from sealpoint.databases.postgres.scan import Bound, Pass, condition, places, size_of
 from sealpoint.databases.postgres.sessions import holding, locked
 from sealpoint.databases.postgres.tables import CHANGE, READ, CheckedTables
 from sealpoint.databases.rows import (
     BATCH,
-    EVERYTHING,
     MAX_TAGS,
     Batch,
-    Cell,
     Change,
     InlineValue,
     Page,
     Rewritten,
-    Selection,
-    Table,
     TagCount,
-    Unreadable,
     require_few_tags,
 )
 from sealpoint.errors import DatabaseCorruptError
@@ -39,9 +36,10 @@ from sealpoint.errors import DatabaseCorruptError
 _MOST: Final = 1 << 20  # rows of a page: what the batch says, where nothing is lost
 _METADATA_ROWS: Final = 10
 _NAME_ROWS: Final = 10_000
-# Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
-_TAG: Final = """CASE WHEN length(type) <= 100 THEN type
-    ELSE left(type, 49) || CASE strpos(type, '+') WHEN 0 THEN ' ' ELSE '+' END || right(type, 50) END"""
+# What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
+_SHORT_TAG: Final = f"""CASE WHEN length(tag) <= 100 THEN tag
+    ELSE left(tag, 49) || CASE strpos(tag, '{SEALED_MARK}') WHEN 0 THEN ' ' ELSE '{SEALED_MARK}' END
+        || right(tag, 50) END"""
 _NAME_CHARS: Final = 2_001  # one more than is looked at
 _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 
@@ -81,10 +79,10 @@ class PostgresRows:
             self.connection.close()
             raise
         self._found = self._checked.found
-        layouts = self._found.layouts.values()
         self._pass = Pass()
         self._most = _MOST
-        self.tables = tuple(layout.table for layout in layouts if layout.table is not None)
+        columns = (layout.column for layout in self._found.layouts.values())
+        self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
 
     @property
     def name(self) -> str:
@@ -108,36 +106,41 @@ class PostgresRows:
         return holding(self.connection, self._found.schema_oid, self.name)
 
     def count(self) -> list[TagCount]:
-        """Return how many values carry which tag, by table and tag. Reads no value."""
-        statement = f"""
-            SELECT {_TAG}, count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM ONLY {{}}
-            WHERE {IS_VALUE} GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
+        """Return how many values carry which tag, by column and tag. Of metadata alone it reads the value."""
         counts = []
-        for table in self.tables:
-            found = self._fetch(statement, (), table.name)
-            require_few_tags(table, found)
-            counts += [TagCount(table.name, *row) for row in found]
+        for column in self.columns:
+            access = access_to(column)
+            statement = f"""
+                SELECT {_SHORT_TAG}, count(*), coalesce(sum(size), 0)::bigint
+                FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
+                    AS found
+                GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
+            found = self._fetch(statement, (), column.table)
+            require_few_tags(column, found)
+            counts += [TagCount(column.label, *row) for row in found]
         return counts
 
-    def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
-        """Return the selected values after a primary key. See `RowStore.read`."""
+    def read(
+        self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
+    ) -> Page:
+        """Return the selected cells after a primary key. See `RowStore.read`."""
         bound: Bound | None = None
-        values: list[Cell] = []
+        cells: list[Cell] = []
         try:
-            with self._checked.transaction(table.name, READ):
-                bound = self._bound(table, after, selection, batch)
+            with self._checked.transaction(column.table, READ):
+                bound = self._bound(column, after, selection, batch)
                 if bound is not None:
-                    values = self._values(table, after, bound, selection)
+                    cells = self._cells(column, after, bound, selection)
         except DatabaseCorruptError:
             if bound is None:
                 raise
             if self._narrow(bound):
-                return self.read(table, after, selection, batch)
-            return Page(self._alone(table, bound.key), bound.next)
+                return self.read(column, after, selection, batch)
+            return Page(self._alone(column, bound.key), bound.next)
         if bound is None:
             return Page((), None)
         self._widen()
-        return Page(values, bound.next)
+        return Page(cells, bound.next)
 
     def _narrow(self, bound: Bound) -> bool:
         """Ask for half of a page that holds a lost value; return whether it can be narrowed at all."""
@@ -148,86 +151,94 @@ class PostgresRows:
         """Ask for twice as much after a page without a lost value: such values often stand together."""
         self._most = min(2 * self._most, _MOST)
 
-    def _alone(self, table: Table, key: tuple[Any, ...]) -> list[Cell]:
-        """Return the value with this key, with `Unreadable` in place of bytes that are lost."""
+    def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
+        """Return the cell with this key, with `Unreadable` in place of bytes that are lost."""
+        access = access_to(column)
         try:
-            return self._at(table, key, "blob")
+            return self._at(access, key, access.value)
         except DatabaseCorruptError:
-            return [value._replace(blob=Unreadable()) for value in self._at(table, key, "NULL")]
+            return [cell._replace(value=Unreadable()) for cell in self._at(access, key, "NULL")]
 
-    def _at(self, table: Table, key: tuple[Any, ...], blob: str) -> list[Cell]:
+    def _at(self, access: Access, key: tuple[Any, ...], value: str) -> list[Cell]:
+        column = access.column
         statement = f"""
-            SELECT {", ".join(table.key)}, type, {blob} FROM ONLY {{}}
-            WHERE ({self._primary(table)}) = ({places(key)})"""
-        return [Cell(table, row[:-2], *row[-2:]) for row in self._fetch(statement, key, table.name)]
+            SELECT {", ".join(column.key)}, {access.tag}, {value} FROM ONLY {{}}
+            WHERE ({self._primary(column)}) = ({places(key)})"""
+        return list(access.cells(self._fetch(statement, key, column.table)))
 
     def rewrite(
         self,
-        table: Table,
+        column: Column,
         after: Any,
         change: Change,
         selection: Selection = EVERYTHING,
         batch: Batch = BATCH,
     ) -> Rewritten:
-        """Change a batch of values, without those that others have locked. See `RowStore.rewrite`.
+        """Change a batch of cells, without rows that other sessions have locked. See `RowStore.rewrite`.
 
         Raises:
-            LockedError: At the end of a pass over all tables in which nothing was changed, and in which
-                others had locked what is still to be changed.
+            LockedError: At the end of a pass over all columns in which nothing was changed, and in which
+                other sessions had locked what is still to be changed.
         """
-        if after is None and table == self.tables[0]:
+        if after is None and column == self.columns[0]:
             self._pass = Pass()
+        if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
+            # Few databases have sealed metadata: no others need the right to change it.
+            return self._end_pass(column, selection, Rewritten(0, 0, 0, 0, 0.0, None))
         bound: Bound | None = None
         done = Rewritten(0, 0, 0, 0, 0.0, None)
         try:
-            with self._checked.transaction(table.name, CHANGE):
-                bound = self._bound(table, after, selection, batch)
+            with self._checked.transaction(column.table, CHANGE):
+                bound = self._bound(column, after, selection, batch)
                 start = perf_counter()  # until here no row is locked
                 if bound is not None:
-                    done = self._change(table, after, bound, change, selection)
+                    done = self._change(column, after, bound, change, selection)
             done = _locked_since(start, done)
         except DatabaseCorruptError:
             if bound is None:
                 raise
             if self._narrow(bound):
-                return self.rewrite(table, after, change, selection, batch)
-            done = self._rewrite_alone(table, after, bound, change, selection)
+                return self.rewrite(column, after, change, selection, batch)
+            done = self._rewrite_alone(column, after, bound, change, selection)
         else:
             self._widen()
         if bound is None:
-            if self._pass.is_stuck and table == self.tables[-1]:
-                self._require_unlocked(selection)
-            return done
+            return self._end_pass(column, selection, done)
         self._pass.add(bound.rows, done)
         return done._replace(last=bound.key) if self._pass.is_stuck else done
 
+    def _end_pass(self, column: Column, selection: Selection, done: Rewritten) -> Rewritten:
+        """Return ``done``, behind which nothing follows in this column."""
+        if self._pass.is_stuck and column == self.columns[-1]:
+            self._require_unlocked(selection)
+        return done
+
     def _rewrite_alone(
-        self, table: Table, after: Any, bound: Bound, change: Change, selection: Selection
+        self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        """Change the one value of a batch that could not be read, if it can be read now."""
-        lost = [value for value in self._alone(table, bound.key) if isinstance(value.blob, Unreadable)]
+        """Change the one cell of a batch that could not be read, if it can be read now."""
+        lost = [cell for cell in self._alone(column, bound.key) if isinstance(cell.value, Unreadable)]
         if lost:
-            change(lost[0])  # which cannot open it, and says so
+            change(lost[0])  # which cannot open it, and reports that
             return Rewritten(1, 0, 0, 0, 0.0, bound.next)
-        # A writer has replaced it meanwhile, or it is something else that cannot be read.
-        with self._checked.transaction(table.name, CHANGE):
+        # A writer has replaced it meanwhile, or something else cannot be read.
+        with self._checked.transaction(column.table, CHANGE):
             start = perf_counter()
-            done = self._change(table, after, bound, change, selection)
+            done = self._change(column, after, bound, change, selection)
         return _locked_since(start, done)
 
     def _change(
-        self, table: Table, after: Any, bound: Bound, change: Change, selection: Selection
+        self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        """Change the values of a batch, in the transaction that is open."""
-        values = self._values(table, after, bound, selection, "FOR UPDATE SKIP LOCKED")
+        """Change the cells of a batch, in the transaction that is open."""
+        access = access_to(column)
+        cells = self._cells(column, after, bound, selection, "FOR UPDATE SKIP LOCKED")
         updates = [
-            (*changed, *value.key, value.tag, _digest(value.blob))
-            for value in values
-            if (changed := change(value)) is not None
+            access.replacement(cell, *changed) for cell in cells if (changed := change(cell)) is not None
         ]
-        swapped = self._swap(table, updates) if updates else 0
-        size = sum(len(value.blob) for value in values if value.blob is not None)
-        return Rewritten(len(values), swapped, len(updates) - swapped, size, 0.0, bound.next)
+        changed_rows = self._swap(access, updates) if updates else 0
+        size = sum(len(cell.value) for cell in cells if cell.value is not None)
+        return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, 0.0, bound.next)
 
     def _require_unlocked(self, selection: Selection) -> None:
         """Raise `LockedError` if what the pass has left out is still to be changed."""
@@ -235,18 +246,19 @@ class PostgresRows:
         if left > 0:
             raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
 
-    def _bound(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Bound | None:
+    def _bound(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Bound | None:
         """Find where the batch ends, by the sizes alone: no value leaves the server for it.
 
-        It is read in the transaction that is open, and `_values` follows.
+        It is read in the transaction that is open, and `_cells` follows.
         """
+        access = access_to(column)
         rows = max(1, min(batch.rows, self._most))
-        primary = self._primary(table)
-        where, parameters = condition(primary, after, selection)
+        primary = self._primary(column)
+        where, parameters = condition(access, primary, after, selection)
         statement = f"""
-            SELECT {size_of(table)}, {primary} FROM ONLY {{}}
+            SELECT {size_of(access)}, {primary} FROM ONLY {{}}
             WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
-        found = self._checked.select(table.name, statement, parameters, is_last=False)
+        found = self._checked.select(column.table, statement, parameters, is_last=False)
         room = batch.size_bytes
         for place, (size, *key) in enumerate(found, 1):
             room -= size or 0
@@ -254,32 +266,28 @@ class PostgresRows:
                 return Bound(tuple(key), place, is_last=False)
         return Bound(tuple(key), len(found), is_last=True) if found else None
 
-    def _values(
-        self, table: Table, after: Any, bound: Bound, selection: Selection, lock: str = ""
+    def _cells(
+        self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
     ) -> list[Cell]:
-        primary = self._primary(table)
-        where, parameters = condition(primary, after, selection)
+        access = access_to(column)
+        primary = self._primary(column)
+        where, parameters = condition(access, primary, after, selection)
         statement = f"""
-            SELECT {", ".join(table.key)}, type, blob FROM ONLY {{}}
+            SELECT {", ".join(column.key)}, {access.tag}, {access.value} FROM ONLY {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
-        found = self._fetch(statement, (*parameters, *bound.key), table.name)
-        return [Cell(table, row[:-2], *row[-2:]) for row in found]
+        return list(access.cells(self._fetch(statement, (*parameters, *bound.key), column.table)))
 
-    def _swap(self, table: Table, updates: Sequence[tuple[Any, ...]]) -> int:
+    def _swap(self, access: Access, updates: Sequence[tuple[Any, ...]]) -> int:
         """Store new tags and values where key, old tag and old value are still the same."""
-        types = self._found.layouts[table.name].types
-        kinds = ["text", "bytea", *(types.get(column, "text") for column in table.key), "text", "bytea"]
-        arrays = ", ".join(f"%b::{kind}[]" for kind in kinds)
-        columns = ", ".join(table.key)
-        same = " AND ".join(
-            f"old.{column} = new.{column}" for column in self._found.layouts[table.name].primary
-        )
+        column = access.column
+        layout = self._found.layouts[column.table]
+        arrays = ", ".join(f"%b::{kind}[]" for kind in access.types(layout.types))
+        same_key = " AND ".join(f"old.{name} = new.{name}" for name in layout.primary)
         statement = f"""
-            UPDATE ONLY {{}} AS old SET type = new.new_type, blob = new.new_blob
-            FROM unnest({arrays}) AS new(new_type, new_blob, {columns}, type, digest)
-            WHERE {same} AND old.type IS NOT DISTINCT FROM new.type
-            AND sha256(old.blob) IS NOT DISTINCT FROM new.digest"""
-        return self._checked.update(table.name, statement, [*map(list, zip(*updates, strict=True))])
+            UPDATE ONLY {{}} AS old SET {access.new}
+            FROM unnest({arrays}) AS new(new_type, new_value, {", ".join(column.key)}, type, digest)
+            WHERE {same_key} AND {access.same}"""
+        return self._checked.update(column.table, statement, [*map(list, zip(*updates, strict=True))])
 
     def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Yield what is readable in key columns. See `RowStore.names`."""
@@ -317,8 +325,8 @@ class PostgresRows:
                 return
             after = found[-1][: key.count(",") + 1]
 
-    def _primary(self, table: Table) -> str:
-        return ", ".join(self._found.layouts[table.name].primary)
+    def _primary(self, column: Column) -> str:
+        return ", ".join(self._found.layouts[column.table].primary)
 
     def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
         return self._checked.select(table, statement, parameters)
@@ -327,8 +335,3 @@ class PostgresRows:
 def _locked_since(start: float, done: Rewritten) -> Rewritten:
     """Add how long rows were locked, up to the end of their transaction."""
     return done._replace(lock_seconds=perf_counter() - start) if done.seen else done
-
-
-def _digest(blob: bytes | None) -> bytes | None:
-    """Return what tells an old value from another: the value itself would stand in the server's log."""
-    return None if blob is None else sha256(blob).digest()

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sealpoint.databases.rows import Rewritten, Selection, Table
-from sealpoint.keys.ids import LEGACY
+from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK, key_end
+from sealpoint.databases.cells import Selection
+from sealpoint.databases.postgres.columns import Access
+from sealpoint.databases.rows import Rewritten
 
-# A channel without a value is a row of this type: there is nothing in it to seal.
-IS_VALUE: Final = "(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)"
+_SEALED: Final = f"%{SEALED_MARK}%"
+_LEGACY: Final = f"%{LEGACY_END}"
 
 
 class Bound(NamedTuple):
@@ -59,24 +61,31 @@ class Pass:
         self.locked += max(0, rows - done.seen)
 
 
-def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
-    """Return what follows WHERE: what `Selection.takes` says, in SQL."""
-    tag, parts, parameters = "coalesce(type, '')", [IS_VALUE], []
+def condition(access: Access, primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
+    """Return what follows WHERE: what `Selection.takes` says, in SQL.
+
+    Args:
+        access: The column.
+        primary: The columns of the primary key.
+        after: The primary key after which rows are taken; ``None`` at the start.
+        selection: What is taken.
+    """
+    tag, parts, parameters = f"coalesce({access.tag}, '')", [access.holds], []
     if after is not None:
         parts.append(f"({primary}) > ({places(after)})")
         parameters.extend(after)
     if not selection.plaintext:
         parts.append(f"{tag} LIKE %s")
-        parameters.append("%+%")
+        parameters.append(_SEALED)
     if not selection.legacy:
         parts.append(f"{tag} NOT LIKE %s")
-        parameters.append(f"%+{LEGACY}")
+        parameters.append(_LEGACY)
     if selection.without_key is not None:
         parts.append(f"{tag} NOT LIKE %s")
         parameters.append(_under(selection.without_key))
     if selection.with_key is not None:
         parts.append(f"({tag} LIKE %s OR {tag} LIKE %s OR {tag} NOT LIKE %s)")
-        parameters += [_under(selection.with_key), f"%+{LEGACY}", "%+%"]
+        parameters += [_under(selection.with_key), _LEGACY, _SEALED]
     if selection.thread_id is not None:
         parts.append("thread_id = %s")
         parameters.append(selection.thread_id)
@@ -85,14 +94,14 @@ def condition(primary: str, after: Any, selection: Selection) -> tuple[str, tupl
 
 def _under(key_id: str) -> str:
     """Return the pattern of a tag that names a key; no character of the id is a wildcard."""
-    return "%+%@" + re.sub(r"([\\%_])", r"\\\1", key_id)
+    return _SEALED + re.sub(r"([\\%_])", r"\\\1", key_end(key_id))
 
 
-def size_of(table: Table) -> str:
-    """Return how many bytes leave the server for a row, in SQL: a forger's texts may be the most of them."""
-    texts = [column for column in ("type", *table.key) if column != "idx"]
-    excess = [f"greatest(octet_length({column}) - 1000, 0)" for column in texts]
-    return " + ".join(["coalesce(octet_length(blob), 0)::bigint", *excess])
+def size_of(access: Access) -> str:
+    """Return how many bytes leave the server for a row, in SQL; most of them may be a forged key or tag."""
+    texts = [access.tag, *(column for column in access.column.key if column != "idx")]
+    excess = [f"greatest(octet_length({text}) - 1000, 0)" for text in texts]
+    return " + ".join([f"coalesce({access.size}, 0)::bigint", *excess])
 
 
 def places(values: Sequence[Any]) -> str:

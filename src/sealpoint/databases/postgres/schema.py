@@ -12,37 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from sealpoint.databases.cells import Column
+from sealpoint.databases.postgres.columns import BLOBS, METADATA, SHALLOW_BLOBS, SHALLOW_METADATA, WRITES
 from sealpoint.databases.postgres.connection import SearchPath, refuse_schema, translate_errors
-from sealpoint.databases.rows import Table
 from sealpoint.errors import SchemaError, excerpt
 
 if TYPE_CHECKING:
     from psycopg import Connection
-
-_THREAD: Final = ("thread_id", "checkpoint_ns")
-_CHECKPOINT: Final = (*_THREAD, "checkpoint_id")
-
-BLOBS: Final = Table(
-    name="checkpoint_blobs",
-    value="blob",
-    key=(*_THREAD, "channel", "version"),
-    logical=(("table", "values"),),
-    coordinates=(*_THREAD, "channel", "version"),
-)
-SHALLOW_BLOBS: Final = Table(
-    name="checkpoint_blobs",
-    value="blob",
-    key=(*_THREAD, "channel"),
-    logical=(("table", "values"),),
-    coordinates=(*_THREAD, "channel"),
-)
-WRITES: Final = Table(
-    name="checkpoint_writes",
-    value="blob",
-    key=(*_CHECKPOINT, "task_id", "idx", "channel"),
-    logical=(("table", "writes"),),
-    coordinates=(*_CHECKPOINT, "task_id", "channel"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +31,15 @@ class Layout:
         types: The types of all columns that are not text.
         other: Further columns that are text.
         optional: A column that older tables lack; text.
-        table: What maintenance sees of it; ``None`` for `checkpoints`, where no sealed value stands.
+        column: The column that holds values.
     """
 
     name: str
     primary: tuple[str, ...]
     types: dict[str, str]
+    column: Column
     other: tuple[str, ...] = ("type",)
     optional: tuple[str, ...] = ()
-    table: Table | None = None
 
     def fits(self, columns: dict[str, str], primary: tuple[str, ...]) -> bool:
         """Whether a table with these columns, by name with their types, is of this form."""
@@ -76,17 +52,17 @@ _JSON: Final = {"checkpoint": "jsonb", "metadata": "jsonb"}
 _BLOB: Final = {"blob": "bytea"}
 
 LAYOUTS: Final = (
-    Layout("checkpoints", _CHECKPOINT, _JSON, ("type", "parent_checkpoint_id")),
-    Layout("checkpoints", _THREAD, _JSON),
-    Layout("checkpoint_blobs", BLOBS.key, _BLOB, table=BLOBS),
-    Layout("checkpoint_blobs", SHALLOW_BLOBS.key, _BLOB, table=SHALLOW_BLOBS),
+    Layout("checkpoints", METADATA.key, _JSON, METADATA, ("type", "parent_checkpoint_id")),
+    Layout("checkpoints", SHALLOW_METADATA.key, _JSON, SHALLOW_METADATA),
+    Layout("checkpoint_blobs", BLOBS.key, _BLOB, BLOBS),
+    Layout("checkpoint_blobs", SHALLOW_BLOBS.key, _BLOB, SHALLOW_BLOBS),
     Layout(
         "checkpoint_writes",
-        (*_CHECKPOINT, "task_id", "idx"),
+        tuple(name for name in WRITES.key if name != "channel"),
         {"idx": "integer"} | _BLOB,
+        WRITES,
         ("type", "channel"),
         ("task_path",),
-        WRITES,
     ),
 )
 NAMES: Final = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))

@@ -12,22 +12,21 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
+from sealpoint.crypto.tag import SEALED_MARK
+from sealpoint.databases.cells import EVERYTHING, Column, Selection
 from sealpoint.databases.rows import (
     BATCH,
-    EVERYTHING,
     MAX_TAGS,
     Batch,
-    Cell,
     Change,
     InlineValue,
     Page,
     Rewritten,
-    Selection,
-    Table,
     TagCount,
     require_few_tags,
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
+from sealpoint.databases.sqlite.columns import COLUMNS, METADATA, NAMED, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.scan import as_bytes, condition, require_found, require_rising, tally
 from sealpoint.errors import DatabaseMissingError
@@ -36,28 +35,8 @@ from sealpoint.sqlite import guard
 from sealpoint.sqlite.budget import Budget
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 
-CHECKPOINTS: Final = Table(
-    name="checkpoints",
-    value="checkpoint",
-    key=("thread_id", "checkpoint_ns", "checkpoint_id"),
-    logical=(("table", "checkpoints"), ("column", "checkpoint")),
-    coordinates=("thread_id", "checkpoint_ns", "checkpoint_id"),
-)
-WRITES: Final = Table(
-    name="writes",
-    value="value",
-    key=("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel"),
-    logical=(("table", "writes"),),
-    coordinates=("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel"),
-)
-
 READERS_TIMEOUT_MS: Final = 5_000
 """How long to wait for readers who need the log that is to be emptied."""
-
-_NAMES: Final = {
-    CHECKPOINTS: ("thread_id", "checkpoint_ns"),
-    WRITES: ("thread_id", "checkpoint_ns", "channel", "task_path"),
-}
 
 
 class SqliteRows:
@@ -91,8 +70,8 @@ class SqliteRows:
         self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
         self._commit: Future[None] | None = None
         self._lock_seconds = 0.0
-        self._ahead: tuple[Table, Any, Selection, Page] | None = None
-        self._in_order = set[Table]()
+        self._ahead: tuple[Column, Any, Selection, Page] | None = None
+        self._in_order = set[str]()
 
     @property
     def name(self) -> str:
@@ -108,9 +87,9 @@ class SqliteRows:
             self.connection.close()
 
     @property
-    def tables(self) -> tuple[Table, ...]:
-        """Those of the tables that there are."""
-        return tuple(table for table in _NAMES if table.name in self._file.tables)
+    def columns(self) -> tuple[Column, ...]:
+        """The columns with values, of those tables that the file has."""
+        return tuple(column for column in COLUMNS if column.table in self._file.tables)
 
     @property
     def has_task_path(self) -> bool:
@@ -135,47 +114,52 @@ class SqliteRows:
         return holding(self.path)
 
     def count(self) -> list[TagCount]:
-        """Return how many values carry which tag, by table and tag. Reads no value."""
+        """Return how many values carry which tag, by column and tag. Of metadata alone it reads the value."""
         self.settle()
         counts = []
-        for table in self.tables:
-            self._require_order(table)
+        for column in self.columns:
+            self._require_order(column.table)
+            access = access_to(column)
             # Lengths first: a sort by tag would carry the values along.
             statement = f"""
-                WITH sizes(tag, size) AS MATERIALIZED (
-                    SELECT {_TAG}, length({table.value}) FROM main.{table.name} NOT INDEXED)
+                WITH found(tag, size) AS (
+                    SELECT {access.tag}, {access.size} FROM main.{column.table} NOT INDEXED
+                    WHERE {access.holds}),
+                sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
             found = self._file.query(statement, (), tally, _SUBQUERIES)
-            require_few_tags(table, found)
-            counts += [TagCount(table.name, tag, rows, int(size)) for tag, rows, size in found]
+            require_few_tags(column, found)
+            counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
-    def _require_order(self, table: Table) -> None:
+    def _require_order(self, table: str) -> None:
         """Require once that a walk meets no row twice, and that a search finds each row that it meets."""
         if table in self._in_order:
             return
         # From the end: SQLite would take a step, and not search, for a row that comes after the last one.
         statement = f"""
-            SELECT each.rowid, found.rowid FROM main.{table.name} AS each NOT INDEXED
-            LEFT JOIN main.{table.name} AS found NOT INDEXED ON found.rowid = each.rowid
+            SELECT each.rowid, found.rowid FROM main.{table} AS each NOT INDEXED
+            LEFT JOIN main.{table} AS found NOT INDEXED ON found.rowid = each.rowid
             ORDER BY each.rowid DESC"""
         self._file.query(statement, (), require_found)
         self._in_order.add(table)
 
-    def read(self, table: Table, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH) -> Page:
-        """Return the selected values after a row id. See `RowStore.read`."""
-        where, parameters = condition(selection)
+    def read(
+        self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
+    ) -> Page:
+        """Return the selected cells after a row id. See `RowStore.read`."""
+        access = access_to(column)
+        where, parameters = condition(access.tag, selection)
         statement = f"""
-            SELECT {", ".join(table.key)}, type, {table.value}, rowid FROM main.{table.name} NOT INDEXED
-            WHERE rowid >= ? {where} ORDER BY rowid"""
+            SELECT {access.read} FROM main.{column.table} NOT INDEXED
+            WHERE rowid >= ? AND {access.holds} {where} ORDER BY rowid"""
         first = _LOWEST
         if after is not None:
-            self._require_order(table)
+            self._require_order(column.table)
             first = after + 1
         found, more = self._rows(statement, (first, *parameters), batch)
         require_rising(first, [row[-1] for row in found])
-        values = [Cell(table, row[:-3], *row[-3:]) for row in found]
-        return Page(values, values[-1].locator if more else None)
+        return Page(list(access.cells(found)), found[-1][-1] if more else None)
 
     def _rows(
         self, statement: str, parameters: tuple[Any, ...], batch: Batch
@@ -187,47 +171,44 @@ class SqliteRows:
 
     def rewrite(
         self,
-        table: Table,
+        column: Column,
         after: Any,
         change: Change,
         selection: Selection = EVERYTHING,
         batch: Batch = BATCH,
     ) -> Rewritten:
-        """Change a batch of values. See `RowStore.rewrite`.
+        """Change a batch of cells. See `RowStore.rewrite`.
 
-        Reading and ``change`` hold no lock. The commit goes on behind the caller's back, while the
-        next batch is changed; what it meets is raised by the next call, `settle` or `close`.
+        Reading and ``change`` hold no lock. The commit goes on in another thread while the next batch is
+        changed; its errors are raised by the next call, `settle` or `close`.
         """
-        page = self._page(table, after, selection, batch)
-        updates = []
-        for value in page.values:
-            changed = change(value)
+        page = self._page(column, after, selection, batch)
+        access, updates = access_to(column), []
+        for cell in page.cells:
+            changed = change(cell)
             if changed is not None:
-                updates.append((*changed, value.locator, value.tag, value.blob, *value.key))
+                updates.append(access.replacement(cell, *changed))
         lock_seconds = self._settle_and_time()
         if page.last is not None:  # before the write lock is taken, so that the commit is all that holds it
-            self._ahead = table, page.last, selection, self.read(table, page.last, selection, batch)
-        swapped = self._update(table, updates) if updates else 0
-        if page.last is None:  # nothing comes behind which the commit could go on
+            self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
+        changed_rows = self._update(access.replace, updates) if updates else 0
+        if page.last is None:  # no next batch, during which the commit could go on
             lock_seconds = max(lock_seconds, self._settle_and_time())
-        size = sum(len(value.blob) for value in page.values if isinstance(value.blob, bytes))
-        return Rewritten(len(page.values), swapped, len(updates) - swapped, size, lock_seconds, page.last)
+        size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
+        raced = len(updates) - changed_rows
+        return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
-    def _page(self, table: Table, after: Any, selection: Selection, batch: Batch) -> Page:
+    def _page(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Page:
         """Return the page that was read ahead, if it is the one."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[:3] == (table, after, selection):
+        if ahead is not None and ahead[:3] == (column, after, selection):
             return ahead[3]
-        return self.read(table, after, selection, batch)
+        return self.read(column, after, selection, batch)
 
-    def _update(self, table: Table, updates: list[tuple[Any, ...]]) -> int:
-        same = " ".join(f"AND {column} IS ?" for column in table.key)
-        statement = f"""
-            UPDATE main.{table.name} NOT INDEXED SET type = ?, {table.value} = ?
-            WHERE rowid = ? AND type IS ? AND {table.value} IS ? {same}"""
+    def _update(self, replace: str, updates: list[tuple[Any, ...]]) -> int:
         with self._file.writing() as cursor:
             start = perf_counter()
-            changed = cursor.executemany(statement, updates).rowcount
+            changed = cursor.executemany(f"UPDATE {replace}", updates).rowcount
         self._commit = self._behind.submit(self._end, start)
         return changed
 
@@ -274,15 +255,15 @@ class SqliteRows:
 
     def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Yield what is readable in key columns. See `RowStore.names`."""
-        for table in self.tables:
-            for column in _NAMES[table]:
+        for table in sorted(self._file.tables):
+            for column in NAMED[table]:
                 has_it = column != "task_path" or self.has_task_path
                 if has_it and only in (None, column):
                     yield from ((column, text) for text in self._texts(table, column))
 
-    def _texts(self, table: Table, column: str) -> Iterator[str]:
+    def _texts(self, table: str, column: str) -> Iterator[str]:
         statement = f"""
-            SELECT DISTINCT {column} FROM main.{table.name} NOT INDEXED
+            SELECT DISTINCT {column} FROM main.{table} NOT INDEXED
             WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
         last, operator, more = b"", ">=", True
         while more:
@@ -294,13 +275,13 @@ class SqliteRows:
     def metadata(self) -> Iterator[Any]:
         """Yield the metadata of each checkpoint, as it stands in the column."""
         statement = "SELECT metadata, rowid FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
-        first, more = _LOWEST, CHECKPOINTS in self.tables
+        first, more = _LOWEST, METADATA.table in self._file.tables
         while more:
             found, more = self._rows(statement, (first,), BATCH)
             require_rising(first, [row_id for _, row_id in found])
             yield from (metadata for metadata, _ in found)
             if more:
-                self._require_order(CHECKPOINTS)
+                self._require_order(METADATA.table)
                 first = found[-1][1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
@@ -310,7 +291,7 @@ class SqliteRows:
 
 _LOWEST: Final = -(2**63)
 _TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names takes a walk over the whole table
-# Of a text that is too long for a tag, what tells whether it counts as sealed, and under which key.
-_TAG: Final = """iif(length(type) <= 100 OR type IS NULL, type,
-    substr(type, 1, 49) || iif(instr(type, '+'), '+', ' ') || substr(type, -50))"""
-_SUBQUERIES: Final = frozenset({"sizes"})
+# What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
+_SHORT_TAG: Final = f"""iif(length(tag) <= 100 OR tag IS NULL, tag,
+    substr(tag, 1, 49) || iif(instr(tag, '{SEALED_MARK}'), '{SEALED_MARK}', ' ') || substr(tag, -50))"""
+_SUBQUERIES: Final = frozenset({"found", "sizes"})

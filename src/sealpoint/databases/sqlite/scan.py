@@ -1,4 +1,4 @@
-"""Walking through the rows of a SQLite table: which are taken, in which order, and texts that are none."""
+"""Walking over the rows of a SQLite table: selection, order, and text that is not UTF-8."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from sealpoint.databases.rows import Selection
+from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK, key_end
+from sealpoint.databases.cells import Selection
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError
-from sealpoint.keys.ids import LEGACY
 
-_LEGACY_END: Final = f"+{LEGACY}".encode()
+_MARK: Final = f"X'{SEALED_MARK.encode().hex()}'"
+_LEGACY_END: Final = LEGACY_END.encode()
 _NOT_IN_ORDER: Final = "the row ids of a table are not in order"
 
 
@@ -54,7 +55,7 @@ def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float
 
 
 def text_or_bytes(text: bytes) -> str | bytes:
-    """Decode a text; one that is not UTF-8, which only a forger writes, stays bytes."""
+    """Decode a text; one that is not UTF-8, which only a forged file holds, stays bytes."""
     try:
         return text.decode()
     except UnicodeDecodeError:
@@ -66,20 +67,24 @@ def as_bytes(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode()
 
 
-def condition(selection: Selection) -> tuple[str, tuple[Any, ...]]:
+def condition(tag: str, selection: Selection) -> tuple[str, tuple[Any, ...]]:
     """Return what follows WHERE: what `Selection.takes` says, in SQL.
 
     Bytes are compared, because GLOB and LIKE take a NUL for the end.
+
+    Args:
+        tag: The tag of a row, in SQL.
+        selection: What is taken.
     """
-    tag, parts, parameters = "CAST(coalesce(type, '') AS BLOB)", list[str](), list[Any]()
+    tag, parts, parameters = f"CAST(coalesce({tag}, '') AS BLOB)", list[str](), list[Any]()
     if not selection.plaintext:
-        parts.append(f"AND instr({tag}, X'2B')")
+        parts.append(f"AND instr({tag}, {_MARK})")
     for end in _left_out(selection):
-        parts.append(f"AND NOT (substr({tag}, ?) = ? AND instr({tag}, X'2B'))")
+        parts.append(f"AND NOT (substr({tag}, ?) = ? AND instr({tag}, {_MARK}))")
         parameters += [-len(end), end]
     if selection.with_key is not None:
-        end = f"@{selection.with_key}".encode()
-        others = f"instr({tag}, X'2B') = 0 OR substr({tag}, ?) = ?"
+        end = key_end(selection.with_key).encode()
+        others = f"instr({tag}, {_MARK}) = 0 OR substr({tag}, ?) = ?"
         parts.append(f"AND (substr({tag}, ?) = ? OR {others})")
         parameters += [-len(_LEGACY_END), _LEGACY_END, -len(end), end]
     if selection.thread_id is not None:
@@ -89,8 +94,8 @@ def condition(selection: Selection) -> tuple[str, tuple[Any, ...]]:
 
 
 def _left_out(selection: Selection) -> Iterator[bytes]:
-    """Yield how tags end that are not taken."""
+    """Yield the ends of tags that are not taken."""
     if not selection.legacy:
         yield _LEGACY_END
     if selection.without_key is not None:
-        yield f"@{selection.without_key}".encode()
+        yield key_end(selection.without_key).encode()

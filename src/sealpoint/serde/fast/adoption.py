@@ -33,7 +33,7 @@ _EXACTLY: Final = (
 class Adoption:
     """Builds the messages of one class: from a record that was met before perhaps without validation.
 
-    A record is known by a hash of its bytes, which Python keys for this process. Nothing else of it stays.
+    A record is known by a hash of its bytes, which Python keys for this process. Nothing else of it is kept.
     """
 
     __slots__ = ("_known", "_validate")

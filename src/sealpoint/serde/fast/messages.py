@@ -31,32 +31,31 @@ def make_message_builder(cls: Any) -> Builder:
     """Skip the four constructors in Python above a LangChain message, which halve the speed.
 
     They pass ``content`` on as it is, if it is there. That is checked with the first payload:
-    if the short way gives another object than the constructor, it is not taken.
+    if the validator alone makes another object than the constructor, the constructor is called.
     """
     if not is_on("constructors"):
         return lambda payload: cls(**_require_dict(payload))
     # Looked up once, and not for every message.
     validate, make = cls.__pydantic_validator__.validate_python, cls.__new__
-    is_short: bool | None = None
+    is_enough: bool | None = None
 
     def build(payload: Any) -> Any:
-        if (
-            is_short
-            and type(payload) is dict
-            and payload.get("content") is not None
-            and "content_blocks" not in payload
-        ):
+        if is_enough and type(payload) is dict and _has_content(payload):
             return validate(payload, self_instance=make(cls))
         return build_and_compare(payload)
 
     def build_and_compare(payload: Any) -> Any:
-        nonlocal is_short
+        nonlocal is_enough
         long = cls(**_require_dict(payload))
-        if is_short is None and payload.get("content") is not None and "content_blocks" not in payload:
-            is_short = are_alike(validate(payload, self_instance=make(cls)), long)
+        if is_enough is None and _has_content(payload):
+            is_enough = are_alike(validate(payload, self_instance=make(cls)), long)
         return long
 
     return build
+
+
+def _has_content(payload: dict[str, Any]) -> bool:
+    return payload.get("content") is not None and "content_blocks" not in payload
 
 
 def _require_dict(payload: Any) -> Any:

@@ -27,7 +27,7 @@ _TIME_FIELDS: Final = ["hour", "minute", "second", "microsecond", "tzinfo", "fol
 
 
 def moment(cls: Any, _: Builder, otherwise: Builder) -> Builder:
-    """Take the two commonest forms that ``isoformat()`` writes, told by every third character."""
+    """Take the two commonest forms that ``isoformat()`` writes, recognised by every third character."""
     read = cls.fromisoformat
 
     def build(text: Any) -> Any:

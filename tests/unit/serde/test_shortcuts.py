@@ -1,4 +1,4 @@
-"""The short ways of encoder and decoder give what the general path gives."""
+"""The shortcuts of encoder and decoder give what the general path gives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sealpoint.serde.encode import _default, _encode_by_questions
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.packing import PACK, PACK_REPLACING
 from sealpoint.serde.rebuild import make_builder
-from tests.compat.samples import SAMPLES, Samples
+from tests.support.samples import SAMPLES, Samples
 from tests.support.strategies_values import messages, zones
 
 
@@ -51,7 +51,7 @@ def test_the_encoder_of_a_type_writes_what_asking_the_object_writes(name: str) -
 
 
 class ByInstance:
-    """Answers to ``dict`` only if it has been told to."""
+    """Has a method ``dict`` only if it was given an answer."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -105,7 +105,7 @@ PAYLOADS: Samples = {
 
 
 def built(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
-    """Return everything about what the builder makes, once it has taken the short way, or its error."""
+    """Return everything about what the builder makes, once it takes the shortcut, or its error."""
     build = make_builder(PYDANTIC_V2, cls.__module__, cls.__name__)
     build(GOOD[cls])
     try:
@@ -117,7 +117,7 @@ def built(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
 def constructed(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
     try:
         return state(cls(**payload))
-    except Exception:  # noqa: BLE001 -- whatever it is, the short way must refuse it too
+    except Exception:  # noqa: BLE001 -- whatever it is, the shortcut must refuse it too
         return "refused"
 
 
@@ -144,7 +144,7 @@ def test_every_class_of_message_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_the_short_way_makes_what_the_constructor_makes(name: str) -> None:
+def test_the_shortcut_makes_what_the_constructor_makes(name: str) -> None:
     message = PAYLOADS[name]
     payload = message.model_dump()
     assert (
@@ -176,7 +176,7 @@ def test_the_short_way_makes_what_the_constructor_makes(name: str) -> None:
     ],
     ids=repr,
 )
-def test_the_short_way_refuses_what_the_constructor_refuses(
+def test_the_shortcut_refuses_what_the_constructor_refuses(
     cls: type[BaseMessage], change: dict[str, Any]
 ) -> None:
     payload = {**GOOD[cls], **change}
@@ -186,12 +186,12 @@ def test_the_short_way_refuses_what_the_constructor_refuses(
 
 
 @given(messages())
-def test_the_short_way_is_the_long_one(message: BaseMessage) -> None:
+def test_the_shortcut_is_the_long_one(message: BaseMessage) -> None:
     payload = message.model_dump()
     assert built(type(message), payload) == constructed(type(message), payload)
 
 
-def test_the_short_way_is_taken_from_the_second_message_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shortcut_is_taken_from_the_second_message_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the tests above would compare the constructor with itself."""
     calls: list[Any] = []
     init = BaseMessage.__init__
@@ -207,7 +207,7 @@ def test_the_short_way_is_taken_from_the_second_message_on(monkeypatch: pytest.M
     assert len(calls) == 1
 
 
-def test_the_short_way_is_not_taken_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shortcut_is_not_taken_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it would with a release of LangChain whose constructor does more."""
     init = lc.HumanMessage.__init__
 

@@ -21,8 +21,8 @@ from langgraph.store.base import GetOp, Item, SearchItem
 from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import SecretStr
 
-from tests.compat import sample_types as t
 from tests.compat import versions
+from tests.support import sample_types as t
 
 Samples = dict[str, Any]
 
@@ -115,7 +115,7 @@ MODELS: Samples = {
 if sys.version_info < (3, 14):
     from pydantic.v1 import SecretStr as SecretStr1
 
-    from tests.compat import sample_types_v1 as v1
+    from tests.support import sample_types_v1 as v1
 
     MODELS |= {
         "v1 model": v1.Model1(a=1),

@@ -1,0 +1,86 @@
+"""Frames: how a sealed value and its tag stand in a metadata column, beside keys that are readable.
+
+    {"source": "loop", "step": 1, "__sealpoint__": {"type": "<tag>", "value": "<base64>"}}
+
+The value is bound to its row. A frame that is not sealed under a key is never written.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Any, Final, NamedTuple
+
+from sealpoint.base.metadata import decode_metadata, encode_metadata
+from sealpoint.crypto.tag import is_legacy, is_sealed
+from sealpoint.errors import MetadataError
+
+KEY: Final = "__sealpoint__"
+"""The key of metadata under which a frame stands."""
+
+
+class Frame(NamedTuple):
+    """What stands under `KEY`.
+
+    Attributes:
+        tag: The tag of the sealed value; ``None`` if there is no tag of one.
+        value: The sealed bytes; ``None`` if there are none.
+    """
+
+    tag: str | None
+    value: bytes | None
+
+
+def has_frame(metadata: bytes | str | None) -> bool:
+    """Whether there is a frame in a metadata column. Metadata without the key is not parsed."""
+    if isinstance(metadata, str):
+        return f'"{KEY}"' in metadata and read_frame(metadata) is not None
+    return metadata is not None and f'"{KEY}"'.encode() in metadata and read_frame(metadata) is not None
+
+
+def read_frame(metadata: bytes | str) -> Frame | None:
+    """Return the frame in a metadata column; ``None`` if there is none.
+
+    Metadata that is not strict JSON counts as a frame without tag and value: the caller has met `KEY` in it.
+    """
+    try:
+        document: dict[str, Any] = dict(decode_metadata(metadata))
+    except MetadataError:
+        return Frame(None, None)
+    if KEY not in document:
+        return None
+    frame = document[KEY]
+    if not isinstance(frame, dict):
+        return Frame(None, None)
+    tag, text = frame.get("type"), frame.get("value")
+    return Frame(tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text))
+
+
+def encode_value(value: bytes) -> str:
+    """Return the text of a frame's value."""
+    return b64encode(value).decode()
+
+
+def decode_value(text: Any) -> bytes | None:
+    """Return the bytes of a frame's value; ``None`` if it is not base64."""
+    try:
+        return b64decode(text, validate=True) if isinstance(text, str) else None
+    except (Base64Error, ValueError):
+        return None
+
+
+def replace_frame(metadata: bytes | str, tag: str, value: bytes) -> bytes | str:
+    """Return metadata with another sealed value in its frame, as the same type. All else is unchanged.
+
+    Raises:
+        MetadataError: If it is not strict JSON.
+    """
+    document: dict[str, Any] = dict(decode_metadata(metadata))
+    document[KEY] = {**document[KEY], **make_frame(tag, value)}
+    data = encode_metadata(document)  # type: ignore[arg-type]
+    return data if isinstance(metadata, bytes) else data.decode()
+
+
+def make_frame(tag: str, value: bytes) -> dict[str, str]:
+    """Return what stands under `KEY` for a sealed value."""
+    return {"type": tag, "value": encode_value(value)}

@@ -1,0 +1,84 @@
+"""Failures of a run over a database, and the one accumulator of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from sealpoint.databases.cells import Cell
+from sealpoint.errors import KeyRingError
+
+MAX_KEPT: Final = 1000
+MAX_CAUSES: Final = 20
+_OTHER_CAUSES: Final = "other causes"
+
+
+class Failure(NamedTuple):
+    """A value did not open; it was left as it is.
+
+    Attributes:
+        table: The label of its column, see `Column.label`.
+        place: The columns of the row's key by name.
+        tag: Its tag.
+        error: Why it did not open.
+    """
+
+    table: str
+    place: dict[str, Any]
+    tag: Any
+    error: Exception
+
+
+def failure(cell: Cell, error: Exception) -> Failure:
+    """Return the failure of a value."""
+    return Failure(cell.where.column.label, cell.where.names, cell.tag, _bare(error))
+
+
+def _bare(error: Exception) -> Exception:
+    """Return an error that keeps no frame alive, and so no bytes of a value."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+class Failures:
+    """The failures of a run.
+
+    Attributes:
+        count: How many values failed.
+        kept: The first of them, at most `MAX_KEPT`.
+        causes: How many failed for each cause, by the hint that the causes share. Causes beyond
+            `MAX_CAUSES`, of which a forged database may have any number, are counted as one.
+        lacks_keys_only: Whether all of them failed because a key is missing: with another ring they may open.
+    """
+
+    def __init__(self, *, may_repeat: bool = False) -> None:
+        """Begin without any.
+
+        Args:
+            may_repeat: Whether a value may be met again; then a number is kept for each that failed.
+        """
+        self.count = 0
+        self.kept: list[Failure] = []
+        self.causes: dict[str, dict[str, int]] = {}
+        self.lacks_keys_only = True
+        self._marks = set[int]() if may_repeat else None
+
+    def add(self, failed: Failure) -> bool:
+        """Count a failure; return whether its value has not failed before."""
+        if self._marks is not None:
+            mark = hash(repr((failed.table, failed.place)))  # hash() alone is the same for -1 and -2
+            if mark in self._marks:
+                return False
+            self._marks.add(mark)
+        self.count += 1
+        if len(self.kept) < MAX_KEPT:
+            self.kept.append(failed._replace(error=_bare(failed.error)))
+        self.lacks_keys_only = self.lacks_keys_only and isinstance(failed.error, KeyRingError)
+        self._add_cause(getattr(failed.error, "hint", ""), str(failed.error))
+        return True
+
+    def _add_cause(self, hint: str, cause: str) -> None:
+        known = sum(map(len, self.causes.values()))
+        if cause not in self.causes.get(hint, {}) and known >= MAX_CAUSES:
+            hint, cause = hint if hint in self.causes else "", _OTHER_CAUSES
+        counts = self.causes.setdefault(hint, {})
+        counts[cause] = counts.get(cause, 0) + 1

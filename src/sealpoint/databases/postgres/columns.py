@@ -1,0 +1,120 @@
+"""The columns of LangGraph's Postgres savers that hold values, and the SQL that reads and replaces them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Any, Final
+
+from sealpoint.base import coordinates, frame
+from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK
+from sealpoint.databases.cells import Cell, Column, Where
+
+_THREAD: Final = ("thread_id", "checkpoint_ns")
+_CHECKPOINT: Final = (*_THREAD, "checkpoint_id")
+
+METADATA: Final = Column("checkpoints", "metadata", _CHECKPOINT, coordinates.METADATA, in_json=True)
+SHALLOW_METADATA: Final = Column("checkpoints", "metadata", _THREAD, coordinates.METADATA, in_json=True)
+BLOBS: Final = Column("checkpoint_blobs", "blob", (*_THREAD, "channel", "version"), coordinates.VALUE)
+SHALLOW_BLOBS: Final = Column("checkpoint_blobs", "blob", (*_THREAD, "channel"), coordinates.VALUE)
+WRITES: Final = Column(
+    "checkpoint_writes", "blob", (*_CHECKPOINT, "task_id", "idx", "channel"), coordinates.WRITE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the cells of a column are found, read and replaced.
+
+    Attributes:
+        column: The column.
+        holds: In SQL, whether a row has a cell in this column.
+        tag: In SQL, the tag of a cell.
+        value: In SQL, what `cells` makes the value of.
+        size: In SQL, how many bytes of it leave the server.
+        new: In SQL, the assignments of an UPDATE, from ``new.new_type`` and ``new.new_value``.
+        same: In SQL, whether a row still holds what was read: ``new.type`` and ``new.digest``.
+        value_type: The type of ``new_value``.
+    """
+
+    column: Column
+    holds: str
+    tag: str
+    value: str
+    size: str
+    new: str
+    same: str
+    value_type: str
+
+    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
+        """Yield the cells of rows that were read: the key, the tag and `value`."""
+        for row in rows:
+            yield Cell(row[-1], row[-2], Where(self.column, row[:-2]))
+
+    def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
+        """Return a row of ``new``: new tag and value, key, old tag, and the digest of the old value.
+
+        The digest stands for the old value, which would otherwise appear in the server's log.
+        """
+        digest = None if cell.value is None else sha256(cell.value).digest()
+        return tag, value, *cell.where.key, cell.tag, digest
+
+    def types(self, types: Mapping[str, str]) -> list[str]:
+        """Return the types of a row of ``new``; ``types`` are those of key columns that are not text."""
+        return [
+            "text",
+            self.value_type,
+            *(types.get(name, "text") for name in self.column.key),
+            "text",
+            "bytea",
+        ]
+
+
+class JsonAccess(Access):
+    """The same for values in JSON. The locator of a cell is the base64 text of its value."""
+
+    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
+        """Yield the cells of rows that were read."""
+        for row in rows:
+            yield Cell(frame.decode_value(row[-1]), row[-2], Where(self.column, row[:-2], row[-1]))
+
+    def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
+        """Return a row of ``new``; the digest is that of the base64 text."""
+        text = cell.where.locator
+        digest = None if text is None else sha256(text.encode()).digest()
+        return tag, frame.encode_value(value), *cell.where.key, cell.tag, digest
+
+
+@cache
+def access_to(column: Column) -> Access:
+    """Return how the cells of a column are found, read and replaced."""
+    if not column.in_json:
+        return Access(
+            column,
+            holds="(type IS DISTINCT FROM 'empty' OR blob IS NOT NULL)",  # such a channel has no value
+            tag="type",
+            value="blob",
+            size="octet_length(blob)",
+            new="type = new.new_type, blob = new.new_value",
+            same="old.type IS NOT DISTINCT FROM new.type"
+            " AND sha256(old.blob) IS NOT DISTINCT FROM new.digest",
+            value_type="bytea",
+        )
+    found = f"metadata -> '{frame.KEY}'"
+    tag = f"({found} ->> 'type')"
+    old_value = f"old.metadata -> '{frame.KEY}' ->> 'value'"
+    return JsonAccess(
+        column,
+        holds=f"jsonb_exists(metadata, '{frame.KEY}')",
+        tag=f"(CASE WHEN strpos({tag}, '{SEALED_MARK}') > 0"
+        f" AND right({tag}, {len(LEGACY_END)}) <> '{LEGACY_END}' THEN {tag} END)",
+        value=f"({found} ->> 'value')",
+        size=f"octet_length({found} ->> 'value')",
+        new=f"metadata = jsonb_set(old.metadata, '{{{{{frame.KEY}}}}}', old.metadata -> '{frame.KEY}'"
+        " || jsonb_build_object('type', new.new_type, 'value', new.new_value))",
+        same=f"old.metadata -> '{frame.KEY}' ->> 'type' = new.type"
+        f" AND sha256(convert_to({old_value}, 'UTF8')) = new.digest",
+        value_type="text",
+    )

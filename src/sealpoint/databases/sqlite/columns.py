@@ -1,0 +1,118 @@
+"""The columns of a SQLite file that hold values, and the SQL that reads and replaces their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from sealpoint.base import coordinates, frame
+from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK
+from sealpoint.databases.cells import Cell, Column, Where
+
+_CHECKPOINT_KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id")
+
+CHECKPOINTS: Final = Column("checkpoints", "checkpoint", _CHECKPOINT_KEY, coordinates.CHECKPOINT)
+METADATA: Final = Column("checkpoints", "metadata", _CHECKPOINT_KEY, coordinates.METADATA, in_json=True)
+WRITES: Final = Column("writes", "value", (*_CHECKPOINT_KEY, "task_id", "idx", "channel"), coordinates.WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the cells of a column are found, read and replaced.
+
+    Attributes:
+        column: The column.
+        holds: In SQL, whether a row has a cell in this column.
+        tag: In SQL, the tag of a cell.
+        size: In SQL, how many bytes it has as it is stored.
+        read: What follows SELECT: the key, then two columns that `cells` understands, then the row id.
+        replace: What follows UPDATE: with the parameters of `replacement`.
+    """
+
+    column: Column
+    holds: str
+    tag: str
+    size: str
+    read: str
+    replace: str
+
+    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
+        """Yield the cells of rows that were read."""
+        column = self.column
+        for row in rows:
+            key, (tag, value, row_id) = row[:-3], row[-3:]
+            yield Cell(value, tag, Where(column, key, row_id))
+
+    def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
+        """Return the parameters with which a cell is replaced, if it is still as it was read."""
+        return tag, value, cell.where.locator, cell.tag, cell.value, *cell.where.key
+
+
+class JsonAccess(Access):
+    """The same for values in JSON. The locator of a cell is its row id with the whole JSON."""
+
+    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
+        """Yield the cells of rows that were read; not every row that was read has one."""
+        for row in rows:
+            key, (_, metadata, row_id) = row[:-3], row[-3:]
+            found = frame.read_frame(metadata)
+            if found is not None:
+                yield Cell(found.value, found.tag, Where(self.column, key, (row_id, metadata)))
+
+    def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
+        """Return the parameters with which a cell is replaced, if the whole JSON is still as it was read."""
+        row_id, metadata = cell.where.locator
+        return frame.replace_frame(metadata, tag, value), row_id, metadata, *cell.where.key
+
+
+def _typed(column: Column) -> Access:
+    return Access(
+        column,
+        holds="1",
+        tag="type",
+        size=f"length({column.name})",
+        read=f"{', '.join(column.key)}, type, {column.name}, rowid",
+        replace=f"main.{column.table} NOT INDEXED SET type = ?, {column.name} = ?"
+        f" WHERE rowid = ? AND type IS ? AND {column.name} IS ? {_same(column)}",
+    )
+
+
+def _framed(column: Column) -> Access:
+    # Ordinary metadata is passed over by one search of its bytes; JSON is parsed only where the key of a
+    # frame stands in it. What holds that key and is not JSON counts as a cell without a tag.
+    quoted = f'"{frame.KEY}"'.encode()
+    json = f"CAST({column.name} AS TEXT)"
+    marker = f"instr({column.name}, X'{quoted.hex()}')"
+    path = f"""'$."{frame.KEY}"."""
+    tag = f"""json_extract({json}, {path}"type"')"""
+    is_key_tag = f"instr({tag}, '{SEALED_MARK}') AND substr({tag}, -{len(LEGACY_END)}) <> '{LEGACY_END}'"
+    return JsonAccess(
+        column,
+        holds=f"""{marker} AND CASE WHEN json_valid({json})
+            THEN json_type({json}, '$."{frame.KEY}"') IS NOT NULL ELSE 1 END""",
+        tag=f"CASE WHEN json_valid({json}) AND {is_key_tag} THEN {tag} END",
+        size=f"""CASE WHEN json_valid({json}) THEN length(json_extract({json}, {path}"value"')) END""",
+        read=f"{', '.join(column.key)}, NULL, {column.name}, rowid",
+        replace=f"main.{column.table} NOT INDEXED SET {column.name} = ?"
+        f" WHERE rowid = ? AND {column.name} IS ? {_same(column)}",
+    )
+
+
+def _same(column: Column) -> str:
+    return " ".join(f"AND {name} IS ?" for name in column.key)
+
+
+@cache
+def access_to(column: Column) -> Access:
+    """Return how the cells of a column are found, read and replaced."""
+    return _framed(column) if column.in_json else _typed(column)
+
+
+COLUMNS: Final = (CHECKPOINTS, WRITES, METADATA)
+NAMED: Final = {
+    "checkpoints": ("thread_id", "checkpoint_ns"),
+    "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
+}
+"""Columns in which names stand that are never sealed, by table."""

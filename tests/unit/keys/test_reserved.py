@@ -1,0 +1,130 @@
+"""Tables of a ring file that are reserved: skipped with one warning, and preserved by every change."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealpoint.crypto import KeyRing
+from sealpoint.errors import RingFileError
+from sealpoint.keys import ringfile
+from sealpoint.keys.destroy import destroy_key
+from sealpoint.keys.edit import (
+    compromise_key,
+    create_ring,
+    disable_key,
+    enable_key,
+    promote_key,
+    stage_key,
+)
+from sealpoint.keys.ringfile import RESERVED, read_ring_entries
+from sealpoint.keys.ringtext import entry_text
+
+TABLES = """
+[threads]
+source = { file = "t.key" }
+
+[ledger]
+dir = "ledger"  # a comment
+[ledger.deep]
+list = [1, 2.5, true, { a = "b" }]
+
+[[wrapper]]
+id = "aws-prod"
+kind = "aws"
+
+[[wrapper]]
+id = "vault"
+
+[[database]]
+path = "state.db"
+"""
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Path:
+    file = tmp_path / "keys.toml"
+    create_ring(file, "k1")
+    return file
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has warned of nothing yet."""
+    monkeypatch.setattr(ringfile, "_skipped", set())
+
+
+@pytest.mark.usefixtures("fresh")
+def test_one_warning_for_each_table_and_process(ring: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ring.write_text(ring.read_text() + TABLES)
+    for _ in range(3):
+        assert KeyRing.load(ring).ids == ("k1",)
+    assert sorted(record.levelname for record in caplog.records) == ["WARNING"] * len(RESERVED)
+    assert all(caplog.text.count(f"[{name}]") == 1 for name in RESERVED)
+
+
+CHANGES: list[Callable[[Path], object]] = [
+    lambda ring: stage_key(ring, "k2"),
+    lambda ring: stage_key(ring, "k3"),
+    lambda ring: stage_key(ring, "k4"),
+    lambda ring: promote_key(ring, "k2"),
+    lambda ring: disable_key(ring, "k1"),
+    lambda ring: enable_key(ring, "k1"),
+    lambda ring: compromise_key(ring, "k1"),
+    lambda ring: destroy_key(ring, "k1"),
+    lambda ring: destroy_key(ring, "k3"),
+]
+
+
+@pytest.mark.parametrize("at_the_end", [True, False])
+def test_every_change_preserves_them(ring: Path, at_the_end: bool) -> None:
+    text = ring.read_text()
+    ring.write_text(text + TABLES if at_the_end else text.replace("[[key]]", TABLES + "\n[[key]]", 1))
+    before = tomllib.loads(ring.read_text())
+    for change in CHANGES:
+        change(ring)
+        after = tomllib.loads(ring.read_text())
+        assert {name: after[name] for name in RESERVED} == {name: before[name] for name in RESERVED}
+        assert TABLES.strip() in ring.read_text()
+    assert [entry.state.value for entry in read_ring_entries(ring)] == [
+        "destroyed",
+        "active",
+        "destroyed",
+        "staged",
+    ]
+
+
+def test_table_that_is_not_reserved_is_refused(ring: Path) -> None:
+    ring.write_text(ring.read_text() + "\n[ledgers]\n")
+    with pytest.raises(RingFileError, match="unknown field 'ledgers'"):
+        KeyRing.load(ring)
+
+
+times = st.integers(0, 250_000_000_000).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
+owners = st.text(st.characters(codec="utf-8")).filter(str.isprintable)
+
+
+@given(created=times, expires=st.none() | times, owner=st.none() | owners)
+def test_entry_that_is_written_reads_back(
+    created: datetime, expires: datetime | None, owner: str | None
+) -> None:
+    """Parse after format is the identity."""
+    text = entry_text("k1", "staged", {"created": created, "expires": expires}, owner, "01234567")
+    wanted = {
+        "id": "k1",
+        "state": "staged",
+        "created": created,
+        "expires": expires,
+        "owner": owner,
+        "check": "01234567",
+        "source": {"file": "keys.d/k1.key"},
+    }
+    assert tomllib.loads(text)["key"] == [
+        {name: value for name, value in wanted.items() if value is not None}
+    ]
