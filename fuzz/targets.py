@@ -139,7 +139,8 @@ def read_tag(data: bytes) -> None:
     parsed = _attempt(Tag.parse, tag)
     _require(parsed is _Refused or parsed.format() == tag, "a tag is not written as it was read")
     opened = _attempt(cipher.open, tag, blob)
-    _require(opened in (_Refused, (tag.partition("+")[0], SECRET)), "something opens that was not sealed")
+    typed = opened if opened is _Refused else opened.typed
+    _require(typed in (_Refused, (tag.partition("+")[0], SECRET)), "something opens that was not sealed")
 
 
 def read_ring(data: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Everything sealpoint raises: one root, one class per cause.
+"""All exceptions of sealpoint: one root, one class per cause.
 
-A message says what was met and what was wanted; ``hint`` says what to do and is
-shown under the traceback. Neither ever holds key material or decrypted bytes.
+A message says what was met and what was wanted. ``hint`` says what to do and is
+shown under the traceback. Neither contains key material or decrypted bytes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ EXCERPT_CHARS: Final = 200
 
 
 def excerpt(text: object) -> str:
-    """Quote foreign text for a message: escaped, and at most ``EXCERPT_CHARS`` characters of it."""
+    """Quote untrusted text for a message: escaped and cut to ``EXCERPT_CHARS`` characters."""
     shown = ascii(text if isinstance(text, str) else type(text).__name__)
     return shown if len(shown) <= EXCERPT_CHARS else shown[: EXCERPT_CHARS - 3] + "..."
 
 
 class SealpointError(Exception):
-    """The root of the tree.
+    """Base class of all exceptions of sealpoint.
 
     Attributes:
-        hint: What to do about it, in one sentence.
+        hint: What to do, in one sentence; empty if there is no advice.
     """
 
     hint: str = ""
@@ -35,17 +35,17 @@ class SealpointError(Exception):
 
 
 class OmittedAttributeError(SealpointError, AttributeError):
-    """An attribute of LangGraph's class is left out of sealpoint's on purpose."""
+    """An attribute of LangGraph's class is deliberately missing from sealpoint's."""
 
 
 class Omitted:
-    """Stands in a class for an attribute that LangGraph's has: reading it raises `OmittedAttributeError`.
+    """Class attribute in place of one of LangGraph's: reading it raises `OmittedAttributeError`.
 
-    To ``hasattr``, and to ``getattr`` with a default, the attribute is missing.
+    ``hasattr`` returns False for it, and ``getattr`` returns its default.
     """
 
     def __init__(self, hint: str) -> None:
-        """Make a stand-in whose error says with ``hint`` what to use instead."""
+        """Create the attribute; ``hint`` names what to use instead."""
         self._hint = hint
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -59,42 +59,42 @@ class Omitted:
 
 
 class KeyRingError(SealpointError):
-    """A key ring, a ring file, a key file or a key is not usable."""
+    """A key ring, a ring file, a key file or a key cannot be used."""
 
 
 class KeyIdError(KeyRingError, ValueError):
     """A key id does not have the form ``[a-z0-9][a-z0-9.-]{0,23}``."""
 
-    hint = "use 1 to 24 of a-z, 0-9, '.' and '-', beginning with a letter or a digit"
+    hint = "use 1 to 24 of a-z, 0-9, '.' and '-', starting with a letter or a digit"
 
 
 class DuplicateKeyError(KeyRingError, ValueError):
     """Two entries of a ring have the same id."""
 
-    hint = "give every key an id of its own; ids are never reused"
+    hint = "give every key its own id; ids are never reused"
 
 
 class ActiveKeyError(KeyRingError, ValueError):
-    """A ring has two active keys, or names one that is not active."""
+    """A ring has two active keys, or ``active`` names a key that is not active."""
 
     hint = "exactly one key has state = \"active\", and 'active' names it"
 
 
 class NoActiveKeyError(KeyRingError, LookupError):
-    """A value was to be sealed with a ring that has no active key."""
+    """A value cannot be sealed: the ring has no active key."""
 
-    hint = "make one active: sealpoint keys promote ID; in code, give one the state KeyState.ACTIVE"
+    hint = "activate a key: sealpoint keys promote ID; in code, give one the state KeyState.ACTIVE"
 
 
 class UnknownKeyError(KeyRingError, LookupError):
-    """A value names a key that the ring does not hold.
+    """A value names a key that is not in the ring.
 
     Attributes:
         key_id: The id in the value's tag.
-        held: The ids the ring holds, in ring order.
+        held: The ids in the ring, in ring order.
     """
 
-    hint = "bring this host's ring and key files up to date, or restore the key from its backup"
+    hint = "update the ring file and the key files of this host, or restore the key from its backup"
 
     def __init__(self, key_id: str, held: tuple[str, ...], *, hint: str | None = None) -> None:
         super().__init__(key_id, held, hint=hint)
@@ -106,103 +106,103 @@ class UnknownKeyError(KeyRingError, LookupError):
 
 
 class KeyDisabledError(KeyRingError, PermissionError):
-    """A value is under a key that is disabled."""
+    """A value is sealed under a disabled key."""
 
     hint = "if values under it may be read again: sealpoint keys enable ID"
 
 
 class KeyDestroyedError(KeyRingError, LookupError):
-    """A value is under a key that was destroyed; the message says when, if the ring knows."""
+    """A value is sealed under a destroyed key; the message gives the date, if the ring has it."""
 
-    hint = "values under a destroyed key cannot be opened; restore a backup made before it, if there is one"
+    hint = "values under a destroyed key cannot be opened; restore a backup from before, if there is one"
 
 
 class KeyTransitionError(KeyRingError, ValueError):
-    """A key was to change to a state that its present state does not allow."""
+    """The state of a key does not allow the requested state."""
 
     hint = "see the table of transitions in docs/keys.md"
 
 
 class KeyInUseError(KeyTransitionError):
-    """A key was to change its state while a database has rows under it, or under an older key."""
+    """A key cannot change its state: a database has rows under it, or under an older key."""
 
     hint = "seal the rows anew first: sealpoint rotate DB --apply"
 
 
 class WrongRingError(KeyRingError):
-    """The rows of a database were sealed with other keys than those that the ring has."""
+    """The rows of a database were sealed with keys that are not in the ring."""
 
     hint = (
-        "use the ring of this database: --keys FILE; if this is it, `sealpoint verify DB` shows which rows"
-        " do not open, and --no-key-check (check_keys=False) goes on without this check"
+        "use the ring of this database: --keys FILE; if this is the right ring, `sealpoint verify DB` shows"
+        " which rows do not open, and --no-key-check (check_keys=False) skips this check"
     )
 
 
 class RingRollbackError(KeyRingError, ValueError):
-    """A ring file is older than the ring in use, or is the file of another ring."""
+    """A ring file is older than the ring in use, or belongs to another ring."""
 
     hint = "restore the latest ring file; to use another ring, restart the process"
 
 
 class KeyMaterialError(KeyRingError, ValueError):
-    """Key material does not have the right length or form."""
+    """Key material has a wrong length or encoding."""
 
-    hint = "material is 32 raw bytes, or base64 or hex of them, with at most one newline at the end"
+    hint = "use 32 raw bytes, or base64 or hex of them, with at most one newline at the end"
 
 
 class CheckValueError(KeyRingError, ValueError):
-    """Key material does not match the check value in the ring: it is swapped or damaged."""
+    """Key material does not match the check value in the ring file: it was swapped or damaged."""
 
-    hint = "restore the material that belongs to this id, or correct 'check' if the ring is what is wrong"
+    hint = "restore the material of this id; if the ring file is wrong, correct 'check'"
 
 
 class KeyPickleError(KeyRingError, TypeError):
-    """A key or a ring was to be pickled or copied."""
+    """A key or a ring cannot be pickled or copied."""
 
-    hint = "load the ring again in the other process; key material is never pickled"
+    hint = "load the ring in the other process; key material is never pickled"
 
 
 class RingFileError(KeyRingError, ValueError):
-    """A ring file is not TOML, has another version, or has a field missing, unknown or of a wrong type."""
+    """A ring file is not TOML, has another version, or has a missing, unknown or mistyped field."""
 
-    hint = "compare it with keys.example"
+    hint = "compare the file with keys.example"
 
 
 class RingFileMissingError(RingFileError, FileNotFoundError):
-    """There is no ring file where one was named or looked for."""
+    """There is no ring file at the given path or at the default locations."""
 
-    hint = "name it (--keys FILE, or $SEALPOINT_KEYS), or make one there: sealpoint keys init --keys FILE"
+    hint = "name one (--keys FILE or $SEALPOINT_KEYS), or create it: sealpoint keys init --keys FILE"
 
 
 class TestKeysError(RingFileError):
-    """A ring holds the public keys of ``keys.example``."""
+    """A ring contains the public keys of ``keys.example``."""
 
     __test__ = False  # the name begins with "Test": not a test class
-    hint = "generate keys of your own; only a test or a demo sets SEALPOINT_ALLOW_TEST_KEYS=1"
+    hint = "generate keys of your own; only tests and demos set SEALPOINT_ALLOW_TEST_KEYS=1"
 
 
 class FilePermissionsError(KeyRingError, PermissionError):
-    """A file with key material can be read or written by others than its owner."""
+    """Other accounts can read or write a key file, or write a ring file."""
 
     hint = "chmod 600 the file, and let the account that runs this own it"
 
 
 class FileLinkError(KeyRingError, OSError):
-    """A key file is no regular file, or a symbolic link where none is followed."""
+    """A file is not a regular file, or is a symbolic link that is not followed."""
 
     hint = "name the file itself; links are followed only for key files, and not out of their folder"
 
 
 class SourceError(KeyRingError, OSError):
-    """A source of key material gave none."""
+    """A source did not provide key material."""
 
-    hint = "see that the source is there, and that the account that runs this may use it"
+    hint = "check that the source exists and that the account that runs this may read it"
 
 
 class SourceTimeoutError(SourceError, TimeoutError):
-    """A command that should print key material did not end in time."""
+    """A command that prints key material did not end in time."""
 
-    hint = "run the command by hand; it must print the key and end"
+    hint = "run the command by hand; it must print the key and exit"
 
 
 # --- sealed values ----------------------------------------------------------------------------
@@ -213,9 +213,9 @@ class SealedValueError(SealpointError):
 
 
 class TagError(SealedValueError, ValueError):
-    """A type tag is not of the form ``<inner>+<suite>[.flags]:<key id>``."""
+    """A type tag is not of the form ``<inner>+<suite>[.flags]@<key id>``."""
 
-    hint = "the row was damaged, forged, or written by something else than sealpoint"
+    hint = "the row was damaged, forged, or not written by sealpoint"
 
 
 class UnknownSuiteError(TagError, NotImplementedError):
@@ -225,55 +225,55 @@ class UnknownSuiteError(TagError, NotImplementedError):
 
 
 class PlaintextError(SealedValueError, ValueError):
-    """A value is not sealed, and plaintext is not accepted."""
+    """A value is not sealed, and plaintext is not allowed."""
 
     hint = 'seal existing rows first, or pass plaintext="allow" while you migrate'
 
 
 class BlobError(SealedValueError, ValueError):
-    """A blob is not bytes, or too short to be a sealed value."""
+    """A blob is not bytes, or is too short for a sealed value."""
 
     hint = "the row was damaged or forged; restore it from backup"
 
 
 class IntegrityError(SealedValueError, ValueError):
-    """Authentication failed: bytes, tag, key or row are not those that were sealed."""
+    """Authentication failed: bytes, tag, key or row differ from those that were sealed."""
 
     hint = "the row was changed, moved or relabelled, or the ring holds another key under this id"
 
 
 class RowMissingError(SealedValueError, ValueError):
-    """A value is bound to its row, and no row was given."""
+    """A value is bound to its row, but no row was given."""
 
     hint = "read it through the saver that wrote it"
 
 
 class UnboundValueError(SealedValueError, ValueError):
-    """A row was given, and the value is not bound to any."""
+    """A row was given, but the value is not bound to a row."""
 
-    hint = "the value was written before rows were bound, or put in its place by somebody else"
+    hint = "the value was written before rows were bound, or was forged"
 
 
 class SecretMissingError(SealedValueError, ValueError):
-    """A per-thread secret is mixed into the value's key, and none was given."""
+    """The value's key is derived with a per-thread secret, but none was given."""
 
     hint = "read it through the saver that wrote it"
 
 
 class UnexpectedSecretError(SealedValueError, ValueError):
-    """A per-thread secret was given, and none is mixed into the value's key."""
+    """A per-thread secret was given, but the value's key is derived without one."""
 
-    hint = "the value was written before threads had secrets, or put in its place by somebody else"
+    hint = "the value was written before threads had secrets, or was forged"
 
 
 class LegacyTypeError(SealedValueError, ValueError):
-    """A row under LANGGRAPH_AES_KEY names an inner type that such a row may not have."""
+    """A row under LANGGRAPH_AES_KEY names an inner type that is not allowed there."""
 
     hint = "such rows do not authenticate their type: only null, bytes, bytearray, msgpack and json are read"
 
 
 class CipherSurfaceError(SealedValueError, TypeError):
-    """A cipher with only ``encrypt`` and ``decrypt`` was asked to bind a row or to mix a secret."""
+    """A cipher with only ``encrypt`` and ``decrypt`` cannot bind a row or use a secret."""
 
     hint = "use RingCipher"
 
@@ -286,17 +286,17 @@ class SerdeError(SealpointError):
 
 
 class UnsupportedTypeError(SerdeError, TypeError):
-    """A value of a type that the serializer does not know was to be written."""
+    """A value cannot be written: the serializer does not support its type."""
 
     hint = "convert it to a supported type; see docs/serializer.md"
 
 
 class UnreadableTypeError(SerdeError, TypeError):
-    """A value of a class that a reader would not find by its module and name was to be written.
+    """A value cannot be written: a reader would not find its class by module and name.
 
     Attributes:
         module: Module of the class.
-        name: Name of the class, as it would have been written.
+        name: Name of the class, as it would be written.
         cause: Why it would not be found.
     """
 
@@ -313,19 +313,19 @@ class UnreadableTypeError(SerdeError, TypeError):
 
 
 class UnknownTypeError(SerdeError, NotImplementedError):
-    """Bytes are labelled with a serialization type that is not known or not switched on."""
+    """Bytes have a serialization type that is unknown or not enabled."""
 
 
 class DecodeError(SerdeError, ValueError):
-    """Bytes are not what their label says."""
+    """Bytes do not have the format that their type names."""
 
     hint = "the row was damaged or forged; restore it from backup"
 
 
 class LimitError(DecodeError):
-    """Unsealed bytes are larger, deeper or have more elements than is read from a stranger."""
+    """Unauthenticated bytes exceed a limit: size, depth or number of elements."""
 
-    hint = "if the value is really yours, pass limits= with more room"
+    hint = "if the value is really yours, pass higher limits="
 
 
 class BlockedTypeError(SerdeError, TypeError):
@@ -360,11 +360,17 @@ class UnauthenticatedTypeError(BlockedTypeError):
 
 
 class UnbuildableValueError(SerdeError, ValueError):
-    """A type, given as ``module`` and ``name``, refuses the arguments that the bytes hold for it."""
+    """A type refuses the arguments that the bytes contain for it.
+
+    Attributes:
+        module: Module of the type, as the bytes name it.
+        name: Name of the type in that module, as the bytes name it.
+        cause: Why it refuses them.
+    """
 
     hint = (
         "the type has changed since the value was written, or the bytes were forged; "
-        'JsonPlusSerializer(on_blocked="raw") gives the bare arguments'
+        'JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
     )
 
     def __init__(self, module: str, name: str, cause: str) -> None:
@@ -385,29 +391,29 @@ class SaverError(SealpointError):
 
 
 class SchemaError(SaverError, ValueError):
-    """A database does not have the two tables that LangGraph writes, or has them altered."""
+    """A database lacks the tables that LangGraph creates, or they are altered."""
 
-    hint = "open a copy with the sqlite3 shell and look at sqlite_master before you trust it"
+    hint = "open a copy in the sqlite3 shell and look at sqlite_master before you trust the file"
 
 
 class DatabaseCorruptError(SaverError, OSError):
-    """SQLite finds that a file is damaged, or no database at all."""
+    """SQLite reports that a file is damaged or is not a database."""
 
-    hint = "restore it from backup; `.recover` in the sqlite3 shell saves what can be read"
+    hint = "restore the file from backup; `.recover` in the sqlite3 shell saves what can be read"
 
 
 class EndlessTreeError(DatabaseCorruptError):
-    """The pages of a file lead to more rows than it can hold: some are reached again and again."""
+    """The pages of a file lead to more rows than it can hold: they form a cycle or are shared."""
 
 
 class RowError(SaverError, ValueError):
-    """A row does not hold what its column or its key says."""
+    """A row does not contain what its type or its primary key says."""
 
     hint = "the row was damaged or forged; restore it from backup"
 
 
 class TextError(RowError):
-    """A row holds text that is not UTF-8."""
+    """A row contains text that is not UTF-8."""
 
 
 class MetadataError(SaverError, ValueError):
@@ -415,11 +421,11 @@ class MetadataError(SaverError, ValueError):
 
 
 class ConfigError(SaverError, ValueError):
-    """A config, filter, limit or ``before`` does not have the form that a saver needs."""
+    """A config, filter, limit or ``before`` has a form that a saver does not accept."""
 
 
 class ConfigKeyError(ConfigError, KeyError):
-    """A config lacks a key that a saver needs."""
+    """A config lacks a required key."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -429,53 +435,56 @@ class ConfigKeyError(ConfigError, KeyError):
 
 
 class MaintenanceError(SealpointError):
-    """A run over a whole database cannot begin or go on."""
+    """Maintenance of a database cannot start or continue."""
 
 
 class DatabaseMissingError(MaintenanceError, FileNotFoundError):
-    """There is no database under the name that was given."""
+    """The named database does not exist."""
 
     hint = "name a SQLite file that LangGraph or sealpoint wrote, or a postgresql:// URL"
 
 
 class UnreachableError(DatabaseMissingError):
-    """A database server does not answer, or takes no connection now; a later run may meet another answer."""
+    """A database server does not answer or accepts no connection now; a later run may succeed."""
 
-    hint = "see that the server runs, and that psql connects with the same URL"
+    hint = "check that the server runs and that psql connects with the same URL"
 
 
 class HeldError(MaintenanceError, BlockingIOError):
     """Another run holds the database."""
 
-    hint = "wait until the other run has ended; if none runs any more, just start again"
+    hint = "wait until the other run has ended, then run the command again; a lock ends with its process"
 
 
 class OutputExistsError(MaintenanceError, FileExistsError):
-    """A file that was to be made is there already."""
+    """The output file already exists."""
 
-    hint = "name a file that does not exist; nothing is overwritten"
+    hint = "name a file that does not exist; existing files are not overwritten"
 
 
 class OutputNameError(MaintenanceError, ValueError):
-    """A file cannot have the name that was given."""
+    """The output file cannot have the given name."""
 
-    hint = "name a shorter one: the files that stand beside it for a while have longer names"
+    hint = "choose a shorter name: temporary files beside the output have longer ones"
 
 
 class StoppedError(MaintenanceError, OSError):
-    """A run had to end early; what it did stands, and it can be run again."""
+    """A run ended early; its changes are complete, and it can be run again."""
 
-    hint = "make room or end what is in the way, then run the same command again: it goes on where it stopped"
+    hint = (
+        "make room or end the blocking process, then run the same command again:"
+        " it continues where it stopped"
+    )
 
 
 class HaltedError(StoppedError):
-    """A statement was ended before its end, because the run was to stop."""
+    """A statement was interrupted because the run was stopped."""
 
-    hint = "run the same command again: it goes on where it stopped"
+    hint = "run the same command again: it continues where it stopped"
 
 
 class LockedError(StoppedError):
-    """Other sessions kept rows locked for as long as a run lasted; it did all the others."""
+    """Other sessions held locks on rows until the end of a run; all other rows are done."""
 
     hint = (
         "end their transactions (pg_stat_activity and pg_prepared_xacts show them),"
@@ -484,41 +493,41 @@ class LockedError(StoppedError):
 
 
 class UnrelatedDatabaseError(MaintenanceError, ValueError):
-    """A database shows nothing about a key: no value in it is under any key of the ring."""
+    """A database contains no value under any key of the ring, so it shows nothing about a key."""
 
     hint = (
         "name the databases that were sealed under this ring; `sealpoint status DB` shows the keys of one."
-        " To count it all the same: --allow-unrelated"
+        " To accept this one: --allow-unrelated"
     )
 
 
 class PasswordError(MaintenanceError, ValueError):
-    """A password stands where everybody on the machine can read it: in the arguments of a program."""
+    """A password is in the arguments of a program, which every user of the machine can read."""
 
-    hint = "leave it out; libpq takes it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
+    hint = "remove it from the URL; libpq reads it from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE"
 
 
 class ScrubError(MaintenanceError, BlockingIOError):
-    """Old contents of a database cannot be cleared away now.
+    """Old contents of a database cannot be removed now.
 
     Attributes:
-        lock_seconds: How long writers were kept waiting all the same.
+        lock_seconds: How long writers waited for the attempt.
     """
 
     lock_seconds: float = 0.0
 
-    hint = "end the processes that read the database, or let them close it, then scrub again"
+    hint = "end the processes that read the database, or close it there, then scrub again"
 
 
 class ServerError(MaintenanceError, OSError):
-    """A database server refuses a statement, for a reason that does not pass.
+    """A database server refuses a statement permanently.
 
     Attributes:
-        kind: Name of the refusal.
-        sqlstate: Its number, empty if the server gave none.
+        kind: Name of the error.
+        sqlstate: Its SQLSTATE code, empty if the server gave none.
     """
 
-    hint = "let the account SELECT and UPDATE the tables; the server's log says more"
+    hint = "grant the account SELECT and UPDATE on the tables; see the server's log"
 
     def __init__(self, kind: str, sqlstate: str) -> None:
         super().__init__(kind, sqlstate)
@@ -530,16 +539,16 @@ class ServerError(MaintenanceError, OSError):
 
 
 class SuperuserError(MaintenanceError, PermissionError):
-    """A superuser looks at the standby of a server, where the owner of the tables cannot be held off."""
+    """A superuser reads a standby, where no lock keeps the owner from changing the tables."""
 
     hint = "connect to the primary, or as a role that may only SELECT from the tables: docs/rotation.md"
 
     def __str__(self) -> str:
-        return "a superuser's commands are not run on a standby: there no lock keeps the tables unchanged"
+        return "commands of a superuser are refused on a standby: no lock there keeps the tables unchanged"
 
 
 class MissingExtraError(MaintenanceError, ImportError):
-    """A package is missing that an extra brings."""
+    """A package of an extra is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(package, extra, hint=f"pip install 'sealpoint[{extra}]'")
@@ -547,4 +556,4 @@ class MissingExtraError(MaintenanceError, ImportError):
         self.extra = extra
 
     def __str__(self) -> str:
-        return f"package {self.package!r} is not installed; the extra {self.extra!r} brings it"
+        return f"package {self.package!r} is not installed; it is part of the extra {self.extra!r}"
