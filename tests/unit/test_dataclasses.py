@@ -26,7 +26,7 @@ KNOWN = {
     "sealpoint.keys.files.Origin",
     "sealpoint.crypto.tag.Tag",
     "sealpoint.databases.rows.Batch",
-    "sealpoint.databases.rows.Selection",
+    "sealpoint.databases.cells.Selection",
     "sealpoint.databases.cells.Column",
     "sealpoint.serde.allowlist.Allowlist",
     "sealpoint.serde.limits.Limits",

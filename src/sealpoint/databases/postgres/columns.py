@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from sealpoint.base import coordinates, frame
+from sealpoint.base.coordinates import Coordinates
 from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK
 from sealpoint.databases.cells import Cell, Column, Where
 
@@ -16,9 +17,17 @@ _THREAD: Final = ("thread_id", "checkpoint_ns")
 _CHECKPOINT: Final = (*_THREAD, "checkpoint_id")
 
 METADATA: Final = Column("checkpoints", "metadata", _CHECKPOINT, coordinates.METADATA, in_json=True)
-SHALLOW_METADATA: Final = Column("checkpoints", "metadata", _THREAD, coordinates.METADATA, in_json=True)
+# The shallow savers keep neither checkpoint ids nor versions, so nothing can be bound to those.
+SHALLOW_METADATA: Final = Column(
+    "checkpoints", "metadata", _THREAD, Coordinates(coordinates.METADATA.kind, _THREAD), in_json=True
+)
 BLOBS: Final = Column("checkpoint_blobs", "blob", (*_THREAD, "channel", "version"), coordinates.VALUE)
-SHALLOW_BLOBS: Final = Column("checkpoint_blobs", "blob", (*_THREAD, "channel"), coordinates.VALUE)
+SHALLOW_BLOBS: Final = Column(
+    "checkpoint_blobs",
+    "blob",
+    (*_THREAD, "channel"),
+    Coordinates(coordinates.VALUE.kind, (*_THREAD, "channel")),
+)
 WRITES: Final = Column(
     "checkpoint_writes", "blob", (*_CHECKPOINT, "task_id", "idx", "channel"), coordinates.WRITE
 )
@@ -72,6 +81,7 @@ class Access:
         ]
 
 
+@dataclass(frozen=True, slots=True)
 class JsonAccess(Access):
     """The same for values in JSON. The locator of a cell is the base64 text of its value."""
 

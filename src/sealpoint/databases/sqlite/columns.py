@@ -50,6 +50,7 @@ class Access:
         return tag, value, cell.where.locator, cell.tag, cell.value, *cell.where.key
 
 
+@dataclass(frozen=True, slots=True)
 class JsonAccess(Access):
     """The same for values in JSON. The locator of a cell is its row id with the whole JSON."""
 
