@@ -224,10 +224,6 @@ class UnknownSuiteError(TagError, NotImplementedError):
     hint = "the row was forged, or written by a newer release"
 
 
-class UnknownFlagError(TagError):
-    """A tag has an unknown flag, a duplicate flag, or flags out of order."""
-
-
 class PlaintextError(SealedValueError, ValueError):
     """A value is not sealed, and plaintext is not allowed."""
 

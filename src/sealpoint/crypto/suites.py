@@ -31,6 +31,10 @@ from sealpoint.keys.ids import KEY_BYTES, LEGACY
 # the buffer takes longer than the copy.
 IN_PLACE_BYTES: Final = 128 * 1024
 
+# From here on a blob is opened through a view, without a copy of its ciphertext. Making the view takes
+# longer than the copy of a shorter one.
+VIEW_BYTES: Final = 8 * 1024
+
 
 class Suite(Protocol):
     """One suite under one key."""
@@ -42,9 +46,8 @@ class Suite(Protocol):
         """Return the data, or raise `BlobError` or `IntegrityError`."""
 
 
-def _require_length(blob: bytes, least: int) -> None:
-    if len(blob) < least:
-        raise BlobError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
+def _too_short(blob: bytes, least: int) -> BlobError:
+    return BlobError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
 
 
 def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: bytes, room: int) -> bytes:
@@ -93,7 +96,8 @@ class Cobblestone256:
             BlobError: If ``blob`` has fewer than 72 bytes.
             IntegrityError: If it was not sealed under this key and context.
         """
-        _require_length(blob, self.OVERHEAD_BYTES)
+        if len(blob) < self.OVERHEAD_BYTES:
+            raise _too_short(blob, self.OVERHEAD_BYTES)
         message = Cobblestone256Decryptor(self._key, context)
         try:
             if len(blob) >= IN_PLACE_BYTES:
@@ -177,14 +181,15 @@ class Xaes256Gcm:
             BlobError: If ``blob`` has fewer than 40 bytes.
             IntegrityError: If it was not sealed under this key and context.
         """
-        _require_length(blob, self.OVERHEAD_BYTES)
+        if len(blob) < self.OVERHEAD_BYTES:
+            raise _too_short(blob, self.OVERHEAD_BYTES)
         prefix = blob[: self.PREFIX_BYTES]
         known = self._ciphers.get(prefix)
         cipher = AESGCM(derive_xaes_key(self._key, prefix)) if known is None else known
-        view = memoryview(blob)  # slices without a copy of the ciphertext
+        parts = blob if len(blob) < VIEW_BYTES else memoryview(blob)
         try:
             data = cipher.decrypt(
-                view[self.PREFIX_BYTES : self.NONCE_BYTES], view[self.NONCE_BYTES :], context
+                parts[self.PREFIX_BYTES : self.NONCE_BYTES], parts[self.NONCE_BYTES :], context
             )
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final, TypeGuard
 
 from sealpoint.crypto.suites import SUITES
-from sealpoint.errors import TagError, UnknownFlagError, UnknownSuiteError, excerpt
+from sealpoint.errors import TagError, UnknownSuiteError, excerpt
 from sealpoint.keys.ids import KEY_ID, LEGACY
 
 MAX_CHARS: Final = 64
@@ -53,9 +53,9 @@ class Tag:
         """Read a tag from a `type` column.
 
         Raises:
-            TagError: If it is not a string of at most 64 ASCII characters in the form above.
+            TagError: If it is not a string of at most 64 ASCII characters in the form above, or a flag is
+                not known, given twice or out of order.
             UnknownSuiteError: If its suite is not known.
-            UnknownFlagError: If a flag is not known, given twice or out of order.
         """
         if not isinstance(text, str) or len(text) > MAX_CHARS or text.count("+") != 1:
             raise TagError(f"{excerpt(text)} is not at most {MAX_CHARS} characters with one '+'")
@@ -71,7 +71,7 @@ class Tag:
         if not separator or not KEY_ID.fullmatch(key_id):
             raise TagError(f"{excerpt(text)} names no key after '@'")
         if sorted(set(flags)) != flags or not set(flags) <= set(FLAGS):
-            raise UnknownFlagError(f"{excerpt(text)} has flags that are not known or not in order")
+            raise TagError(f"{excerpt(text)} has flags that are not known or not in order")
         return cls(inner, suite, tuple(flags), key_id)
 
     def format(self) -> str:

@@ -162,7 +162,7 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
     Raises:
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
         DecodeError: If they are not what ``kind`` says.
-        UnknownTypeError: If ``kind`` is not one that is read without a key; ``pickle`` is not.
+        UnknownTypeError: If values of this type are never read unauthenticated, such as ``pickle``.
     """
     if kind == MSGPACK:
         require_few_costly(data, scan(data, limits), limits)

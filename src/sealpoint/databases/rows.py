@@ -86,7 +86,7 @@ class Rewritten(NamedTuple):
         changed: Values that were changed.
         raced: Values that a writer had changed meanwhile; theirs stands.
         size_bytes: Of the values that were seen.
-        lock_seconds: How long the write lock was held since the last batch was told of.
+        lock_seconds: How long the write lock was held since the last batch.
         last: Where the next batch begins; ``None`` if this was the last one.
     """
 
@@ -107,7 +107,7 @@ class RowStore(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it: a path, or a URL without a password."""
+        """Its name for people: a path, or a URL without a password."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -142,7 +142,7 @@ class RowStore(Protocol):
         """
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keep other runs away for as long as the context lasts, also those of other processes.
+        """Exclude other runs for as long as the context lasts, also those of other processes.
 
         Raises:
             HeldError: If another run holds the database.
@@ -161,7 +161,7 @@ class RowStore(Protocol):
         """Yield what is kept readable beside the values. SQLite keeps nothing there."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection to the database."""
 
 
 class Progress(NamedTuple):
@@ -174,7 +174,7 @@ class Progress(NamedTuple):
         changed: Values changed so far in the run.
         raced: Values that writers had changed meanwhile, so far in the run.
         size_bytes: Of the values looked at so far in the run.
-        lock_seconds: How long the write lock was held since the last batch was told of.
+        lock_seconds: How long the write lock was held since the last batch.
     """
 
     table: str
@@ -188,4 +188,4 @@ class Progress(NamedTuple):
 
 Event = Progress | Failure
 Events = Generator[Event, None, None]
-"""A run: it goes on while somebody asks for its events, and ends when it is closed."""
+"""A run: it goes on while its events are asked for, and ends when it is closed."""

@@ -49,8 +49,7 @@ def _is_left_over(ring: Path, key_id: str) -> bool:
 def free_id(ring: Path, taken: Collection[str], year: int) -> str:
     """Return an id for a new key: ``k26a-4f7c``, the next key of the year, and a random part.
 
-    The random part keeps the keys of two environments apart: rows under a key of one
-    never name a key of the other.
+    The random part differs between environments: rows under a key of one never name a key of the other.
     """
     for number in count(1):
         stem = f"k{year % 100:02}{_letters(number)}"

@@ -35,7 +35,7 @@ class _Work:
     """What a thread runs.
 
     Attributes:
-        subqueries: Names of the subqueries of the statement; ``None`` if it is not a statement of this package.
+        subqueries: Names of subqueries of the statement; ``None`` if it is not of this package.
         steps: How many steps it has left.
         until: Up to when it may compute, by the clock of the thread; ``None`` before the first step.
         is_over: Says whether to end the statement for another reason.

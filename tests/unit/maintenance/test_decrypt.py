@@ -140,7 +140,7 @@ def test_what_comes_there_at_the_last_moment_is_not_touched(
         genuine(*names)
 
     monkeypatch.setattr(os, "link", link)
-    monkeypatch.setattr(decrypt_module, "keep", lambda file: out.write_text("mine"))
+    monkeypatch.setattr(decrypt_module, "fsync_path", lambda file: out.write_text("mine"))
     with pytest.raises(OutputExistsError):
         list(decrypt(path, out, make_cipher("k1")))
     assert out.read_text() == "mine"
