@@ -126,7 +126,7 @@ class KeyTransitionError(KeyRingError, ValueError):
 class KeyInUseError(KeyTransitionError):
     """A key cannot change its state: a database has rows under it, or under an older key."""
 
-    hint = "seal the rows anew first: sealpoint rotate DB --apply"
+    hint = "reseal the rows first: sealpoint rotate DB --apply"
 
 
 class WrongRingError(KeyRingError):

@@ -61,8 +61,8 @@ def test_status_whose_output_is_not_read_keeps_its_answer(many: Path, keys: Path
 
 
 INTERRUPTED = {
-    "verify": "stopped early: 1000 of 3012 values were looked at\n1000 of the values",
-    "types": "stopped early: 1000 of 3012 values were looked at\n",
+    "verify": "stopped early: 1000 of 3012 values were checked\n1000 of the values",
+    "types": "stopped early: 1000 of 3012 values were checked\n",
     "audit": "ended by Ctrl-C",
     "status": "ended by Ctrl-C",
     "inspect": "ended by Ctrl-C",

@@ -54,7 +54,7 @@ def sealpoint(
     context: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Keys, rotation and proof for sealed LangGraph checkpoints."""
+    """Keys, rotation and verification for sealed LangGraph checkpoints."""
     if show_version:
         print(f"sealpoint {version('sealpoint')}")
         raise typer.Exit

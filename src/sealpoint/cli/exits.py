@@ -1,4 +1,4 @@
-"""Exit codes, the same for every command, and which error ends in which of them."""
+"""Exit codes of all commands, and the errors that map to them."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
 
 @app.command()
 def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Show all that the ring says of a key, and its transitions."""
+    """Show all fields of a key, and its transitions."""
     file = find_ring_file(path)
     if as_json:
         return _show("show", file, [key_id], as_json)
@@ -161,7 +161,7 @@ def promote(
     databases: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key the one that seals. The one before it goes on to open.
+    """Make a key active. The previously active key becomes decrypt-only.
 
     Refused while a database that is named with --db has rows under a key older than that one.
     """
@@ -172,7 +172,7 @@ def promote(
     if before == key_id:
         say(f"{key_id} was active already.")
     else:
-        say(f"Rows stay under the key that sealed them until: {_command('rotate DB --apply', path)}")
+        say(f"Existing rows remain under their old key until you run: {_command('rotate DB --apply', path)}")
     _warn_unless_it_loads(file)
 
 
@@ -242,7 +242,7 @@ def destroy(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Remove a key's material for good. Its id stays taken. Nothing undoes this.
+    """Remove a key's material for good. Its id is never reused. This cannot be undone.
 
     Refused unless the key is staged, disabled or compromised, and while a database has rows under it; also
     if a database has none under any key of the ring: then it is not the one that used the key. The key file

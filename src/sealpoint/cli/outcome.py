@@ -33,8 +33,8 @@ _ADVICE: Final = {  # for what is left after a job
     Action.UNRECOGNISED: "{values} {have} an unrecognised tag: `sealpoint status DB` shows {it}",
 }
 _ENDS: Final = {
-    End.STOPPED: "stopped early: run the same command again, it goes on where it stopped",
-    End.UNVERIFIED: "stopped early: the values are moved, and `sealpoint verify DB` opens all of them",
+    End.STOPPED: "stopped early: run the same command again; it continues where it stopped",
+    End.UNVERIFIED: "stopped early: the values are resealed; check them with `sealpoint verify DB`",
     End.UNSCRUBBED: (
         "the values are moved; what they were before may still be in the file. Run the same command again"
         " when nothing reads it: it can then search for old tags, and not for the old values"

@@ -123,7 +123,7 @@ def _print_message(text: str) -> None:
 
 def say_how_far(rows: int, total: int | None) -> None:
     """Say that a run has not come to its end, and how far it came."""
-    say(f"stopped early: {rows} of {'?' if total is None else total} values were looked at")
+    say(f"stopped early: {rows} of {'?' if total is None else total} values were checked")
 
 
 def complain(text: str, hint: str = "") -> None:
@@ -134,7 +134,7 @@ def complain(text: str, hint: str = "") -> None:
 
 
 def warn(text: str, hint: str = "") -> None:
-    """Print a warning, on stderr; the command goes on."""
+    """Print a warning, on stderr; the command continues."""
     say(f"warning: {text}")
     if hint:
         say(f"hint: {hint}")

@@ -36,7 +36,9 @@ _NOTICED_SECONDS: Final = 1.0
 
 def rotate(
     database: DatabaseArgument,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; else only the plan is shown.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Apply the plan; without it, only show the plan.")
+    ] = False,
     allow_plaintext: AllowPlaintextOption = False,
     allow_legacy: Annotated[
         bool, typer.Option("--allow-legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
@@ -92,14 +94,14 @@ def rotate(
         typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
     ] = False,
     suite: Annotated[
-        str, typer.Option("--suite", help="What to seal in: cobblestone256 or xaes256gcm.")
+        str, typer.Option("--suite", help="The suite to seal with: cobblestone256 or xaes256gcm.")
     ] = "cobblestone256",
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
     """Bring every value under the active key, while agents run. Shows the plan; --apply does it.
 
-    Can be stopped at any point (Ctrl-C finishes the batch) and started again: it goes on where it was.
+    Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
     _require_fitting(database, workers=workers, scrub=scrub, suite=suite)
     if not is_url(database):

@@ -33,7 +33,7 @@ def status(
     """
     entries = find_entries(keys)
     if only is not None and entries is not None and only not in {entry.id for entry in entries}:
-        hint = f"name one of these, or with --keys the ring that holds {excerpt(only)}"
+        hint = f"name one of these, or use --keys with the ring file that contains {excerpt(only)}"
         unknown = UnknownKeyError(only, tuple(entry.id for entry in entries), hint=hint)
         complain(str(unknown), unknown.hint)
         return Exit.USAGE

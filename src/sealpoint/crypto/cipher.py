@@ -48,7 +48,7 @@ class RingCipher(NeverPickled):
 
         Args:
             ring: Keys to open with; sealing needs an active one.
-            suite: What to seal in: ``cobblestone256`` or ``xaes256gcm``.
+            suite: The suite to seal with: ``cobblestone256`` or ``xaes256gcm``.
             follow: Whether to reload the ring's file, if it has one, when it changes.
 
         Raises:

@@ -9,7 +9,7 @@ from sealpoint.base.coordinates import Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.prepared import parse_tag
 from sealpoint.crypto.tag import is_legacy, is_sealed, is_under
-from sealpoint.errors import BlobError, PlaintextError, RowError, excerpt
+from sealpoint.errors import BlobError, PlaintextError, RowError, UnknownTypeError, excerpt
 from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
@@ -168,5 +168,7 @@ def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -
         require_few_costly(data, scan(data, limits), limits)
     elif kind == JSON:
         parse_json(data, lambda envelope: envelope, limits)
+    elif kind == PICKLE:
+        raise UnknownTypeError("a pickle that is not sealed is not read")
     else:
         read_plain(kind, data)

@@ -1,4 +1,4 @@
-"""Audit: what anybody can read who holds a database. Needs no keys, and no sealpoint before it.
+"""Audit: what is readable without a key. Needs no keys, and no sealpoint before it.
 
 Reads tags, metadata and names; no value. What is readable is never quoted, only its shape:
 letters become ``a``, digits ``9``.
@@ -121,7 +121,7 @@ class Audit:
 
     @property
     def open_rows(self) -> int:
-        """How many values are not sealed by sealpoint: plaintext, legacy, or nobody knows."""
+        """How many values are not sealed by sealpoint: plaintext, legacy, or unknown."""
         return sum(share.rows for share in self.shares if share.kind is not Kind.SEALED)
 
     @property

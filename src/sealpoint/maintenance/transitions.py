@@ -113,7 +113,7 @@ def _way_out(entry: RingEntry) -> str:
         return "such rows open with no key any more: restore a backup, or delete them"
     rotate = "sealpoint rotate DB --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")
     enable = "enable the key and " if entry.state is KeyState.DISABLED else ""
-    return f"{enable}seal the rows anew first: {rotate}"
+    return f"{enable}reseal the rows first: {rotate}"
 
 
 def _is_under(tag: Any, entry: RingEntry) -> bool:

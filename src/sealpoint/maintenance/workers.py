@@ -39,7 +39,7 @@ class Assignment:
         url: The database.
         ring: The ring file; each worker loads it.
         key_id: The active key when the run began: all workers seal under it.
-        suite: What to seal in.
+        suite: The suite to seal with.
         options: Of the job; the rate is that of one worker.
     """
 

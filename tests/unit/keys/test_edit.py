@@ -362,10 +362,10 @@ def test_legacy_rows_are_under_the_legacy_key(ring: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("state", "hint"),
     [
-        ("decrypt-only", "seal the rows anew first: sealpoint rotate DB --apply --allow-legacy"),
+        ("decrypt-only", "reseal the rows first: sealpoint rotate DB --apply --allow-legacy"),
         (
             "disabled",
-            "enable the key and seal the rows anew first: sealpoint rotate DB --apply --allow-legacy",
+            "enable the key and reseal the rows first: sealpoint rotate DB --apply --allow-legacy",
         ),
         ("destroyed", "such rows open with no key any more: restore a backup, or delete them"),
     ],

@@ -50,7 +50,7 @@ def clock() -> Iterable[Clock]:
 
 
 def progress(rows: int) -> Progress:
-    """A batch, after which so many rows have been changed in all, one of them by somebody else."""
+    """A batch, after which so many rows have been changed in all, one of them by another writer."""
     return Progress("checkpoints", 0, 1000, max(0, rows - 1), min(1, rows), rows, 0.0)
 
 

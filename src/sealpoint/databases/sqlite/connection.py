@@ -56,7 +56,7 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
             if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_log(path):
                 raise
-        return _connect(path, "mode=ro&immutable=1")  # a medium that nobody writes to
+        return _connect(path, "mode=ro&immutable=1")  # a read-only medium
 
 
 def _has_log(path: Path) -> bool:
@@ -107,7 +107,7 @@ def _require_whole(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise our own errors for those of SQLite, also for those that pass, after which a run goes on."""
+    """Raise our own errors for those of SQLite, also for those that pass, after which a run continues."""
     try:
         yield
     except FOREIGN as error:
