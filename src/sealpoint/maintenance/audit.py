@@ -25,7 +25,7 @@ LANGGRAPH_KEYS: Final = frozenset({"parents", "run_id", "source", "step"})
 _SHAPE_CHARS: Final = 40
 _LABEL_CHARS: Final = 48
 _SEARCHED_CHARS: Final = 2000
-# A name that somebody gave in a program, and not what a program was given: no address, no long number.
+# A name from a program's source, and no input of it: no address, no long number.
 _LABEL: Final = re.compile(r"(?!(?:.*\d){6})[A-Za-z_][\w.:/-]*", re.ASCII)
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}(?:@|%40)[\w-]{1,63}\.[\w.-]{2}")
 
@@ -153,7 +153,7 @@ def shape(value: Any) -> str:
     """Return what a readable value looks like, and not what it is.
 
     Text shows its length and the kinds of its first characters: ``9: aaaa-9999``. Of all else only
-    the size is told.
+    the size is shown.
     """
     if isinstance(value, str):
         more = "..." if len(value) > _SHAPE_CHARS else ""

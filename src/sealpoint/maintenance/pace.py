@@ -26,7 +26,7 @@ class Signal(Protocol):
 class Stop:
     """A `Signal` for handlers of signals.
 
-    They interrupt whoever looks at it, so it takes no lock as an event would: that might wait for ever.
+    A signal may interrupt the thread that reads it, so it takes no lock as an event would: that may deadlock.
     """
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ def test_input_is_empty() -> None:
 def test_command_that_hangs(script: str) -> None:
     with pytest.raises(SourceTimeoutError, match="'sh' did not end in time") as caught:
         run_command(["sh", "-c", script], timeout_seconds=SHORT)
-    assert "must print the key and end" in caught.value.hint
+    assert "must print the key and exit" in caught.value.hint
 
 
 def test_all_that_a_command_started_is_ended(tmp_path: Path) -> None:

@@ -884,7 +884,7 @@ def test_new_entries_leave_the_rest_as_it_was(text: str) -> None:
         stage_key(ring, "new")
         new = ring.read_bytes().decode()
         start = new.index('\n[[key]]\nid = "new"\n')
-        end = new.index("\n", new.index("keys.d/new.where.key", start)) + 1
+        end = new.index("\n", new.index("keys.d/new.key", start)) + 1
         old = new[:start] + new[end:]
         assert old.removesuffix("\n") == text.removesuffix("\n")
         assert [entry.id for entry in read_ring_entries(ring)][-1] == "new"

@@ -108,6 +108,7 @@ def test_material_that_is_held_is_not_asked_for_again(ring: Commands, clock: lis
 def test_material_of_another_command_is_asked_for(ring: Commands, clock: list[float]) -> None:
     """And what it gives is held against what it was: another command may lead to another key."""
     subject = RingCipher(KeyRing.load(ring.file))
+    assert subject.open(*sealed_under("k0")).typed == VALUE
     text = ring.text(k0="decrypt-only", k1="active")
     replace(ring.file, text.replace(material_of("k0").hex(), material_of("other").hex()))
     look(subject, clock)

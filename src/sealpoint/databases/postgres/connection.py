@@ -102,8 +102,8 @@ class SearchPath(NamedTuple):
 
     Attributes:
         schemas: In this order.
-        is_own: Whether whoever connects has set it, or had it set for the account. Any other leads
-            through schemas that somebody else may make.
+        is_own: Whether the connecting role set it, or it was set for that role. Any other leads
+            through schemas that another role may create.
     """
 
     schemas: list[str]

@@ -2,7 +2,7 @@
 
 Before a session exists libpq gives no SQLSTATE, only words, in which the names of the user and of the
 host stand, and perhaps a part of a password. So the words are compared, and never shown. A server that
-speaks another language than English is told apart from one that does not answer, and no more.
+answers in another language than English is distinguished only from one that does not answer.
 """
 
 from __future__ import annotations

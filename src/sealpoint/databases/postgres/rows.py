@@ -1,7 +1,7 @@
 """PostgresRows: the values of LangGraph's Postgres savers, in the order of their primary keys.
 
 A batch is locked while it is changed, and what others have locked is left out of it: any number
-of workers share the rows, and nobody ever waits for a writer.
+of workers share the rows, and no worker ever waits for a writer.
 """
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only

@@ -241,7 +241,7 @@ class SqliteRows:
             Whether the log is empty: a reader may need what is in it.
 
         Raises:
-            StoppedError: If there is no room for a second copy, or the file stays locked.
+            StoppedError: If there is no room for a second copy, or the file is still locked.
         """
         self.settle()
         with self._file.cursor() as cursor:

@@ -55,7 +55,7 @@ def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float
 
 
 def text_or_bytes(text: bytes) -> str | bytes:
-    """Decode a text; one that is not UTF-8, which only a forged file holds, stays bytes."""
+    """Decode a text; one that is not UTF-8, which only a forged file holds, is returned as bytes."""
     try:
         return text.decode()
     except UnicodeDecodeError:
