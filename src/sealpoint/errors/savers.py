@@ -1,0 +1,50 @@
+"""Errors of savers and of the databases that they read."""
+
+from __future__ import annotations
+
+from sealpoint.errors.root import SealpointError
+
+
+class SaverError(SealpointError):
+    """A checkpoint cannot be stored or loaded."""
+
+
+class SchemaError(SaverError, ValueError):
+    """A database lacks the tables that LangGraph creates, or they are altered."""
+
+    hint = "open a copy in the sqlite3 shell and look at sqlite_master before you trust the file"
+
+
+class DatabaseCorruptError(SaverError, OSError):
+    """SQLite reports that a file is damaged or is not a database."""
+
+    hint = "restore the file from backup; `.recover` in the sqlite3 shell saves what can be read"
+
+
+class EndlessTreeError(DatabaseCorruptError):
+    """The pages of a file lead to more rows than it can hold: they form a cycle or are shared."""
+
+
+class RowError(SaverError, ValueError):
+    """A row does not contain what its type or its primary key says."""
+
+    hint = "the row was damaged or forged; restore it from backup"
+
+
+class TextError(RowError):
+    """A row contains text that is not UTF-8."""
+
+
+class MetadataError(SaverError, ValueError):
+    """Metadata is not strict JSON: duplicate keys, NaN, infinity, or not an object."""
+
+
+class ConfigError(SaverError, ValueError):
+    """A config, filter, limit or ``before`` has a form that a saver does not accept."""
+
+
+class ConfigKeyError(ConfigError, KeyError):
+    """A config lacks a required key."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
