@@ -24,7 +24,7 @@ from sealpoint.databases.postgres.refusals import _REFUSALS
 
 SOURCE: Final = Path(sealpoint.__file__).parent
 METHODS: Final = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
-LENGTH: Final = 6000
+LENGTH: Final = 15_000
 MOST_SECONDS: Final = 0.1
 """A hundred times what any of them takes for such an input; one that tries every pair takes longer."""
 
