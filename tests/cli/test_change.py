@@ -410,7 +410,7 @@ def test_time_is_up_while_values_are_opened_once_more(run: Run, path: Path) -> N
     assert run("rotate", path, "--apply", "--verify", "none").code == Exit.DONE
     ended = run("rotate", path, "--apply", "--max-seconds", 0)
     assert ended.code == Exit.STOPPED
-    assert "`sealpoint verify DB` opens all of them" in ended.err
+    assert "check them with `sealpoint verify DB`" in ended.err
     assert "run the same command again" not in ended.err
 
 

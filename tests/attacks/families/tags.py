@@ -160,9 +160,9 @@ def keyed() -> Iterator[Case]:
         ("a row that it has not", {}, {"row": {"thread_id": "t"}}),
         ("a part of its row", {"row": {"a": "b", "c": "d"}}, {"row": {"a": "b"}}),
         ("its row, cut elsewhere", {"row": {"a": "bc"}}, {"row": {"ab": "c"}}),
-        ("another secret", {"secret": b"s"}, {"secret": b"t"}),
-        ("no secret", {"secret": b"s"}, {}),
-        ("a secret that it has not", {}, {"secret": b"s"}),
+        ("another secret", {"secret": b"s" * 32}, {"secret": b"t" * 32}),
+        ("no secret", {"secret": b"s" * 32}, {}),
+        ("a secret that it has not", {}, {"secret": b"s" * 32}),
     ):
         yield Case("tags", f"opened with {label}", _bound(sealing, opening), shared=False)
 
