@@ -40,6 +40,7 @@ class AesEax:
 
     def _omac(self, number: int, data: bytes | memoryview) -> bytes:
         mac = CMAC(self._cipher)
+        # The leading block separates the three MACs: that of a nonce cannot stand for that of a ciphertext.
         mac.update(number.to_bytes(16, "big"))
         mac.update(bytes(data))
         return mac.finalize()
@@ -67,6 +68,7 @@ class AesEax:
         start = self._omac(0, nonce)
         macs = start, self._omac(1, header), self._omac(2, ciphertext)
         wanted = bytes(a ^ b ^ c for a, b, c in zip(*macs, strict=True))
+        # In constant time, so that a forger learns nothing of the right tag, and before any decryption.
         if not bytes_eq(wanted, tag):
             raise IntegrityError("sealed value does not open: authentication failed")
         decryptor = Cipher(self._cipher, CTR(start)).decryptor()

@@ -27,6 +27,7 @@ from sealpoint.keys.state import KeyState
 
 _RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
 
+# Nothing authenticates the type of these rows: relabelled as `pickle`, a row could run code when it is read.
 LEGACY_INNER: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json"})
 _CACHED_TAGS: Final = 256
 _CACHED_SECRETS: Final = 1024

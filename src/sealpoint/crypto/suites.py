@@ -219,6 +219,7 @@ def _forget_prefixes() -> None:
         suite.forget_prefix()
 
 
+# Parent and child count apart, and would together exceed `MAX_MESSAGES` under one prefix.
 os.register_at_fork(after_in_child=_forget_prefixes)
 
 

@@ -27,6 +27,7 @@ SEALED_MARK: Final = "+"
 LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
 """The end of each tag under LANGGRAPH_AES_KEY."""
 
+# Printable ASCII without '+', which separates the type from the suite.
 _INNER = re.compile(r"[!-*,-~]+")
 
 
@@ -132,6 +133,7 @@ def is_legacy(tag: object) -> bool:
 
 def key_end(key_id: str) -> str:
     """Return the end of each tag that names a key."""
+    # With the '@', because one id may be the end of another.
     return f"@{key_id}"
 
 

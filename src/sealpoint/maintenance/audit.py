@@ -27,6 +27,8 @@ _LABEL_CHARS: Final = 48
 _SEARCHED_CHARS: Final = 2000
 # A name from a program's source, and no input of it: no address, no long number.
 _LABEL: Final = re.compile(r"(?!(?:.*\d){6})[A-Za-z_][\w.:/-]*", re.ASCII)
+# Bounded repetitions: with `+` a forged name without '@' would take quadratic time. A local part has at
+# most 64 characters, a DNS label 63.
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}(?:@|%40)[\w-]{1,63}\.[\w.-]{2}")
 
 

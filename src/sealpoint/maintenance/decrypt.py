@@ -162,6 +162,7 @@ class _Copy:
             opened = self._open(cell)
             if not self._failed:  # else there will be no copy, and the other values are only opened
                 self._insert(statement, (*columns.values(), *opened))
+        # A full disk ends the run; it is not a failure of this value.
         except StoppedError:
             raise
         except SealpointError as error:
@@ -217,6 +218,8 @@ def _require_free(out: Path) -> None:
 
 
 def _put_in_place(copy: Path, out: Path) -> None:
+    # Checked again, because the run took a while. The content is on the disk before the name: after a
+    # power cut `out` never holds a part of the copy.
     _require_free(out)
     fsync_path(copy)
     _name(copy, out)
@@ -227,10 +230,12 @@ def _name(copy: Path, out: Path) -> None:
     """Give the copy its name, unless there is something under that name by now."""
     try:
         try:
+            # link() fails where a file exists; rename() would replace it.
             os.link(copy, out)
         except OSError as error:
             if error.errno not in _WITHOUT_LINKS:
                 raise
+            # Without hard links, O_EXCL claims the name first, so that no file that exists is replaced.
             os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             copy.replace(out)
     except FileExistsError:

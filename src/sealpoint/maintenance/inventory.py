@@ -19,6 +19,7 @@ from sealpoint.serde.inert import inventory as named_types
 from sealpoint.serde.kinds import KINDS
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
+# Names come from unauthenticated values too: a forged one may name any number of types.
 MAX_TYPES: Final = 10_000
 MAX_NAME_CHARS: Final = 200
 

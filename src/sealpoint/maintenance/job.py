@@ -205,12 +205,15 @@ class Job:
         with self._store.hold():
             require_keys(self._store, self._cipher.ring, options)
             self._rotate()
+            # Counted in the database, because agents may have written under an old key since the last pass.
             self._count_left(self._store)
+            # Time may run out just as the last value is rotated: such a run is complete.
             if outcome.end is End.COMPLETE and self._pace.is_over and outcome.pending:
                 outcome.end = End.STOPPED
             if outcome.end is End.COMPLETE and options.check is not Check.NONE:
                 self._verify()
             if outcome.end is End.COMPLETE and options.scrub and isinstance(self._store, SqliteRows):
+                # `hold` locks a file beside the database, so the lock outlasts this connection.
                 self._store.close()
                 self._scrub(self._store.path)
         return outcome
@@ -278,6 +281,7 @@ class Job:
             else:
                 failed += 1
                 self._take(event)
+        # The values 0, `every`, 2 * `every` were tried, so the quotient is rounded up.
         self._outcome.verified = -(-rows // every) - failed
 
     def _scrub(self, path: Path) -> None:

@@ -45,6 +45,7 @@ class Stop:
         """Wait so many seconds, or until it is set."""
         end = float("inf") if timeout is None else monotonic() + timeout
         while not self._is_set and (left := end - monotonic()) > 0:
+            # In short steps: after a signal handler returns, Python resumes an interrupted sleep (PEP 475).
             sleep(min(left, _LOOK_SECONDS))
         return self._is_set
 

@@ -62,6 +62,7 @@ def remove_leftovers(out: Path) -> None:
     """Remove what killed runs to ``out`` left, as far as this account may. The caller holds ``out``."""
     for path, name in list(_partials(out.parent)):
         with suppress(OSError):  # the next command on a database here names it
+            # In a shared folder another account may have chosen this name: what it owns is not removed.
             if name != out.name or path.lstat().st_uid != os.geteuid():
                 continue
             if path.is_dir():
@@ -90,6 +91,8 @@ def _is_database(entry: os.DirEntry[str]) -> bool:
     if not entry.is_file(follow_symlinks=False):
         return False
     try:
+        # The file may be replaced after the check above: O_NOFOLLOW refuses a symbolic link, and with
+        # O_NONBLOCK a FIFO does not block until a writer opens it.
         descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError:  # of the account that opened the values
         return True

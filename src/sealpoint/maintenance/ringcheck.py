@@ -43,6 +43,8 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
     found = {key_id: try_rows(store, cipher, key_id) for key_id in usable}
     refuted = [key_id for key_id in usable if found[key_id].is_refuted]
     suspects = refuted
+    # A ring that opens some rows belongs to the database. Its active key must still be right, because
+    # everything is sealed under it from now on.
     if any(tried.opens for tried in found.values()):
         suspects = [one for one in refuted if one == ring.active_id and found[one].unopened > MAX_DAMAGED]
     if suspects:

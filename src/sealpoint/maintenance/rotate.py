@@ -20,7 +20,9 @@ from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress, Rewr
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.ringcheck import require_own_ring
 
+# Agents with the old ring could keep a run busy without end. The next run does what is left.
 MAX_PASSES: Final = 8
+# Python's sqlite3 raises "database is locked" after 5 s by default; a batch is to stay far below that.
 MAX_LOCK_SECONDS: Final = 0.1
 
 BeforeChange = Callable[[Cell], None]
@@ -94,9 +96,11 @@ class _Reseal:
     def __call__(self, cell: Cell) -> tuple[str, bytes]:
         inner, data = open_cell(self._cipher, cell, allow_plaintext=self._allow_plaintext)
         is_authentic = is_sealed(cell.tag) and not is_legacy(cell.tag)
+        # `Cell.row` parses the tag, and the type of a plaintext value is not a tag.
         changed = self._cipher.seal(inner, data, row=cell.row if is_authentic else None)
         if not is_authentic:
             require_decodable(inner, data)
+        # Last, so that it is not called with a value that is refused and stays as it is.
         if self._before_change is not None:
             self._before_change(cell)
         return changed
@@ -119,6 +123,7 @@ def rewrite_all(
         before = run.changed + run.raced
         if total:
             yield from run.one_pass(total)
+        # A raced value is not finished: what the other writer stored may be under an old key too.
         if run.changed + run.raced == before:
             return
 
@@ -173,7 +178,9 @@ class _Run:
     def _adapt(self, done: Rewritten) -> None:
         """Halve batches that kept writers waiting too long; let them grow again when there is room."""
         if done.lock_seconds > self._max_lock_seconds:
+            # The limit in bytes may have ended the batch: half of the limit in rows might not shrink it.
             self._rows = max(1, min(self._rows, done.seen) // 2)
+        # Only below half of the limit, so that the size does not alternate around it.
         elif done.lock_seconds < self._max_lock_seconds / 2:
             self._rows = min(self._batch.rows, self._rows * 2)
 

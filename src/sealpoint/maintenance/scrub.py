@@ -23,6 +23,7 @@ from sealpoint.databases.cells import Cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import ScrubError
 
+# 24 bytes of ciphertext do not recur by chance. Each fragment costs a search through the whole file.
 FRAGMENT_BYTES: Final = 24
 MAX_FRAGMENTS: Final = 32
 _BYTES_PER_SECOND: Final = 50_000_000  # of a VACUUM; disks differ by a factor of ten
@@ -47,6 +48,8 @@ class Traces:
         if not isinstance(value, bytes) or len(value) < FRAGMENT_BYTES:
             return
         self._seen += 1
+        # Reservoir sampling, because the number of values is not known in advance: the n-th value is kept
+        # with the probability MAX_FRAGMENTS / n.
         place = len(self.fragments)
         if place == MAX_FRAGMENTS:
             place = self._random.randrange(self._seen)

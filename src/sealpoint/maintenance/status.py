@@ -15,6 +15,7 @@ from sealpoint.serde.kinds import PICKLE, READABLE
 if TYPE_CHECKING:
     from sealpoint.keys.entry import RingEntry
 
+# Tags are not trusted here: a forged database may name any number of keys and types.
 MAX_KEYS: Final = 100
 MAX_TYPES: Final = 5
 UNKNOWN_STATE: Final = "not in the ring"
@@ -95,6 +96,7 @@ def _grouped(counts: Iterable[TagCount]) -> Iterable[list[tuple[TagCount, Kind, 
         kind, tag = classify(count.tag)
         protection = (tag.suite, tag.flags, tag.key_id) if tag and kind is not Kind.PLAINTEXT else ()
         inner = tag.inner if tag else ""
+        # `Share.is_skipped` looks at the first type alone, so skipped types and others never share a group.
         apart = _is_skipped(kind, inner) and (inner == PICKLE or "other")
         groups.setdefault((count.table, kind, *protection, apart), []).append((count, kind, tag))
     return groups.values()

@@ -32,6 +32,7 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
         KeyRingError: Another of its subclasses, if the key's material is not available.
     """
 
+    # Called while the ring file is locked: no other command changes a state between check and transition.
     def require(ring: RingFile, entry: RingEntry) -> None:
         before = [one for one in ring.entries if one.state is KeyState.ACTIVE]
         older = [one for one in ring.entries if one not in (*before, entry)] if before else []
@@ -85,7 +86,17 @@ def destroy_key(
 
 
 def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
-    """Raise `KeyInUseError` if a store has rows under one of the keys; ``what`` says what cannot be done."""
+    """Refuse a transition while a store has rows under one of the keys.
+
+    Args:
+        entries: The keys.
+        stores: The databases to search.
+        what: What cannot be done, for the message.
+
+    Raises:
+        KeyInUseError: If a store has rows under one of the keys.
+        RowError: If a column of a store has too many different tags to count.
+    """
     for store in stores:
         counts = store.count()
         for entry in entries:
@@ -101,7 +112,17 @@ def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
 
 
 def require_related(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
-    """Raise `UnrelatedDatabaseError` if a store has no value under any of the keys."""
+    """Refuse a transition if a store has no value under any of the keys.
+
+    Args:
+        entries: The keys.
+        stores: The databases to search.
+        what: What cannot be done, for the message.
+
+    Raises:
+        UnrelatedDatabaseError: If a store has no value under any of the keys.
+        RowError: If a column of a store has too many different tags to count.
+    """
     for store in stores:
         if not is_related(store, entries):
             raise UnrelatedDatabaseError(f"{what}: {store.name} has no value under any key of the ring")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Line: TypeAlias = Connection[Any, Any]
     Received: TypeAlias = Generator[tuple[int, Event], None, None]
 
+# A `Stop` has no descriptor to wait for, so it is polled between short waits.
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -207,6 +208,7 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
         sums = [sum(column) for column in zip(*(progress[1:6] for progress in latest.values()), strict=True)]
         rows, _, changed, raced, size = sums
         total = max(progress.total for progress in latest.values())
+        # Several workers may see a value that does not open, so their rows may add up to more than there are.
         yield Progress(event.table, min(rows, total), total, changed, raced, size, event.lock_seconds)
 
 

@@ -49,6 +49,7 @@ _SETTINGS: Final = {
     "standard_conforming_strings": "on",
 }
 
+# Runs before the search path is set: an unqualified operator could be one from another role's schema.
 _SEARCH_PATH: Final = """
     SELECT pg_catalog.current_schemas(false),
         source OPERATOR(pg_catalog.=) ANY ('{client,user,"database user"}'::pg_catalog.text[])
@@ -64,6 +65,7 @@ _PASSING: Final = {
     "57": "the server ended the session or the statement",
     "58": "the server cannot write or read its files",
 }
+# SQLSTATE, in this order: text cannot be converted; damaged data or index; no such table, column or schema.
 _NO_TEXT: Final = {"22021", "22P05"}
 _DAMAGED: Final = {"XX001", "XX002"}
 _GONE: Final = {"42P01", "42703", "3F000"}
@@ -153,6 +155,7 @@ def is_superuser(connection: Connection[Any]) -> bool:
 
 def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
     """Set what this server knows of ``settings``: first of all where it looks for names."""
+    # Postgres searches pg_temp first unless the path names it: a temporary table could hide a catalog.
     connection.execute("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)")
     connection.execute(
         "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS wanted(name, value)"
@@ -163,7 +166,17 @@ def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise our own errors for what a server meets: without its text, in which values may stand."""
+    """Raise our own errors for what a server meets: without its text, in which values may stand.
+
+    Raises:
+        StoppedError: If the cause may pass: a lost connection, a lock, a full disk, a session or a
+            transaction that the server ended.
+        RowError: If text is not in the server's encoding.
+        DatabaseCorruptError: If the server reports a damaged table or index.
+        SchemaError: If a table, a column or a schema does not exist.
+        ServerError: If the server refuses a statement for another reason.
+        MissingExtraError: If psycopg is not installed.
+    """
     psycopg = _psycopg()
     try:
         yield

@@ -17,6 +17,7 @@ _SESSIONS: Final = """
     SELECT DISTINCT pid, application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND granted AND pid <> pg_backend_pid() AND {} ORDER BY pid LIMIT 10"""
+# pg_locks shows a bigint key as two halves, with objsubid 1; a key of two integers has objsubid 2.
 _HOLDS: Final = "locktype = 'advisory' AND classid = %s::oid AND objid = %s::oid AND objsubid = 1"
 _WRITES: Final = "relation = ANY(%s::oid[]) AND mode IN ('RowShareLock', 'RowExclusiveLock')"
 

@@ -88,6 +88,8 @@ class CheckedFile:
     def writing(self) -> Iterator[sqlite3.Cursor]:
         """Give a cursor in a transaction that writes. It is open afterwards, unless there is an error."""
         with self.cursor() as cursor:
+            # In WAL mode a transaction that begins as a reader fails with SQLITE_BUSY, without waiting, if
+            # another connection has written since. IMMEDIATE waits for the write lock.
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 self._require_checked(cursor)

@@ -102,6 +102,7 @@ def _framed(column: Column) -> Access:
 
 
 def _same(column: Column) -> str:
+    # The key too: SQLite may give the row id of a deleted row to a new one. IS also compares NULL.
     return " ".join(f"AND {name} IS ?" for name in column.key)
 
 

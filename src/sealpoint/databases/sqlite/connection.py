@@ -56,6 +56,7 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
             if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_log(path):
                 raise
+        # With immutable=1 SQLite ignores a log, and so the latest transactions: only where there is none.
         return _connect(path, "mode=ro&immutable=1")  # a read-only medium
 
 
@@ -101,13 +102,25 @@ def _require_whole(connection: sqlite3.Connection) -> None:
     )
     file = Path(name)
     log = file.with_name(f"{file.name}-wal")
+    # The page count includes pages that are only in the WAL: with a WAL the file may be shorter.
     if file.stat().st_size < pages * page_bytes and not (log.exists() and log.stat().st_size):
         raise DatabaseCorruptError("the file is shorter than its header says: its end is cut off")
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise our own errors for those of SQLite, also for those that pass, after which a run continues."""
+    """Raise our own errors for those of SQLite, also for those that pass, after which a run continues.
+
+    Raises:
+        StoppedError: If the disk is full, if the file is locked or cannot be opened, read or written, or if
+            there is not enough memory.
+        DatabaseCorruptError: If the file is damaged, or is not a database.
+        SchemaError: If the schema holds text that is not UTF-8, or a trigger or a view would have run.
+        RowError: If a row is larger than `MAX_VALUE_BYTES`.
+        TextError: If a row holds text that is not UTF-8.
+        MetadataError: If a statement looks into metadata that is not JSON.
+        sqlite3.DatabaseError: If SQLite reports anything else; its error is raised as it is.
+    """
     try:
         yield
     except FOREIGN as error:
@@ -128,6 +141,7 @@ def create_database(path: Path) -> sqlite3.Connection:
 
     It has no journal, and is not brought to the disk before the end: a run that is killed leaves no copy.
     """
+    # SQLite would create the file with a mode that the umask decides, possibly readable for others.
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
     for pragma in (

@@ -220,6 +220,7 @@ class SqliteRows:
                 self._file.roll_back()
                 raise
             self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
+            # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
             self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
 
     def settle(self) -> None:
@@ -249,6 +250,7 @@ class SqliteRows:
             guard.allow(size_bytes(cursor))
             cursor.execute("VACUUM")
             self.connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
+            # In WAL mode VACUUM writes to the log, so the log is emptied afterwards.
             busy, _, _ = self.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()
             self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         return not busy
