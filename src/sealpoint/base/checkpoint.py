@@ -166,6 +166,7 @@ def create_checkpoint(
 def _values(checkpoint: Checkpoint, channels: Mapping[str, ChannelProtocol[Any, Any, Any]]) -> dict[str, Any]:
     values = {}
     for name, channel in channels.items():
+        # LangGraph gives a version to a channel with its first update: one without has no value to store.
         if name in checkpoint["channel_versions"]:
             try:
                 value = channel.checkpoint()
@@ -206,6 +207,8 @@ class DeltaWalk:
 
     def visit(self, values: Mapping[str, Any], writes: Sequence[PendingWrite]) -> None:
         """Take in the next ancestor: its channel values, and its writes in their order."""
+        # Ancestors come latest first, so writes are gathered backwards. They were made on top of the
+        # ancestor's value: they are taken before that value closes the channel.
         for write in reversed(writes):
             if write[1] in self.open:
                 self._writes[write[1]].append(write)

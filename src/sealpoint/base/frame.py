@@ -53,6 +53,7 @@ def read_frame(metadata: bytes | str) -> Frame | None:
     if not isinstance(frame, dict):
         return Frame(None, None)
     tag, text = frame.get("type"), frame.get("value")
+    # LangGraph's own cipher binds no context: such a value could have been copied here from any row.
     return Frame(tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text))
 
 
@@ -64,6 +65,7 @@ def encode_value(value: bytes) -> str:
 def decode_value(text: Any) -> bytes | None:
     """Return the bytes of a frame's value; ``None`` if it is not base64."""
     try:
+        # Without validate b64decode skips foreign characters: many texts would be the same value.
         return b64decode(text, validate=True) if isinstance(text, str) else None
     except (Base64Error, ValueError):
         return None

@@ -93,5 +93,7 @@ def _next_timestamp() -> int:
     global _last_timestamp  # noqa: PLW0603 -- the one clock of the process
     with _lock:
         now = time.time_ns() // 100 + _GREGORIAN_TO_UNIX
+        # A clock can be set back, and two calls can fall into one step of 100 ns. A later id must be greater
+        # all the same: the latest checkpoint of a thread is the one with the greatest id.
         _last_timestamp = max(now, _last_timestamp + 1)
         return _last_timestamp

@@ -52,6 +52,9 @@ class BaseCheckpointSaver(Generic[V]):
         """Return the checkpoint that ``config`` names with all that is stored beside it, or ``None``.
 
         Pending writes come in the order of `writes_sort_key`.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
         """
         raise NotImplementedError
 
@@ -70,6 +73,9 @@ class BaseCheckpointSaver(Generic[V]):
             filter: Metadata they must have.
             before: A checkpoint they must be older than.
             limit: How many at the most.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
         """
         raise NotImplementedError
 
@@ -87,6 +93,9 @@ class BaseCheckpointSaver(Generic[V]):
             checkpoint: The checkpoint.
             metadata: What is known about it.
             new_versions: Versions of the channels that changed since the parent.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
         """
         raise NotImplementedError
 
@@ -97,19 +106,35 @@ class BaseCheckpointSaver(Generic[V]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote on top of a checkpoint, as (channel, value) pairs."""
+        """Store what a task wrote on top of a checkpoint, as (channel, value) pairs.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete all that is stored for a thread."""
+        """Delete all that is stored for a thread.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints that the runs made, and the writes on top of them."""
+        """Delete the checkpoints that the runs made, and the writes on top of them.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all that is stored for a thread to another."""
+        """Copy all that is stored for a thread to another.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -119,6 +144,9 @@ class BaseCheckpointSaver(Generic[V]):
             thread_ids: The threads.
             strategy: ``keep_latest`` keeps the latest of each namespace, with the ancestors
                 that its delta channels are rebuilt from; ``delete`` keeps nothing.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
         """
         raise NotImplementedError
 
@@ -148,7 +176,11 @@ class BaseCheckpointSaver(Generic[V]):
         return value.checkpoint if value else None
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Do as `get_tuple`."""
+        """Do as `get_tuple`.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     async def alist(
@@ -159,7 +191,11 @@ class BaseCheckpointSaver(Generic[V]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Do as `list`."""
+        """Do as `list`.
+
+        Raises:
+            NotImplementedError: If it is not overridden, at the first iteration.
+        """
         raise NotImplementedError
         yield  # makes this an asynchronous generator
 
@@ -170,7 +206,11 @@ class BaseCheckpointSaver(Generic[V]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Do as `put`."""
+        """Do as `put`.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     async def aput_writes(
@@ -180,23 +220,43 @@ class BaseCheckpointSaver(Generic[V]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Do as `put_writes`."""
+        """Do as `put_writes`.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Do as `delete_thread`."""
+        """Do as `delete_thread`.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Do as `delete_for_runs`."""
+        """Do as `delete_for_runs`.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Do as `copy_thread`."""
+        """Do as `copy_thread`.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Do as `prune`."""
+        """Do as `prune`.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
+        """
         raise NotImplementedError
 
     async def aget_delta_channel_history(
@@ -234,6 +294,7 @@ class BaseCheckpointSaver(Generic[V]):
         serde = extend(extra_allowlist)
         if serde is self.serde:
             return self
+        # The saver may be shared by several graphs, and each graph brings an allowlist of its own.
         clone = copy.copy(self)
         clone.serde = serde
         return clone

@@ -82,7 +82,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     try:
+        # In its standalone mode click ends the process itself: an aborted question would exit with 1.
         code = app(args=arguments, prog_name="sealpoint", standalone_mode=False) or Exit.DONE
+        # A buffered stdout fails at the flush. Left to the interpreter's exit, that would be exit code 120.
         if not is_read():  # an exit code that reports a finding is not replaced
             return code or Exit.STOPPED
     except Exception as error:  # noqa: BLE001 -- the end of the program, which reports every error

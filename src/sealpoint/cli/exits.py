@@ -74,7 +74,9 @@ _SQLITE: Final = {
     **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), Exit.UNOPENED),
 }
 _POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not reached, or went away
+    # 08 connection, 40 rollback, 53 resources, 55 not in the required state, 57 operator, 58 system
     **dict.fromkeys(("", "08", "40", "53", "55", "57", "58"), Exit.STOPPED),
+    # 28 authorization, 3D no such database, 3F no such schema, 42 no such table or no right to it
     **dict.fromkeys(("28", "3D", "3F", "42"), Exit.USAGE),
     "XX": Exit.UNOPENED,
 }
@@ -87,6 +89,7 @@ def exit_code(error: BaseException) -> Exit:
     if isinstance(error, KeyboardInterrupt | MemoryError):
         return Exit.STOPPED
     if isinstance(error, sqlite3.Error):
+        # The low byte of an extended code is the primary code: SQLITE_IOERR_READ is SQLITE_IOERR | 1 << 8.
         return _SQLITE.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, Exit.BUG)
     if _is_postgres(error):
         return _POSTGRES.get((getattr(error, "sqlstate", None) or "")[:2], Exit.BUG)

@@ -61,6 +61,7 @@ def prepare_streams() -> None:
 def discard_rest(stream: TextIO) -> None:
     """Discard what is still to be flushed to a stream whose reader has closed it."""
     with suppress(OSError):  # it may have no file
+        # On the same descriptor: the interpreter flushes it at exit, and would report the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -88,9 +89,11 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         kinds = {type(row[number]) for row in cells} - {type(None)}
         table.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold")
     for row in cells:
+        # Text, not str: rich would read [red] in a value as markup.
         table.add_row(*("-" if cell is None else Text(printable(cell)) for cell in row))
     console = Console(highlight=False)
     console.width = max(console.width, _MIN_COLUMNS) if sys.stdout.isatty() else _PIPE_COLUMNS
+    # When stdout is closed rich raises SystemExit(1): captured, the lines are printed by `put`.
     with console.capture() as lines:
         console.print(table)
     for line in lines.get().splitlines():
@@ -141,7 +144,11 @@ def warn(text: str, hint: str = "") -> None:
 
 
 def require_command(context: typer.Context) -> None:
-    """Print the help and end, if no command of a group was named."""
+    """Print the help and end, if no command of a group was named.
+
+    Raises:
+        typer.Exit: With code 2, if no command was named.
+    """
     if context.invoked_subcommand is None:
         _print_message(context.get_help())
         raise typer.Exit(Exit.USAGE)

@@ -91,6 +91,7 @@ def emit_types(found: Inventory) -> None:
     print("[")
     for pair, part in needed:
         if part.is_nameable:
+            # The names come from untrusted values: as literals they cannot add code to the printed list.
             module, name = map(ascii, pair)
             print(f"    ({module}, {name}),  # {part.records}, first in thread {excerpt(part.thread)}")
     print("]")

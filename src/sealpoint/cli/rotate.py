@@ -120,6 +120,7 @@ def rotate(
         scrub=scrub,
         check_keys=not no_key_check,
     )
+    # The plan names one key: another that is promoted during the run must not change what it seals with.
     cipher = RingCipher(open_ring(keys), suite, follow=False)
     return (_apply if apply else _show)(database, cipher, options, as_json=as_json)
 

@@ -140,8 +140,10 @@ def report_keys(entries: Iterable[RingEntry]) -> None:
 
 def _require_no_password(database: str) -> None:
     """Refuse a password in the three places where libpq takes one; the message shows nothing of it."""
+    # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
     front, found, rest = database.partition("://")
     user, at, _ = (rest if found else front).partition("/")[0].partition("@")
+    # libpq decodes names of parameters: pass%77ord is a password.
     named = {unquote(name) for name in _PARAMETERS.findall(database)}
     if (found and at and ":" in user) or named & _SECRETS:
         raise PasswordError("a password stands in the name of the database")

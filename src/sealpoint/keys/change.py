@@ -40,12 +40,23 @@ class LockedRing:
         return self.parsed.entries
 
     def replace(self, change: Change) -> LockedRing:
-        """Put a changed file in the place of this one."""
+        """Put a changed file in the place of this one.
+
+        Raises:
+            HeldError: If the file was changed by hand since it was read.
+            MissingExtraError: If tomlkit is not installed.
+            RingFileError: If the text is written in a way that cannot be changed without loss.
+            KeyRingError: Another of its subclasses, if the changed file would not be a ring.
+            StoppedError: If the new file cannot be written.
+            FilePermissionsError: If it cannot be given to the owner of the old one.
+            OSError: If the old file is gone, or cannot be replaced.
+        """
         text = changed(self.parsed.data.decode(), change, str(self.file))
         like = self.file.stat(follow_symlinks=False)
         fresh = files.write_private(files.beside(self.file, "new"), text.encode(), like)
         try:
             read_ring_entries(fresh)
+            # The lock stops other commands, and no editor: a change by hand shows in the bytes alone.
             if files.read_private(self.file, forbidden=SHARED) != self.parsed.data:
                 raise HeldError(
                     f"{self.file} was changed by hand meanwhile",
@@ -54,6 +65,7 @@ class LockedRing:
             fresh.replace(self.file)
         finally:
             fresh.unlink(missing_ok=True)
+        # Until the folder is flushed a power failure can undo the rename; `destroy` removes a key file next.
         files.fsync_path(self.file.parent)
         return LockedRing(self.file, RingFile(self.file))
 

@@ -15,6 +15,7 @@ from sealpoint.errors import SourceError, SourceTimeoutError, excerpt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# More than any text form of a key, and a bound for a command that prints without end.
 MAX_BYTES: Final = 4096
 TIMEOUT_SECONDS: Final = 10.0
 
@@ -31,9 +32,12 @@ def run_command(argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            # The stderr of an agent often goes to a log, and the command may quote a token there.
             stderr=subprocess.DEVNULL,
+            # A new session is a process group that `_end` can kill, and has no terminal to prompt on.
             start_new_session=True,
         )
+    # ValueError: TOML can write a NUL as \u0000, and no argument of a process can contain one.
     except (OSError, ValueError) as error:
         raise SourceError(f"command {excerpt(argv[0])} cannot be started: {type(error).__name__}") from None
     try:
@@ -69,6 +73,7 @@ def _collect(process: subprocess.Popen[bytes], name: str, deadline: float) -> by
     else:
         raise SourceError(f"command {name} printed over {MAX_BYTES} bytes", hint="it must print a key alone")
     try:
+        # A command that closes its output just before the deadline still needs a moment to exit.
         code = process.wait(max(deadline - time.monotonic(), 0.1))
     except subprocess.TimeoutExpired:
         raise SourceTimeoutError(f"command {name} did not end in time") from None

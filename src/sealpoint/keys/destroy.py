@@ -59,6 +59,8 @@ def _destroy(ring: LockedRing, entry: RingEntry) -> Path | None:
     file, now = _own_file(ring, entry), now_in_seconds()
     is_gone = file is not None and not os.path.lexists(file)
     outcome = MATERIAL_GONE if is_gone else MATERIAL_LEFT
+    # Marked before the file is removed: in the other order a crash could leave a usable entry without
+    # material, and a ring with such an entry does not load.
     marked = ring.replace(lambda tree, _: _mark_destroyed(tree, entry.id, outcome, now))
     return None if file is None or is_gone else _remove(marked, entry.id, file)
 
@@ -66,6 +68,7 @@ def _destroy(ring: LockedRing, entry: RingEntry) -> Path | None:
 def _remove(ring: LockedRing, key_id: str, file: Path) -> Path | None:
     """Remove the key file of a destroyed key, and record it. Until then the entry says that it is left."""
     is_there = os.path.lexists(file)
+    # The second name is a hard link: the material is on the disk as long as either name is.
     leftovers.remove_second_name(ring.file, key_id)
     try:
         with suppress(FileNotFoundError):  # perhaps with its folder

@@ -58,9 +58,11 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
         if os.path.lexists(file):
             hint = f"nothing is overwritten; to add a key: sealpoint keys generate --keys {quote(str(file))}"
             raise OutputExistsError(f"{file} is there already", hint=hint)
+        # The key file is on the disk before the ring names it: a crash leaves no entry without material.
         key_id, entry = _new_key(file, key_id, (), KeyState.ACTIVE)
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
         fresh = files.write_private(files.beside(file, "new"), text.encode())
+        # A new ring holds no material, and agents that run as other accounts must be able to read it.
         fresh.chmod(0o644)
         os.link(fresh, file)  # unlike rename, never replaces a file
         fresh.unlink()

@@ -84,7 +84,11 @@ class RingEntry:
         return expires <= now
 
     def require_transition(self, command: str) -> None:
-        """Raise `KeyTransitionError` if the key's state does not allow a command."""
+        """Refuse a command that the key's state does not allow.
+
+        Raises:
+            KeyTransitionError: If ``command`` is not one of `transitions`.
+        """
         if command in self.transitions:
             return
         allowed = ", ".join(self.transitions)
@@ -120,6 +124,7 @@ def read_entry(table: Mapping[str, Any], where: str) -> tuple[RingEntry, Source 
     """
     try:
         state = KeyState(table["state"])
+    # An Enum raises ValueError for a list or a table too, although neither can be hashed.
     except ValueError:
         known = ", ".join(state.value for state in KeyState)
         raise RingFileError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
@@ -151,13 +156,19 @@ def require_owner(owner: object, where: str) -> str:
     Raises:
         RingFileError: If it is not one line of text that can be shown.
     """
+    # `entry_text` writes it as JSON. That is TOML only for printable text: DEL is forbidden in TOML.
     if not isinstance(owner, str) or not owner.isprintable():
         raise RingFileError(f"{where}: 'owner' is not one line of text")
     return owner
 
 
 def require_fields(table: Mapping[str, Any], known: frozenset[str], needed: set[str], where: str) -> None:
-    """Raise `RingFileError` if a table has other fields than the known ones, or lacks a needed one."""
+    """Refuse a table with other fields than the known ones, or without a needed one.
+
+    Raises:
+        RingFileError: If a field is not in ``known``, or one of ``needed`` is missing; ``where`` names the
+            table in the message.
+    """
     for field in table:
         if field not in known:
             raise RingFileError(f"{where} has an unknown field {excerpt(field)}")
@@ -166,7 +177,12 @@ def require_fields(table: Mapping[str, Any], known: frozenset[str], needed: set[
 
 
 def require_types(entry: Mapping[str, Any], where: str) -> None:
-    """Raise `RingFileError` if a date, a text or what became of material is something else."""
+    """Refuse optional fields of the wrong type. Fields that are missing are not checked.
+
+    Raises:
+        RingFileError: If a date is not a date with a time, ``check`` is not a string, ``owner`` is not one
+            line of text, or ``material`` is not a known outcome; ``where`` names the table in the message.
+    """
     for field in DATES:
         if field in entry and not isinstance(entry[field], datetime):
             raise RingFileError(f"{where}: '{field}' is not a date with a time")

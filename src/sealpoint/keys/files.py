@@ -66,6 +66,8 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
     is_link = allow_links and os.path.islink(path)  # noqa: PTH114 -- of a path too long it is no link
     target = _require_within(path) if is_link else path
     try:
+        # The checks use the descriptor: a file exchanged after a check by path would be read unchecked.
+        # O_NONBLOCK: opening a FIFO waits for a writer, and the process would hang.
         descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -87,6 +89,7 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
 def _read(path: Path, descriptor: int) -> bytes:
     try:
         with os.fdopen(descriptor, "rb", closefd=False) as file:
+            # st_size is no bound: it is 0 for files of /proc, and a file can grow after fstat.
             return file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
@@ -146,12 +149,14 @@ def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -
     """
     try:
         path.unlink(missing_ok=True)
+        # Private when it is created: between open and chmod another account could open it and keep it open.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             if like is not None:
                 _give(path, descriptor, like)
+            # Before any rename or link: after a power failure the name could lead to an empty file.
             os.fsync(descriptor)
     except FilePermissionsError:
         path.unlink(missing_ok=True)
@@ -165,6 +170,7 @@ def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -
 
 def _give(path: Path, descriptor: int, like: os.stat_result) -> None:
     own = os.fstat(descriptor)
+    # The owner before the mode: with the mode first, the group of this account could read the file.
     if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid):
         try:
             os.fchown(descriptor, like.st_uid, like.st_gid)
@@ -186,11 +192,16 @@ def fsync_path(path: Path) -> None:
 
 
 def require_unshared(folder: Path) -> None:
-    """Raise `FilePermissionsError` if every account can add, remove or replace files in a folder.
+    """Refuse a folder in which every account can add, remove or replace files.
 
     A group may: on systems where each account has its own group, folders are group-writable by default.
+
+    Raises:
+        FilePermissionsError: If its mode lets every account write in it.
+        OSError: If the folder is missing or cannot be looked at.
     """
     mode = stat.S_IMODE(folder.stat().st_mode)
+    # Also with the sticky bit: others cannot replace a file then, and can still create one of its name.
     if mode & 0o002:
         raise FilePermissionsError(
             f"{folder} has mode {mode:04o}: every account can put files into it",

@@ -34,6 +34,7 @@ SECRET_BYTES: Final = 32
 
 def expand(key: bytes, purpose: str) -> bytes:
     """Derive 32 bytes for one purpose: HKDF-Expand-SHA512(key, "sealpoint v1 " + purpose, 32)."""
+    # No extract step: a key is uniformly random already (RFC 5869, section 3.3).
     return HKDFExpand(SHA512(), KEY_BYTES, f"sealpoint v1 {purpose}".encode()).derive(key)
 
 
@@ -54,12 +55,14 @@ def require_secret(secret: bytes) -> bytes:
 def mix(key: bytes, secret: bytes) -> bytes:
     """Return the 64 bytes that are used in place of a key of 32 for a ``.dek`` value."""
     mac = HMAC(key, SHA512())
+    # `expand` is HMAC under the same key. No suite or purpose begins with "secret", so no inputs are equal.
     mac.update(b"sealpoint v1 secret" + require_secret(secret))
     return mac.finalize()
 
 
 def check_value(key: bytes) -> str:
     """Return eight hex digits that differ from key to key and reveal nothing else about it."""
+    # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
     return expand(key, "check")[:4].hex()
 
 

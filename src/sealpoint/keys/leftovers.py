@@ -103,6 +103,7 @@ def make_material(ring: Path, key_id: str) -> bytes:
     write_private(pending, base64.b64encode(material) + b"\n")
     os.link(pending, file)  # unlike rename, never replaces a file
     fsync_path(file.parent)
+    # The folder for key files may be new: its own name is in the folder of the ring.
     fsync_path(ring.parent)
     return material
 

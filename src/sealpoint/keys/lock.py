@@ -70,6 +70,7 @@ def _take(lock: Path) -> int:
             cause = os.strerror(error.errno or 0)
             raise StoppedError(f"{lock} cannot be made: {cause}", hint=_HINT) from None
         try:
+            # Not fcntl.lockf: this process would lose a POSIX lock when `is_held` closes the same file.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)

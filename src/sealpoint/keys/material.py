@@ -102,6 +102,7 @@ class Material(NeverPickled):
         with self._lock:
             if self._value is None and self.loader is not None:
                 if self._error is not None and self._has_failed():
+                    # A new instance: several threads that raise the same one would add to the same traceback.
                     raise type(self._error)(*self._error.args, hint=self._error.hint)
                 try:
                     self._value = self.loader()
@@ -150,6 +151,7 @@ def parse_material(text: bytes, what: str) -> bytes:
     Raises:
         KeyMaterialError: If ``text`` is none of these. ``what`` names it in the message.
     """
+    # Before any newline is removed: the last of 32 raw bytes can be one.
     if len(text) == KEY_BYTES:
         return text
     line = text.removesuffix(b"\n").removesuffix(b"\r")
@@ -157,6 +159,7 @@ def parse_material(text: bytes, what: str) -> bytes:
         hint = "remove the white space; one newline at the end is all that may follow the key"
         raise KeyMaterialError(f"{what}: key material has white space at its ends", hint=hint)
     with suppress(ValueError):
+        # 64 hex digits are valid base64 as well, of 48 bytes: hex is tried first.
         data = bytes.fromhex(line.decode("ascii", "replace")) if len(line) == 2 * KEY_BYTES else None
         data = base64.b64decode(line, validate=True) if data is None else data
         if len(data) == KEY_BYTES:

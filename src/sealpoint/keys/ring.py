@@ -144,6 +144,7 @@ class KeyRing(NeverPickled):
             KeyDestroyedError: If it was destroyed.
         """
         key = self._by_id.get(key_id)
+        # LangGraph's rows name no key: a tag that names the legacy key would use it with another suite.
         if key is None or key.suite == LEGACY:
             raise UnknownKeyError(key_id, self.ids)
         return key.require_open()

@@ -220,6 +220,7 @@ def _read_tables(data: bytes, file: Path) -> tuple[list[dict[str, Any]], list[di
     """Return the tables of keys and of the index, and refuse what is wrong with the ring as a whole."""
     table = _parse(data, file)
     require_fields(table, _RING_FIELDS, {"version"}, str(file))
+    # TOML's true is a bool, which is an int and equal to 1.
     if type(table["version"]) is not int or table["version"] != VERSION:
         hint = f"this release reads version = {VERSION}"
         raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
@@ -244,6 +245,7 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         place = str(error).rpartition("(")[2].rstrip(")")  # and none of the text before it
         problem = f"is not TOML ({place})"
+    # Python refuses to convert integers of over 4300 digits, whose time grows with the square.
     except ValueError:
         problem = "has a number with too many digits"
     except RecursionError:

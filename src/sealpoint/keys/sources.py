@@ -56,11 +56,21 @@ class FileSource:
 
     @classmethod
     def parse(cls, value: object) -> FileSource:
-        """Check the value that stands in a ring file. Raises `RingFileError`, as in all sources."""
+        """Check the value that stands in a ring file.
+
+        Raises:
+            RingFileError: If ``value`` is not a string, or is empty.
+        """
         return cls(_require_text(cls.kind, value))
 
     def read(self, folder: Path) -> bytes:
-        """Return the contents of the file."""
+        """Return the contents of the file.
+
+        Raises:
+            FileLinkError: If it is no regular file, or a link that leads out of its folder.
+            FilePermissionsError: If another account can read or change it, or owns it and is not root.
+            SourceError: If it cannot be read or has over 1 MiB.
+        """
         return read_private(folder / self.location, allow_links=True)
 
 
@@ -74,16 +84,25 @@ class EnvSource:
 
     @classmethod
     def parse(cls, value: object) -> EnvSource:
-        """Check the value that stands in a ring file."""
+        """Check the value that stands in a ring file.
+
+        Raises:
+            RingFileError: If ``value`` is not a string, or is empty.
+        """
         return cls(_require_text(cls.kind, value))
 
     def read(self, folder: Path) -> bytes:
-        """Return the variable's value."""
+        """Return the variable's value.
+
+        Raises:
+            SourceError: If the variable is not set.
+        """
         del folder
         value = os.environ.get(self.location)
         if value is None:
             hint = "set it for this process; a key that nothing needs any more can be disabled"
             raise SourceError(f"environment variable {self.location} is not set", hint=hint)
+        # os.environ holds bytes that are not UTF-8 as surrogates: this gives back the bytes that were set.
         return os.fsencode(value)
 
 
@@ -97,7 +116,11 @@ class CommandSource:
 
     @classmethod
     def parse(cls, value: object) -> CommandSource:
-        """Check the value that stands in a ring file."""
+        """Check the value that stands in a ring file.
+
+        Raises:
+            RingFileError: If ``value`` is not a list of strings, or is empty.
+        """
         if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
             raise RingFileError("source 'command' is a list of words: program and arguments, no shell")
         return cls(tuple(value))
@@ -108,7 +131,12 @@ class CommandSource:
         return self.argv[0]
 
     def read(self, folder: Path) -> bytes:
-        """Run the command, and return what it prints."""
+        """Run the command, and return what it prints.
+
+        Raises:
+            SourceError: If it cannot be started, prints over 4096 bytes, or exits with another code than 0.
+            SourceTimeoutError: If it does not end in time.
+        """
         del folder
         return run_command(self.argv)
 
@@ -123,14 +151,25 @@ class CredentialSource:
 
     @classmethod
     def parse(cls, value: object) -> CredentialSource:
-        """Check the value that stands in a ring file."""
+        """Check the value that stands in a ring file.
+
+        Raises:
+            RingFileError: If ``value`` is not a string, is empty, or is a path instead of a name.
+        """
         name = _require_text(cls.kind, value)
         if name in {".", ".."} or "/" in name:
             raise RingFileError(f"credential {excerpt(name)} is not a plain name")
         return cls(name)
 
     def read(self, folder: Path) -> bytes:
-        """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``."""
+        """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``.
+
+        Raises:
+            SourceError: If ``$CREDENTIALS_DIRECTORY`` is not set, or the file cannot be read or has over 1
+                MiB.
+            FileLinkError: If it is no regular file, or a link that leads out of its folder.
+            FilePermissionsError: If another account can read or change it, or owns it and is not root.
+        """
         del folder
         place = os.environ.get("CREDENTIALS_DIRECTORY")
         if place is None:
@@ -150,7 +189,11 @@ class InlineSource:
 
     @classmethod
     def parse(cls, value: object) -> InlineSource:
-        """Check the value that stands in a ring file."""
+        """Check the value that stands in a ring file.
+
+        Raises:
+            RingFileError: If ``value`` is not a string, or is empty.
+        """
         return cls(_require_text(cls.kind, value))
 
     def read(self, folder: Path) -> bytes:

@@ -59,7 +59,9 @@ class KeyState(Enum):
 
 _TRANSITIONS: Final = {
     KeyState.STAGED: (KeyState.ACTIVE, KeyState.COMPROMISED, KeyState.DESTROYED),
+    # Only the promotion of another key ends this state: no command leaves a ring without a key that seals.
     KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
+    # Disabled before destroyed: a row that was overlooked shows while `enable` can still undo it.
     KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED, KeyState.COMPROMISED),
     KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED, KeyState.DESTROYED),
     KeyState.COMPROMISED: (KeyState.DISABLED, KeyState.DESTROYED),
@@ -77,7 +79,11 @@ COMMANDS: Final = {
 
 
 def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
-    """Raise `KeyTransitionError` if a key for ``suite`` cannot be in ``state``."""
+    """Refuse a state that a key for ``suite`` cannot be in.
+
+    Raises:
+        KeyTransitionError: If a key for the suite ``aes``, which only opens, is active or staged.
+    """
     if suite == LEGACY and state in (KeyState.ACTIVE, KeyState.STAGED):
         raise KeyTransitionError(
             f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens",
@@ -86,7 +92,11 @@ def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None
 
 
 def require_one_legacy(suites: Iterable[str | None]) -> None:
-    """Raise `KeyRingError` if two keys of a ring are for the suite ``aes``."""
+    """Refuse a ring with several keys for LangGraph's own rows.
+
+    Raises:
+        KeyRingError: If two keys are for the suite ``aes``.
+    """
     if sum(suite == LEGACY for suite in suites) > 1:
         raise KeyRingError(
             "two keys are for suite 'aes', whose rows do not say which of them sealed them",

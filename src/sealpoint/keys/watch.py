@@ -253,6 +253,7 @@ def marks(ring: KeyRing) -> dict[str, bytes]:
     They are kept while a key is disabled and its material is not loaded.
     """
     loaded = [key for key in ring.keys if key.lazy_material is not None and key.lazy_material.is_loaded]
+    # All 32 bytes: other material with the same 4 bytes of check value can be found by search.
     return {key.id: expand(key.material, "check") for key in loaded}
 
 
