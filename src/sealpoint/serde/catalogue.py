@@ -195,6 +195,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ("datetime", "datetime"): SafeType(
         (METHOD,),
         short_text(MAX_SHORT_CHARS),
+        # fromisoformat() also takes dates, weeks and "Z", which isoformat() does not write.
         lambda moment, text: bool(moment.isoformat() == text),
         written=(datetime.datetime, lambda moment: moment.isoformat()),
         fast_build=ordinary.moment,
@@ -221,6 +222,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ("datetime", "timezone"): SafeType(
         (POSITIONAL_ARGUMENTS,),
         require_timezone,
+        # LangGraph calls this undocumented method: it gives a name only if the zone has one.
         written=(datetime.timezone, lambda zone: zone.__getinitargs__()),
         fast_build=ordinary.timezone,
     ),

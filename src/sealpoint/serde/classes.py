@@ -36,6 +36,7 @@ def find_class(module: str, name: str) -> Any:
         found = getattr(sys.modules.get(home) or import_module(home), name)
     except Exception as error:  # noqa: BLE001 -- a module may raise anything while it is imported
         raise UnbuildableValueError(module, name, type(error).__name__) from None
+    # LangGraph writes a pattern as a call of re.compile: the one name in its records that is not a class.
     if not isclass(found) and found is not re.compile:
         raise UnbuildableValueError(module, name, "it is not a class")
     return found

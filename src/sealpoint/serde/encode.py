@@ -89,6 +89,7 @@ def _pack(value: Any) -> bytes:
 
 def _pack_replacing(value: Any, error: Exception) -> bytes:
     """Pack again with ``?`` in place of lone surrogates, if it is for them that ``value`` was not packed."""
+    # ormsgpack raises one class for every cause: only the text tells them apart.
     if "surrogates" not in str(error):
         raise error
     diagnostics.note_replaced()
@@ -212,6 +213,7 @@ def _enum(cls: Any) -> Encoder:
 
 
 def _dataclass(cls: Any) -> Encoder:
+    # asdict() would copy deeply, and turn nested dataclasses into dicts without their types.
     names = [field.name for field in dataclasses.fields(cls)]
     return _record(KEYWORD_ARGUMENTS, lambda obj: {name: getattr(obj, name) for name in names})(cls)
 

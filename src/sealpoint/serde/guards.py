@@ -35,7 +35,9 @@ from sealpoint.serde.limits import (
 
 _INTERRUPT_FIELDS: Final = {"value", "id", "interrupt_id", "ns", "resumable", "response_schema", "when"}
 _TIME_FIELDS: Final = {"hour", "minute", "second", "microsecond", "tzinfo", "fold"}
+# DEBUG is not among them: it prints the compiled pattern to stdout.
 _KNOWN_FLAGS: Final = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
+# Without dots there is no "..", and no data file such as ``zone.tab``.
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
 
 Guard = Callable[[Any], None]
@@ -58,6 +60,7 @@ def require_members(members: Any) -> None:
     hashed = as_tuple(members)
     most = Counter(map(hash, hashed)).most_common(1)
     _check(not most or most[0][1] <= MAX_SAME_HASH, "its members share a hash")
+    # Only after the check of hashes: a set compares all members that share one.
     _check(len(set(hashed)) == len(hashed), "a member stands there twice")
 
 
@@ -112,6 +115,8 @@ def require_decimal(text: Any) -> None:
         RefusedError: If they are refused.
     """
     short_text(MAX_DECIMAL_CHARS)(text)
+    # Decimal takes underscores, surrounding spaces and digits of other scripts. int() takes the same,
+    # while a pattern of ASCII digits would let such an exponent pass.
     _, mark, exponent = text.upper().rpartition("E")
     try:
         size = abs(int(exponent)) if mark else 0
@@ -133,6 +138,7 @@ def require_parts(parts: Any) -> None:
             "a part is no file name",
         )
     _check(
+        # The constructor would split "a/../../b". Both kinds, because a guard does not see the class.
         any(kind(*parts).parts == tuple(parts) for kind in (PurePosixPath, PureWindowsPath)),
         "its parts are not the parts of a path",
     )
@@ -210,6 +216,7 @@ def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[A
             raise RefusedError("its pattern takes too long to compile")
         return count
 
+    # ``re`` has no timeout, and its compiler visits each character of a range that ignores case.
     tracer = sys.gettrace()
     sys.settrace(count)
     try:

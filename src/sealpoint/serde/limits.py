@@ -24,6 +24,7 @@ class Limits:
     """
 
     size_bytes: int = 128 * 1024 * 1024
+    # A decoder recurses once per level: 64 levels fit into a thread stack of 128 KiB.
     depth: int = 64
     elements: int = 2_000_000
     records: int = 100_000
@@ -35,6 +36,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 # --- copies: a decoder copies the payload of an extension, and again what is nested in it ---------
 
+# Without this bound, 64 extensions around one payload would copy each of its bytes 64 times.
 MAX_COPIES: Final = 8
 """Bytes of nested extensions, for each byte of the value."""
 
@@ -43,6 +45,8 @@ FREE_COPIED_BYTES: Final = 16 * 1024 * 1024
 
 # --- arguments of the safe types ------------------------------------------------------------------
 
+# Python keys the hash of text and bytes in each process. Tuples of integers hash the same in all,
+# so an attacker can compute collisions in advance.
 MAX_SAME_HASH: Final = 64
 """Members of a set, or keys of a map, of one hash: (-1, -1), (-1, -2), ... by nature, thousands by intent."""
 
@@ -50,6 +54,7 @@ MAX_SHORT_CHARS: Final = 64
 """Characters of a UUID, a moment, an address or the key of a time zone."""
 
 MAX_DECIMAL_CHARS: Final = 1000
+# A large exponent is cheap to read, but int() or a format such as "f" writes out every digit of it.
 MAX_DECIMAL_EXPONENT: Final = 6144
 """The largest exponent of decimal128 (IEEE 754-2019, table 3.6)."""
 

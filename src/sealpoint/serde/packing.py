@@ -7,6 +7,7 @@ from typing import Final
 import ormsgpack
 
 UNPACK: Final = ormsgpack.OPT_NON_STR_KEYS
+# Without PASSTHROUGH ormsgpack writes such objects by itself, in forms that do not name their type.
 PACK: Final = (
     ormsgpack.OPT_NON_STR_KEYS
     | ormsgpack.OPT_PASSTHROUGH_DATACLASS

@@ -148,6 +148,7 @@ def _numpy_array(payload: Any, guarded: bool) -> Any:
         if not _PLAIN_DTYPE.fullmatch(dtype_name) or order not in ("C", "F"):
             raise UnbuildableValueError("numpy", "ndarray", "its dtype or order is not one of plain values")
         dtype = numpy.dtype(dtype_name)
+        # Integers of Python do not overflow. A product in 64 bits would be 0 for a shape of [2**32, 2**32].
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
             raise UnbuildableValueError("numpy", "ndarray", "its bytes do not fill its shape")
         array = numpy.frombuffer(data, dtype=dtype).reshape(shape, order=order)

@@ -109,6 +109,7 @@ class JsonBudget(threading.local):
         Raises:
             RefusedError: If it is nested too deeply, or exceeds what is left.
         """
+        # Counts characters within strings too. An exact count would need the parser, whose cost this bounds.
         elements = text.count(",") + text.count(":") + text.count("[") + text.count("{")
         left = (MAX_JSON_ELEMENTS if self.elements is None else self.elements) - elements
         if left < 0:
@@ -176,6 +177,7 @@ def require_ai_chunk(fields: Any) -> None:
     partial += _raw_arguments(fields)
     content = fields.get("content")
     for block in content if type(content) is list else ():
+        # In the last chunk of a stream LangChain may parse the arguments of server tool calls in the content.
         if type(block) is dict and type(block.get("args")) is str:
             json_budget.spend(block["args"])
     _require_short_partial_json(partial)

@@ -122,11 +122,13 @@ class Database:
         """Wait for other processes, trust no schema, and let readers go on while one writes."""
         (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
         cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}")
+        # The default is ON: then expressions of the schema may call functions of the application.
         cursor.execute("PRAGMA trusted_schema = OFF")
         add_functions(connection)
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
         (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
+        # SQLite refuses to change to WAL within a transaction, and a database in memory has no log.
         if mode not in ("wal", "memory") and not connection.in_transaction:
             self._switch_log_on(cursor)
 

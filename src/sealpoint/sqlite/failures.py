@@ -15,7 +15,16 @@ MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise our own errors for what a hostile file makes SQLite say, which may quote it at any length."""
+    """Raise our own errors for what a hostile file makes SQLite say, which may quote it at any length.
+
+    Raises:
+        SchemaError: If the schema has text that is not UTF-8, or a trigger or a view would have run.
+        RowError: If a row has over `MAX_VALUE_BYTES` bytes.
+        TextError: If a row has text that is not UTF-8.
+        MetadataError: If a filter looks into metadata that is not JSON.
+        DatabaseCorruptError: If the file is damaged or no database, or needs more memory than there is.
+        sqlite3.DatabaseError: If SQLite raises it for any other reason.
+    """
     try:
         yield
     except FOREIGN as error:

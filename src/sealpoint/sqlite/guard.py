@@ -129,7 +129,13 @@ def is_spent(error: Exception) -> bool:
 
 
 def raise_cause(error: Exception) -> None:
-    """Raise why a statement was ended, if it was ended here."""
+    """Raise why a statement was ended, if it was ended here.
+
+    Raises:
+        EndlessTreeError: If the budget of the statement was spent.
+        HaltedError: If ``is_over`` returned true.
+        BaseException: If a signal handler raised it while the statement ran, such as `KeyboardInterrupt`.
+    """
     work = _thread.work
     cause, work.cause = work.cause, None
     if cause is not None and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:

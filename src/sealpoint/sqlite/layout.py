@@ -45,6 +45,7 @@ _STARTS: Final = {  # what SQLite writes there, whatever the statement was
     "view": ("CREATE VIEW ",),
     "trigger": ("CREATE TRIGGER ",),
 }
+# No pragma lists the checks of a table: only its statement shows them.
 _ACTING: Final = re.compile(r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", re.IGNORECASE)
 _TABLES: Final = frozenset({"checkpoints", "writes"})
 
@@ -196,6 +197,7 @@ def _require_indexes(cursor: sqlite3.Cursor, table: str, needed: dict[str, tuple
     for _, name, unique, origin, partial in cursor.execute(f"PRAGMA main.index_list({table})").fetchall():
         quoted = name.replace('"', '""')
         columns = cursor.execute(f'PRAGMA main.index_xinfo("{quoted}")').fetchall()
+        # In PRAGMA index_xinfo the column number of an expression is -2, and that of the row id -1.
         names = [column for _, place, column, *_, is_key in columns if is_key and place >= 0]
         if partial or any(place == -2 for _, place, *_ in columns):
             raise SchemaError(f"table {table!r} has an index {excerpt(name)} over expressions")

@@ -45,7 +45,11 @@ def require_thread_id(value: object) -> str:
 
 
 def require_unicode(name: str, text: str) -> str:
-    """Return ``text``, if SQLite can hold it: it has no form for lone surrogates."""
+    """Return ``text``, if SQLite can hold it: it has no form for lone surrogates.
+
+    Raises:
+        ConfigError: If it holds one.
+    """
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ConfigError(f"{name} holds a lone surrogate, which is not a character")
     return text
@@ -139,6 +143,7 @@ def _filter_conditions(metadata: dict[str, Any] | None) -> list[tuple[str, list[
 
 
 def _filter_condition(key: str, value: Any) -> tuple[str, list[Any]]:
+    # Metadata is a BLOB. Without the CAST, SQLite 3.45 and later may take its bytes for JSONB.
     path, metadata = f"$.{key}", "CAST(metadata AS TEXT)"
     found, kind = f"json_extract({metadata}, ?)", f"json_type({metadata}, ?)"
     if value is None:

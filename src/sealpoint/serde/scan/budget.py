@@ -15,6 +15,7 @@ class Budget:
         """Make the budget of a value of ``size`` bytes."""
         self._most_elements, self._most_records = limits.elements, limits.records
         self._elements = self._records = self._copied = 0
+        # The factor alone would refuse small values that are deeply nested. Their copies cost little.
         self._most_copied = max(FREE_COPIED_BYTES, MAX_COPIES * size)
 
     def add_elements(self, count: int) -> None:

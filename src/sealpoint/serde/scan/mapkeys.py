@@ -102,6 +102,7 @@ def read_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, in
         end = start + length
         return _string_key(head, data[start:end]), end
     end = position + SIZES[head]
+    # An empty map has a size in `SIZES`, but as a key it cannot be hashed either.
     if end == position or head == 0x80:
         raise DecodeError("a map has a key that is a map or an extension")
     if 0xA0 <= head <= 0xBF:
@@ -142,5 +143,6 @@ def exactly(key: Any) -> str:
     """
     if type(key) is tuple:
         return f"({','.join(map(exactly, key))})"
+    # 1, 1.0 and True are one key of a dict, but have three texts.
     number = isinstance(key, bool) or (isinstance(key, float) and key.is_integer())
     return repr(int(key) if number else key)

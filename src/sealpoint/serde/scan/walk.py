@@ -124,6 +124,7 @@ class _Payload(_Level):
         self._end = end
 
     def close(self, position: int) -> None:
+        # A step over a string does not read its bytes: this also refuses one that is longer than the data.
         if position != self._end:
             raise DecodeError("bytes are left over or missing at the end of a value")
 
@@ -178,6 +179,7 @@ class _Walk:
     def _enter(self, position: int) -> tuple[int, _Level]:
         """Return where the elements of a container or extension begin, and its level."""
         start, count = read_length(self._data, position)
+        # Five bytes of an array32 header can announce 2**32 - 1 elements; a decoder may allocate for them.
         if count > len(self._data) - start:
             raise DecodeError("a container announces more than the bytes can hold")
         if len(self._around) >= self._depth:
