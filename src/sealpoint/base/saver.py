@@ -171,12 +171,12 @@ class BaseCheckpointSaver(Generic[V]):
         return walk.histories()
 
     async def aget(self, config: RunnableConfig) -> Checkpoint | None:
-        """Do as `get`."""
+        """Async version of `get`."""
         value = await self.aget_tuple(config)
         return value.checkpoint if value else None
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Do as `get_tuple`.
+        """Async version of `get_tuple`.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -191,7 +191,7 @@ class BaseCheckpointSaver(Generic[V]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Do as `list`.
+        """Async version of `list`.
 
         Raises:
             NotImplementedError: If it is not overridden, at the first iteration.
@@ -206,7 +206,7 @@ class BaseCheckpointSaver(Generic[V]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Do as `put`.
+        """Async version of `put`.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -220,7 +220,7 @@ class BaseCheckpointSaver(Generic[V]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Do as `put_writes`.
+        """Async version of `put_writes`.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -228,7 +228,7 @@ class BaseCheckpointSaver(Generic[V]):
         raise NotImplementedError
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Do as `delete_thread`.
+        """Async version of `delete_thread`.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -236,7 +236,7 @@ class BaseCheckpointSaver(Generic[V]):
         raise NotImplementedError
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Do as `delete_for_runs`.
+        """Async version of `delete_for_runs`.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -244,7 +244,7 @@ class BaseCheckpointSaver(Generic[V]):
         raise NotImplementedError
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Do as `copy_thread`.
+        """Async version of `copy_thread`.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -252,7 +252,7 @@ class BaseCheckpointSaver(Generic[V]):
         raise NotImplementedError
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Do as `prune`.
+        """Async version of `prune`.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -262,7 +262,7 @@ class BaseCheckpointSaver(Generic[V]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Do as `get_delta_channel_history`."""
+        """Async version of `get_delta_channel_history`."""
         walk = DeltaWalk(channels)
         current = await self.aget_tuple(config) if walk.open else None
         while walk.open and current and current.parent_config:
