@@ -97,7 +97,7 @@ class Cell(NamedTuple):
             TagError: If its tag is invalid.
             RowError: If a column of the key holds bytes: its text is not UTF-8.
         """
-        if bytes in map(type, self.where.key):
+        if any(isinstance(part, bytes) for part in self.where.key):
             raise RowError(f"a key column of table {self.where.column.table!r} does not hold text")
         return self.where.row if "row" in parse_tag(self.tag).flags else None
 

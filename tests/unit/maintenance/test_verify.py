@@ -14,7 +14,7 @@ from sealpoint.databases.cells import Cell
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import Batch, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.errors import IntegrityError, PlaintextError, UnknownKeyError
+from sealpoint.errors import BlobError, IntegrityError, PlaintextError, UnknownKeyError
 from sealpoint.maintenance.verify import verify
 from tests.support.harm import HARM
 from tests.support.sealed import bind, failures, make_cipher, put, values_of, write
@@ -55,6 +55,15 @@ def test_a_value_bound_to_another_row_is_found(path: Path) -> None:
     (failure,) = check(path, "k1")
     assert isinstance(failure.error, IntegrityError)
     assert failure.place == second.where.names
+
+
+def test_sealed_bytes_that_are_stored_as_text_are_found(path: Path) -> None:
+    """They would open, but no saver reads them: SQLite gives text, and it is not UTF-8."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE checkpoints SET checkpoint = CAST(checkpoint AS TEXT)")
+    found = [failure.error for failure in check(path, "k2", "k1")]
+    assert found
+    assert {type(error) for error in found} == {BlobError}
 
 
 @pytest.mark.parametrize("key_id", ["a.row", "row", "a.dek.row"])

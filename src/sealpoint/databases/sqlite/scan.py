@@ -54,12 +54,16 @@ def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float
     return found
 
 
-def text_or_bytes(text: bytes) -> str | bytes:
-    """Decode a text; one that is not UTF-8, which only a forged file holds, is returned as bytes."""
+class UndecodedText(bytes):
+    """The bytes of a text that is not UTF-8, which only a forged file holds. A value stored so is refused."""
+
+
+def text_or_bytes(text: bytes) -> str | UndecodedText:
+    """Decode a text, or return its bytes as a type of their own: no saver reads them as a BLOB."""
     try:
         return text.decode()
     except UnicodeDecodeError:
-        return text
+        return UndecodedText(text)
 
 
 def as_bytes(text: str | bytes) -> bytes:
