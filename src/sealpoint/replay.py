@@ -56,7 +56,7 @@ class ReplayState:
         checkpointer: BaseCheckpointSaver[int] | BaseCheckpointSaver[float] | BaseCheckpointSaver[str],
         checkpoint_config: RunnableConfig,
     ) -> CheckpointTuple | None:
-        """Async version of `get_checkpoint`."""
+        """Do as `get_checkpoint`."""
         if self._is_first_visit(checkpoint_ns):
             async for found in checkpointer.alist(checkpoint_config, before=self._before(), limit=1):
                 return found

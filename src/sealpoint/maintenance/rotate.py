@@ -8,7 +8,7 @@ batch ends by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -119,10 +119,10 @@ def rewrite_all(
     """
     run = _Run(store, change, selection, batch, max_lock_seconds)
     for _ in range(MAX_PASSES):
-        waiting = [count for count in store.count() if selection.takes(count.tag)]
+        total = sum(count.rows for count in store.count() if selection.takes(count.tag))
         before = run.changed + run.raced
-        if waiting:
-            yield from run.one_pass(waiting)
+        if total:
+            yield from run.one_pass(total)
         # A raced value is not finished: what the other writer stored may be under an old key too.
         if run.changed + run.raced == before:
             return
@@ -149,15 +149,10 @@ class _Run:
         self._failures = Failures(may_repeat=True)
         self._new_failures: list[Failure] = []
 
-    def one_pass(self, waiting: Sequence[TagCount]) -> Iterator[Event]:
-        """Walk once over the columns in which values wait."""
-        seen, total = 0, sum(count.rows for count in waiting)
-        labels = {count.table for count in waiting}
+    def one_pass(self, total: int) -> Iterator[Event]:
+        """Walk over all columns once; ``total`` values wait there."""
+        seen = 0
         for column in self._store.columns:
-            # Nearly no database has sealed metadata, which stands behind the largest value of its row.
-            # What a writer puts into a column meanwhile is counted before the next pass.
-            if column.label not in labels:
-                continue
             for done in self._batches(column):
                 seen += done.seen
                 yield from self._new_failures

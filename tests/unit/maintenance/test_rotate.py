@@ -12,7 +12,7 @@ import pytest
 
 from sealpoint.databases.cells import Cell, open_cell
 from sealpoint.databases.rows import Batch, Progress
-from sealpoint.databases.sqlite.columns import CHECKPOINTS, METADATA, WRITES
+from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
     BlobError,
@@ -384,21 +384,3 @@ def test_no_lock_is_held_between_events(path: Path) -> None:
         for _ in rotate(store, make_cipher("k2", "k1"), batch=SMALL):
             write(path, "k1", "z")
         assert outstanding(store, "k2") != []
-
-
-def test_a_pass_walks_over_the_columns_in_which_values_wait(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not over metadata that is not sealed: it stands behind the largest value of each row."""
-    write(path, "k1", "b")
-    walked = []
-    genuine = SqliteRows.rewrite
-
-    def rewrite(self: SqliteRows, column: Any, *arguments: Any) -> Any:
-        walked.append(column)
-        return genuine(self, column, *arguments)
-
-    monkeypatch.setattr(SqliteRows, "rewrite", rewrite)
-    run(path, make_cipher("k2", "k1"))
-    assert CHECKPOINTS in walked
-    assert METADATA not in walked
