@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base.coordinates import Coordinates
@@ -66,6 +67,25 @@ class Where(NamedTuple):
         """The columns of the row's key by name, for people."""
         return dict(zip(self.column.key, self.key, strict=True))
 
+    def require_key(self) -> None:
+        """Check that the columns of the key hold what a saver writes there: ``idx`` an integer, others text.
+
+        A forged SQLite file may hold any type in any column. An UPDATE of the row would convert it, and so
+        change the key.
+
+        Raises:
+            RowError: If a column holds another type, or text that is not UTF-8.
+        """
+        types, wanted = tuple(map(type, self.key)), _types_of(self.column.key)
+        if types == wanted:
+            return
+        name, met, right = next(
+            found for found in zip(self.column.key, types, wanted, strict=True) if found[1] is not found[2]
+        )
+        raise RowError(
+            f"key column {name!r} of table {self.column.table!r} holds {met.__name__}, not {right.__name__}"
+        )
+
     @property
     def row(self) -> Row:
         """The coordinates that a value here is bound to, if it is bound.
@@ -74,6 +94,11 @@ class Where(NamedTuple):
             RowError: If a column of the key does not hold text.
         """
         return self.column.coordinates.row(self.names)
+
+
+@cache
+def _types_of(key: tuple[str, ...]) -> tuple[type, ...]:
+    return tuple(int if name == "idx" else str for name in key)
 
 
 class Cell(NamedTuple):
@@ -95,10 +120,8 @@ class Cell(NamedTuple):
 
         Raises:
             TagError: If its tag is invalid.
-            RowError: If a column of the key holds bytes: its text is not UTF-8.
+            RowError: If a column of the key does not hold text.
         """
-        if any(isinstance(part, bytes) for part in self.where.key):
-            raise RowError(f"a key column of table {self.where.column.table!r} does not hold text")
         return self.where.row if "row" in parse_tag(self.tag).flags else None
 
 
@@ -139,10 +162,12 @@ def open_cell(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False) 
     """Open one value: return its inner type and the serializer's bytes.
 
     Raises:
+        RowError: If the key of its row is not of the types that a saver writes.
         PlaintextError: If it is not sealed, and that is not allowed.
         BlobError: If the database cannot read it, or something else than bytes stands there.
         SealpointError: What `RingCipher.open` raises.
     """
+    cell.where.require_key()
     if isinstance(cell.value, Unreadable):
         hint = "restore the row from backup; the log of the server says where it is damaged"
         raise BlobError("the database cannot read the value: its bytes are lost", hint=hint)
