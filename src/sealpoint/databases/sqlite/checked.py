@@ -23,6 +23,7 @@ class CheckedFile:
 
     Attributes:
         connection: It has our own settings; no statement runs on it but those of this package.
+        encoding: Of the texts in the file.
         tables: Which of ``checkpoints`` and ``writes`` there are.
         has_task_path: Whether ``writes`` has the column, which older databases lack.
     """
@@ -43,8 +44,8 @@ class CheckedFile:
         self.connection = connect(path, writable=writable)
         self._version: int | None = None
         try:
-            with self.reading():
-                pass
+            with self.reading() as cursor:
+                (self.encoding,) = cursor.execute("PRAGMA main.encoding").fetchone()
         except BaseException:
             self.connection.close()
             raise

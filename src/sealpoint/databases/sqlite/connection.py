@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from sealpoint.databases.sqlite.frames import add_functions
 from sealpoint.errors import DatabaseCorruptError, StoppedError
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
@@ -83,6 +84,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
             connection.execute("SELECT 1 FROM main.sqlite_master LIMIT 1").fetchall()  # the first to read
             _require_whole(connection)
+            add_functions(connection)
     except BaseException:
         connection.close()
         raise

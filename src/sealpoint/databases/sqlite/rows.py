@@ -149,7 +149,7 @@ class SqliteRows:
     ) -> Page:
         """Return the selected cells after a row id. See `RowStore.read`."""
         access = access_to(column)
-        where, parameters = condition(access.tag, selection)
+        where, parameters = condition(access.tag, selection, self._file.encoding)
         statement = f"""
             SELECT {access.read} FROM main.{column.table} NOT INDEXED
             WHERE rowid >= ? AND {access.holds} {where} ORDER BY rowid"""
@@ -272,7 +272,7 @@ class SqliteRows:
             found, more = self._rows(statement.format(operator), (last,), _TEXTS)
             yield from (text for (text,) in found if isinstance(text, str))
             if more:
-                last, operator = as_bytes(found[-1][0]), ">"
+                last, operator = as_bytes(found[-1][0], self._file.encoding), ">"
 
     def metadata(self) -> Iterator[Any]:
         """Yield the metadata of each checkpoint, as it stands in the column."""
