@@ -3,6 +3,11 @@
 Only the ring file is watched, by its `stat`: as long as that is the same, nothing is read and no source is
 asked. Key files are not watched: a key's material never changes, other material is another key. For the
 same reason material from a slow source is not asked for again.
+
+Other material under the id of a key is noticed if the process has had the first: it keeps a mark of it.
+Material that was never loaded has no mark, and that of a changed source is accepted in its place: this
+process has sealed and opened nothing with the first one, and a source that never worked must be correctable.
+What protects such a key is the ``check`` in its entry, with which material is compared when it is loaded.
 """
 
 from __future__ import annotations
@@ -73,7 +78,7 @@ class Follower(NeverPickled):
         """
         self._ring = ring  # the last ring that was loaded, with the keys closed that were closed since
         self._in_force = ring
-        self._marks = marks(ring)
+        self._marks: dict[str, bytes] = {}  # of all material in use so far, taken before each change
         self._path = origin.path
         self._seen = origin.stamp
         self._put = put
@@ -127,7 +132,6 @@ class Follower(NeverPickled):
             if any(material.is_slow for material in missing):
                 self._load_beside(ring, missing, changed)
                 return
-            self._marks |= marks(self._ring)
             ring = require_later(self._ring, ring.load_local(), self._marks)
         except (SealpointError, OSError) as error:
             self._refuse(stamp, changed, error)
@@ -138,6 +142,7 @@ class Follower(NeverPickled):
         """Parse the file, and close what it closes. No source is asked."""
         from sealpoint.keys.ringfile import RingFile  # rings made by hand need no TOML
 
+        self._marks |= marks(self._ring)  # first: the ring loses the material of keys that are closed below
         # A newer file may come while commands run: what they give is used for it, too.
         held = (self._ring,) if self._load is None else (self._ring, self._load.ring)
         later = KeyRing.of_file(RingFile(self._path), *held)
@@ -220,7 +225,6 @@ class Follower(NeverPickled):
         level = logging.INFO if self._retry_at is None else logging.WARNING  # as loud as the refusal was
         self._enforce(ring)
         self._ring = ring
-        self._marks |= marks(ring)
         logger.log(level, "ring file %s was read again: %r", self._path, ring)
         self._end_load()
         self._retry_at = None
