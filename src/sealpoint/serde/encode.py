@@ -1,8 +1,7 @@
 """Values to msgpack, byte for byte as LangGraph writes them.
 
-What msgpack has no form for becomes an extension, see `sealpoint.serde.codes`.
-One table from type to encoder, filled when a type is first seen: the questions to a type
-are asked once, and not once for every value.
+Types that msgpack lacks become extensions, see `sealpoint.serde.codes`. A table maps types to encoders. An
+entry is added when a type is first seen, so a type is examined once and not for every value.
 """
 
 from __future__ import annotations
@@ -37,7 +36,9 @@ from sealpoint.serde.limits import MAX_LEARNED_TYPES
 from sealpoint.serde.packing import PACK, PACK_REPLACING
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
-_NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
+_NUMPY_KINDS: Final = (
+    "biufcSU"  # dtypes that an array's bytes represent completely: no objects, no field names
+)
 
 Encoder = Callable[[Any], Any]
 
@@ -52,15 +53,15 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
 
     Args:
         obj: Any value.
-        must_be_readable: Whether it is an error if what is read will be another value: a class in it
-            that a reader would not find by its module and name, or text with lone surrogates, which
-            UTF-8 cannot hold. Otherwise both are written as LangGraph does, the surrogates as ``?``,
-            with one warning per type, and one for text.
+        must_be_readable: Whether a value that cannot be read back unchanged is an error: a class that a
+            reader would not find by its module and name, or text with lone surrogates, which UTF-8 cannot
+            encode. Otherwise both are written as LangGraph does, surrogates as ``?``, with one warning per
+            type and one for text.
 
     Raises:
-        UnsupportedTypeError: If something in it has a type without a form, an integer has
-            over 64 bits, it is nested too deeply, or has text that is an error.
-        UnreadableTypeError: If a class in it would not be found, and that is an error.
+        UnsupportedTypeError: If a type cannot be encoded, an integer has over 64 bits, the value is nested
+            too deeply, or its text is an error.
+        UnreadableTypeError: If a class would not be found, and that is an error.
     """
     try:
         data = _packb(obj, _default, PACK)
@@ -88,8 +89,8 @@ def _pack(value: Any) -> bytes:
 
 
 def _pack_replacing(value: Any, error: Exception) -> bytes:
-    """Pack again with ``?`` in place of lone surrogates, if it is for them that ``value`` was not packed."""
-    # ormsgpack raises one class for every cause: only the text tells them apart.
+    """Pack again with ``?`` in place of lone surrogates, if they are why ``value`` was not packed."""
+    # ormsgpack raises one class for every cause: only the message distinguishes them.
     if "surrogates" not in str(error):
         raise error
     diagnostics.note_replaced()
@@ -97,12 +98,12 @@ def _pack_replacing(value: Any, error: Exception) -> bytes:
 
 
 def _default(obj: Any) -> Any:
-    """Return what to write for ``obj``: called for whatever msgpack has no form for."""
+    """Return what to write for ``obj``; called for every type that ormsgpack does not support."""
     return _encoders[type(obj)](obj)
 
 
 class _Encoders(dict[type, Encoder]):
-    """The table from type to encoder, which chooses when a type is seen for the first time."""
+    """The table from type to encoder; an encoder is chosen when a type is first seen."""
 
     def __missing__(self, cls: type) -> Encoder:
         encoder = _choose(cls)
@@ -115,7 +116,7 @@ class _Encoders(dict[type, Encoder]):
 
 
 def _unreadable(cls: type, encoder: Encoder) -> Encoder:
-    """Note a class that a reader would not find, unless it can be found by now."""
+    """Record a class that a reader would not find, unless it can be found by now."""
 
     def encode_and_note(obj: Any) -> Any:
         cause = why_not_found(cls)
@@ -152,7 +153,7 @@ def _choose_by_base(cls: type) -> Encoder:
 
 
 def _encode_by_questions(obj: Any) -> Any:
-    """The general path: ask the object itself, every time."""
+    """The general path: examine the object itself, every time."""
     for name, make in _BY_METHOD:
         if callable(getattr(obj, name, None)):
             return make(type(obj))(obj)
@@ -167,8 +168,8 @@ def _encode_by_questions(obj: Any) -> Any:
 # --- makers: from a type to its encoder ---------------------------------------------------------
 
 
-# An encoder is one function in Python: a further call would take a fifth of its time. So what its type
-# knows is bound to it, and arguments are taken by functions in C where there are any.
+# An encoder is one Python function: another call would add a fifth to its time. So properties of the type
+# are bound to it, and arguments are read by C functions where possible.
 def _record(
     code: int, argument: Callable[[Any], Any], called: tuple[str, str] | None = None
 ) -> Callable[[type], Encoder]:
@@ -193,7 +194,7 @@ def _record(
 
 
 def _by_row(row: SafeType, arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
-    """Write as a row of the catalogue says."""
+    """Write according to a row of the catalogue."""
     make, fast_write = _record(row.codes[0], arguments, row.called), row.fast_write
 
     def make_fast(cls: type) -> Encoder:
@@ -213,7 +214,7 @@ def _enum(cls: Any) -> Encoder:
 
 
 def _dataclass(cls: Any) -> Encoder:
-    # asdict() would copy deeply, and turn nested dataclasses into dicts without their types.
+    # asdict() would copy deeply, and convert nested dataclasses to dicts without their types.
     names = [field.name for field in dataclasses.fields(cls)]
     return _record(KEYWORD_ARGUMENTS, lambda obj: {name: getattr(obj, name) for name in names})(cls)
 
@@ -231,11 +232,13 @@ def _numpy_array(obj: Any) -> ormsgpack.Ext:
     if obj.dtype.kind not in _NUMPY_KINDS:
         raise diagnostics.refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
     order = "F" if obj.flags.f_contiguous and not obj.flags.c_contiguous else "C"
-    data = sys.modules["numpy"].ndarray.tobytes(obj, order)  # a masked array's own would hide what is masked
+    data = sys.modules["numpy"].ndarray.tobytes(
+        obj, order
+    )  # a masked array's own method would hide masked values
     return _Ext(NUMPY_ARRAY, _pack((obj.dtype.str, obj.shape, order, data)))
 
 
-# Asked in this order, as LangGraph does: an enum with a model_dump() is dumped as a model.
+# Checked in this order, as LangGraph does: an enum with a model_dump() is dumped as a model.
 _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
     ("model_dump", _model_dump),
     ("get_secret_value", _record(SINGLE_ARGUMENT, lambda obj: obj.get_secret_value())),
@@ -250,7 +253,7 @@ _BY_BASE: Final[tuple[tuple[type, Callable[[type], Encoder]], ...]] = (
     (Enum, _enum),
 )
 
-# What these write names no class, or always the same.
+# These write no class name, or always the same one.
 _NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, repr))
 
 _encoders: Final = _Encoders()
