@@ -21,14 +21,14 @@ def verify(
     every: int = 1,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Open values where they stand. Nothing is deserialized, and nothing is written.
+    """Open values. Nothing is deserialized or written.
 
     Args:
         store: A database.
         cipher: Opens with the keys of its ring.
-        allow_plaintext: Accept values that are not sealed; else each is a failure.
+        allow_plaintext: Accept values that are not sealed; otherwise each is a failure.
         selection: Which values to read.
-        every: Open only one value of so many; all of the selection are read.
+        every: Open only one in this many values; all of the selection are read.
         batch: How much to read at a time.
 
     Yields:
@@ -40,7 +40,7 @@ def verify(
     total, damage = 0, None
     try:
         total = sum(count.rows for count in store.count() if selection.takes(count.tag))
-    except DatabaseCorruptError as error:  # values before the damage are opened all the same
+    except DatabaseCorruptError as error:  # values before the damage are opened nevertheless
         damage = error
     seen = size = 0
     numbers = count()

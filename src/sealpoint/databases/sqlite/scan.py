@@ -17,20 +17,20 @@ _NOT_IN_ORDER: Final = "the row ids of a table are not in order"
 
 
 def require_rising(first: int, row_ids: list[int]) -> None:
-    """Refuse row ids that go back: the pages of a damaged file would be read for ever.
+    """Refuse row ids that do not rise: a damaged file would be read endlessly.
 
     Raises:
-        DatabaseCorruptError: If one is not above the one before, or is below ``first``.
+        DatabaseCorruptError: If one is not above the previous one, or is below ``first``.
     """
     if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
         raise DatabaseCorruptError(_NOT_IN_ORDER)
 
 
 def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
-    """Refuse a tree in which a search passes rows by, or a walk meets them twice.
+    """Refuse a tree in which a search misses rows, or a walk returns them twice.
 
     Args:
-        cursor: Gives each row id, the last one first, and the one that a search for it finds.
+        cursor: Returns each row id, the last one first, and the row id that a search for it finds.
 
     Raises:
         DatabaseCorruptError: If row ids are not in order, or one is not found.
@@ -43,7 +43,7 @@ def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
 
 
 def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float]]:
-    """Return tags, how many rows they have, and how many bytes the values of those.
+    """Return tags with the number of their rows and the bytes of their values.
 
     Raises:
         EndlessTreeError: If the values have more bytes than the file.
@@ -55,11 +55,11 @@ def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float
 
 
 class UndecodedText(bytes):
-    """The bytes of a text that is not UTF-8, which only a forged file holds. A value stored so is refused."""
+    """The bytes of a text that is not UTF-8, which only a forged file contains. Such a value is refused."""
 
 
 def text_or_bytes(text: bytes) -> str | UndecodedText:
-    """Decode a text, or return its bytes as a type of their own: no saver reads them as a BLOB."""
+    """Decode a text, or return its bytes as `UndecodedText`: savers do not read them as a BLOB."""
     try:
         return text.decode()
     except UnicodeDecodeError:
@@ -72,13 +72,13 @@ def as_bytes(text: str | bytes) -> bytes:
 
 
 def condition(tag: str, selection: Selection) -> tuple[str, tuple[Any, ...]]:
-    """Return what follows WHERE: what `Selection.takes` says, in SQL.
+    """Return the condition after WHERE: `Selection.takes` in SQL.
 
-    Bytes are compared, because GLOB and LIKE take a NUL for the end.
+    Bytes are compared, because GLOB and LIKE end at a NUL.
 
     Args:
         tag: The tag of a row, in SQL.
-        selection: What is taken.
+        selection: The selection.
     """
     tag, parts, parameters = f"CAST(coalesce({tag}, '') AS BLOB)", list[str](), list[Any]()
     if not selection.plaintext:
@@ -98,7 +98,7 @@ def condition(tag: str, selection: Selection) -> tuple[str, tuple[Any, ...]]:
 
 
 def _left_out(selection: Selection) -> Iterator[bytes]:
-    """Yield the ends of tags that are not taken."""
+    """Yield the ends of tags that are not selected."""
     if not selection.legacy:
         yield _LEGACY_END
     if selection.without_key is not None:
