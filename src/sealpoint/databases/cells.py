@@ -1,4 +1,4 @@
-"""Cell: one value of a database with its tag and its place; which cells are taken; opening one."""
+"""Cell: one value of a database with its tag and its place; selecting and opening cells."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Column:
     """A column that holds values.
 
     Attributes:
-        table: The table, as the database calls it.
+        table: The table's name in the database.
         name: The column.
-        key: Columns that tell one row of the table from all others, primary key first.
-        coordinates: What values in this column are bound to.
-        in_json: Whether a value stands with its tag in a frame inside JSON (`sealpoint.base.frame`); else
-            the column holds the value alone, and ``type`` holds its tag.
+        key: Columns that identify a row of the table, primary key first.
+        coordinates: The coordinates of values in this column.
+        in_json: Whether a value and its tag are in a frame inside JSON (`sealpoint.base.frame`); otherwise
+            the column contains the value, and ``type`` its tag.
     """
 
     table: str
@@ -45,12 +45,12 @@ class Column:
 
     @property
     def label(self) -> str:
-        """The name in reports: the table's, or ``checkpoints.metadata``."""
+        """The name in reports: the table, or ``checkpoints.metadata``."""
         return f"{self.table}.{self.name}" if self.in_json else self.table
 
 
 class Unreadable:
-    """Stands for the bytes of a value that the database itself cannot read."""
+    """Placeholder for the bytes of a value that the database itself cannot read."""
 
 
 class Where(NamedTuple):
@@ -59,7 +59,7 @@ class Where(NamedTuple):
     Attributes:
         column: The column.
         key: The columns of the row's key, in the order of ``column.key``.
-        locator: What the store needs to find and replace the cell without a search.
+        locator: Lets the store find and replace the cell without a search.
     """
 
     column: Column
@@ -68,7 +68,7 @@ class Where(NamedTuple):
 
     @property
     def names(self) -> dict[str, Any]:
-        """The columns of the row's key by name, for people."""
+        """The columns of the row's key by name, for reports."""
         return dict(zip(self.column.key, self.key, strict=True))
 
     def require_key(self) -> None:
@@ -92,10 +92,10 @@ class Where(NamedTuple):
 
     @property
     def row(self) -> Row:
-        """The coordinates that a value here is bound to, if it is bound.
+        """The coordinates that a row-bound value here has.
 
         Raises:
-            RowError: If a column of the key does not hold text.
+            RowError: If a column of the key does not contain text.
         """
         return self.column.coordinates.row(self.names)
 
@@ -106,11 +106,11 @@ def _types_of(key: tuple[str, ...]) -> tuple[type, ...]:
 
 
 class Cell(NamedTuple):
-    """One value, as it stands in its row.
+    """One value, as stored in its row.
 
     Attributes:
-        value: Bytes, unless something else was put there; `Unreadable` if they are lost.
-        tag: Text, unless something else was put there.
+        value: Bytes, unless another type is stored; `Unreadable` if they are lost.
+        tag: Text, unless another type is stored.
         where: Its place.
     """
 
@@ -138,14 +138,14 @@ class _Binding(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which values a batch is made of.
+    """Selects the values of a batch.
 
     Attributes:
-        without_key: Leave out what is under this key already.
-        plaintext: Take values that are not sealed.
-        legacy: Take values under LANGGRAPH_AES_KEY.
-        thread_id: Take this thread's values alone.
-        with_key: Of the sealed values, take those under this key alone.
+        without_key: Omit values under this key.
+        plaintext: Include values that are not sealed.
+        legacy: Include values under LANGGRAPH_AES_KEY.
+        thread_id: Only values of this thread.
+        with_key: Of the sealed values, only those under this key.
     """
 
     without_key: str | None = None
@@ -155,7 +155,7 @@ class Selection:
     with_key: str | None = None
 
     def takes(self, tag: Any) -> bool:
-        """Whether a value with ``tag`` is taken, whatever its thread. A missing tag counts as not sealed."""
+        """Whether values with ``tag`` are selected, in any thread. A missing tag counts as not sealed."""
         text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
         if not is_sealed(text):
             return self.plaintext
@@ -224,11 +224,11 @@ def _open(
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Check unauthenticated bytes as a strict serializer does before it decodes them. Nothing is built.
+    """Check unauthenticated bytes as a strict serializer does before decoding. Nothing is built.
 
     Raises:
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
-        DecodeError: If they are not what ``kind`` says.
+        DecodeError: If they do not match ``kind``.
         UnknownTypeError: If values of this type are never read unauthenticated, such as ``pickle``.
     """
     if kind == MSGPACK:
