@@ -47,7 +47,9 @@ from sealpoint.serde.limits import (
 from sealpoint.serde.packing import PACK, PACK_REPLACING
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
-_NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
+_NUMPY_KINDS: Final = (
+    "biufcSU"  # dtypes that an array's bytes represent completely: no objects, no field names
+)
 
 Encoder = Callable[[Any, int], Any]
 """Takes an object and its level, and returns what to write for it."""
@@ -63,10 +65,10 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
 
     Args:
         obj: Any value.
-        must_be_readable: Whether it is an error if what is read will be another value: a class in it
-            that a reader would not find by its module and name, or text with lone surrogates, which
-            UTF-8 cannot hold. Otherwise both are written as LangGraph does, the surrogates as ``?``,
-            with one warning per type, and one for text.
+        must_be_readable: Whether a value that cannot be read back unchanged is an error: a class that a
+            reader would not find by its module and name, or text with lone surrogates, which UTF-8 cannot
+            encode. Otherwise both are written as LangGraph does, surrogates as ``?``, with one warning per
+            type and one for text.
 
     Raises:
         UnsupportedTypeError: If something in it has a type without a form, an integer has
@@ -146,7 +148,7 @@ _default: Final = _inside[0]
 
 
 class _Encoders(dict[type, Encoder]):
-    """The table from type to encoder, which chooses when a type is seen for the first time."""
+    """The table from type to encoder; an encoder is chosen when a type is first seen."""
 
     def __missing__(self, cls: type) -> Encoder:
         encoder = _choose(cls)
@@ -159,7 +161,7 @@ class _Encoders(dict[type, Encoder]):
 
 
 def _unreadable(cls: type, encoder: Encoder) -> Encoder:
-    """Note a class that a reader would not find, unless it can be found by now."""
+    """Record a class that a reader would not find, unless it can be found by now."""
 
     def encode_and_note(obj: Any, level: int) -> Any:
         cause = why_not_found(cls)
@@ -211,8 +213,8 @@ def _encode_by_questions(obj: Any, level: int) -> Any:
 # --- makers: from a type to its encoder ---------------------------------------------------------
 
 
-# An encoder is one function in Python: a further call would take a fifth of its time. So what its type
-# knows is bound to it, and arguments are taken by functions in C where there are any.
+# An encoder is one Python function: another call would add a fifth to its time. So properties of the type
+# are bound to it, and arguments are read by C functions where possible.
 def _record(
     code: int, argument: Callable[[Any], Any], called: tuple[str, str] | None = None
 ) -> Callable[[type], Encoder]:
@@ -239,7 +241,7 @@ def _record(
 
 
 def _by_row(row: SafeType, arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
-    """Write as a row of the catalogue says."""
+    """Write according to a row of the catalogue."""
     make, fast_write = _record(row.codes[0], arguments, row.called), row.fast_write
 
     def make_fast(cls: type) -> Encoder:
@@ -259,7 +261,7 @@ def _enum(cls: Any) -> Encoder:
 
 
 def _dataclass(cls: Any) -> Encoder:
-    # asdict() would copy deeply, and turn nested dataclasses into dicts without their types.
+    # asdict() would copy deeply, and convert nested dataclasses to dicts without their types.
     names = [field.name for field in dataclasses.fields(cls)]
     return _record(KEYWORD_ARGUMENTS, lambda obj: {name: getattr(obj, name) for name in names})(cls)
 
@@ -285,7 +287,7 @@ def _numpy_array(obj: Any, level: int) -> ormsgpack.Ext:
     return _Ext(NUMPY_ARRAY, _pack((obj.dtype.str, obj.shape, order, data), level))
 
 
-# Asked in this order, as LangGraph does: an enum with a model_dump() is dumped as a model.
+# Checked in this order, as LangGraph does: an enum with a model_dump() is dumped as a model.
 _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
     ("model_dump", _model_dump),
     ("get_secret_value", _record(SINGLE_ARGUMENT, lambda obj: obj.get_secret_value())),

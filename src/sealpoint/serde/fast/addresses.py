@@ -1,4 +1,4 @@
-"""IP addresses, read and written by the system, which takes Python two to ten times as long."""
+"""IP addresses, parsed and formatted by the system, two to ten times as fast as in Python."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def address_reader(cls: Any, otherwise: Builder) -> Builder:
     """Return a builder of addresses, interfaces or networks.
 
     Args:
-        cls: Class of them.
-        otherwise: Builds from what the system would write in another form.
+        cls: The class of the addresses.
+        otherwise: Builds from text that the system would write in another form.
     """
     if not is_on("addresses"):
         return otherwise

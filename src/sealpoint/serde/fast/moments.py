@@ -1,4 +1,4 @@
-"""Datetimes, whose text msgpack writes in half the time of ``isoformat()``."""
+"""Datetimes, whose text ormsgpack writes in half the time of ``isoformat()``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Encoder = Callable[[Any, int], Any]
 
 
 def moment_writer(cls: type, otherwise: Encoder) -> Encoder:
-    """Return an encoder of datetimes; ``otherwise`` encodes those that have a time zone to be asked."""
+    """Return an encoder of datetimes; ``otherwise`` encodes those with a time zone."""
     if not is_on("moments") or cls is not datetime.datetime:
         return otherwise
     module, name, method = cls.__module__, cls.__name__, EXTENSIONS[METHOD].method
