@@ -23,6 +23,7 @@ from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import Inert, decode_inert, inventory
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import scan
+from tests.support.forge import named, pack
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 raw = JsonPlusSerializer(allowed_msgpack_modules=None, on_blocked="raw")
@@ -42,14 +43,6 @@ MESSAGES: Final = {
     "HumanMessage": "human",
     "ChatMessage": "chat",
 }
-
-
-def ext(code: int, module: str, name: str, argument: Any, *method: str) -> ormsgpack.Ext:
-    return ormsgpack.Ext(code, pack([module, name, argument, *method]))
-
-
-def pack(value: Any) -> bytes:
-    return ormsgpack.packb(value, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 def peak_bytes(read: Callable[[], Any]) -> int:
@@ -84,7 +77,7 @@ small: st.SearchStrategy[Make] = st.sampled_from(
     [5, None, "", "x", b"x", [], {}, [[1]], {"a": 1}, {"type": "text", "text": "x"}, {"name": 5}, {1: 2}]
 ).map(lambda value: lambda _size: value)
 deques: st.SearchStrategy[Make] = texts.map(
-    lambda make: lambda size: ext(0, "collections", "deque", [{"args": make(size)}])
+    lambda make: lambda size: named(0, "collections", "deque", [{"args": make(size)}])
 )
 wide: st.SearchStrategy[Make] = st.builds(
     lambda make, times: lambda size: [make(times)] * (size // times), small | texts, st.sampled_from([1, 3])
@@ -139,7 +132,7 @@ def message(name: str, made: dict[str, Make], size: int) -> ormsgpack.Ext:
     values = {field: make(size) for field, make in made.items()}
     if "raw" in values:
         values["additional_kwargs"] = {"tool_calls": values.pop("raw")}
-    return ext(5, f"langchain_core.messages.{MESSAGES[name]}", name, values, "model_validate_json")
+    return named(5, f"langchain_core.messages.{MESSAGES[name]}", name, values, "model_validate_json")
 
 
 def one_message(name: str, made: dict[str, Make]) -> Callable[[int], bytes]:
@@ -155,7 +148,7 @@ def message_in_message(name: str, made: dict[str, Make]) -> Callable[[int], byte
         inner: Any = message(name, made, size)
         for _ in range(12):
             fields = {"content": [inner], "tool_call_id": "1"}
-            inner = ext(5, "langchain_core.messages.tool", "ToolMessage", fields, "model_validate_json")
+            inner = named(5, "langchain_core.messages.tool", "ToolMessage", fields, "model_validate_json")
         return pack(inner)
 
     return make
@@ -330,7 +323,9 @@ def spelled_otherwise(value: Any) -> Any:
 
 
 @settings(max_examples=400)
-@given(_records.map(lambda parts: ext(*parts)) | _arrays.map(lambda payload: ormsgpack.Ext(6, pack(payload))))
+@given(
+    _records.map(lambda parts: named(*parts)) | _arrays.map(lambda payload: ormsgpack.Ext(6, pack(payload)))
+)
 def test_what_is_read_is_written_as_it_was(value: ormsgpack.Ext) -> None:
     """Or refused: nothing comes back as something else than was stored."""
     data = pack(value)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 import tracemalloc
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from hypothesis import given, settings
@@ -16,6 +14,7 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
+from tests.support.steps import lines_of
 
 BYTES_PER_BYTE = 60
 """Memory for each byte of the text, at most: an empty object takes 64, a pointer 8 and its text 3."""
@@ -62,29 +61,12 @@ def test_memory_is_linear(text: str) -> None:
         assert peak < BYTES_PER_BYTE * len(data) + 20_000
 
 
-def lines_of(read: Callable[[bytes], Any], data: bytes) -> int:
-    lines = 0
-
-    def count(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal lines
-        lines += 1
-        return count
-
-    tracer = sys.gettrace()
-    sys.settrace(count)
-    try:
-        attempt(read, data)
-    finally:
-        sys.settrace(tracer)
-    return lines
-
-
 @settings(deadline=None)
 @given(repeated)
 def test_steps_are_linear(text: str) -> None:
     data = text.encode()
     for read in READERS:
-        assert lines_of(read, data) < STEPS_PER_BYTE * len(data) + 300
+        assert lines_of(attempt, read, data) < STEPS_PER_BYTE * len(data) + 300
 
 
 @given(hostile | repeated)

@@ -64,12 +64,21 @@ def mapping(*parts: bytes) -> bytes:
 
 
 def extension(code: int, payload: bytes, width: int = 4) -> bytes:
+    """Return an extension with any code, -128 to 255, and a length of ``width`` bytes."""
     head = {1: 0xC7, 2: 0xC8, 4: 0xC9}[width]
-    return bytes((head,)) + len(payload).to_bytes(width, "big") + bytes((code,)) + payload
+    return bytes((head,)) + len(payload).to_bytes(width, "big") + bytes((code % 256,)) + payload
 
 
 def record(code: int, module: str, name: str, argument: bytes, *method: bytes) -> bytes:
     return extension(code, array(text(module), text(name), argument, *method))
+
+
+def nested_extensions(code: int, depth: int) -> bytes:
+    """Return ``depth`` extensions within each other, around nil."""
+    inner = NIL
+    for _ in range(depth):
+        inner = extension(code, inner)
+    return inner
 
 
 def decoded(data: bytes) -> Any:

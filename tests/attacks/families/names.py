@@ -9,7 +9,8 @@ from typing import Any, Final
 from tests.attacks.blobs import cases
 from tests.attacks.canaries import VARIABLE
 from tests.attacks.case import Case, Scene
-from tests.attacks.wire import ext, pack, raw_ext, record
+from tests.support.forge import ext, named, pack
+from tests.support.wire import extension
 
 ALL: Final = "strict plaintext inert"
 TOUCH: Final = f'touch "${VARIABLE}"'
@@ -173,20 +174,20 @@ def names() -> Iterator[Case]:
     """Every kind of record that calls, with what must not be called."""
     for module, name in _ACTS:
         for code in range(6):
-            blob = pack(record(code, module, name, argument(code, module, name), *_method(code)))
+            blob = pack(named(code, module, name, argument(code, module, name), *_method(code)))
             readers = ALL if code == 0 else "strict"
             yield from cases("names", f"{module}.{name} by {code}", blob, readers=readers)
     for number, (module, name) in enumerate(_ODD):
         code = (0, 1, 2, 5)[number % 4]
-        blob = pack(record(code, module, name, argument(code, module, name), *_method(code)))
+        blob = pack(named(code, module, name, argument(code, module, name), *_method(code)))
         yield from cases("names", f"{module}.{name} by {code}", blob)
     for number, (module, name) in enumerate(_NEAR):
         code = (0, 1, 2)[number % 3]
-        blob = pack(record(code, module, name, argument(code, module, name)))
+        blob = pack(named(code, module, name, argument(code, module, name)))
         label = ascii(f"{module[:30]}.{name[:30]}")
         yield from cases("near names", f"{label} by {code}", blob)
     for label in ("m", "n"):
-        blob = pack(record(0, label * 1_000_000, "n", 1))
+        blob = pack(named(0, label * 1_000_000, "n", 1))
         yield from cases(
             "near names", f"a name of a million {label} as data", blob, readers="inert inventory"
         )
@@ -213,7 +214,7 @@ def methods() -> Iterator[Case]:
         ("langchain_core.messages.ai", "AIMessage", {"content": 1}, "model_construct"),
     ):
         for code in (3, 5):
-            blob = pack(record(code, module, name, value, *method))
+            blob = pack(named(code, module, name, value, *method))
             yield from cases("methods", f"{module}.{name}.{method[0]} by {code}", blob)
 
 
@@ -221,9 +222,9 @@ def codes() -> Iterator[Case]:
     """Extension codes that nobody writes, and payloads that no code has."""
     payload = pack(["os", "system", TOUCH])
     for code in (8, 9, 42, 127, -1, -2, -128):
-        yield from cases("codes", f"code {code}", raw_ext(code, payload), readers=ALL, malformed=True)
+        yield from cases("codes", f"code {code}", extension(code, payload), readers=ALL, malformed=True)
     for size in (0, 4, 8, 12):
-        blob = raw_ext(-1, b"\xff" * size)
+        blob = extension(-1, b"\xff" * size)
         yield from cases("codes", f"timestamp of {size} bytes", blob, readers=ALL, malformed=True)
     for label, value in (
         ("nothing", b""),
@@ -243,33 +244,33 @@ def codes() -> Iterator[Case]:
         ("half a value", pack(["builtins", "set", [1]])[:-1]),
     ):
         for code in (0, 5):
-            yield from cases("codes", f"code {code} holds {label}", raw_ext(code, value), malformed=True)
-        yield from cases("codes", f"code 0 holds {label}", raw_ext(0, value), readers="inventory")
+            yield from cases("codes", f"code {code} holds {label}", extension(code, value), malformed=True)
+        yield from cases("codes", f"code 0 holds {label}", extension(0, value), readers="inventory")
 
 
 def nested() -> Iterator[Case]:
     """A dangerous record in every place where a value may stand."""
-    bad = record(0, "os", "system", TOUCH)
-    canary = record(0, "canary", "Thing", "x")
+    bad = named(0, "os", "system", TOUCH)
+    canary = named(0, "canary", "Thing", "x")
     message = "langchain_core.messages.ai", "AIMessage"
     for label, value in (
         ("a list", [bad]),
         ("a map", {"a": bad}),
         ("a checkpoint", {"v": 1, "id": "x", "channel_values": {"a": canary}}),
-        ("a set", record(0, "builtins", "set", [bad])),
+        ("a set", named(0, "builtins", "set", [bad])),
         (
             "a frozenset in a deque",
-            record(0, "collections", "deque", [record(0, "builtins", "frozenset", [canary])]),
+            named(0, "collections", "deque", [named(0, "builtins", "frozenset", [canary])]),
         ),
-        ("the content of a message", record(5, *message, {"content": bad}, "model_validate_json")),
-        ("the fields of a message", record(5, *message, bad, "model_validate_json")),
+        ("the content of a message", named(5, *message, {"content": bad}, "model_validate_json")),
+        ("the fields of a message", named(5, *message, bad, "model_validate_json")),
         (
             "the extras of a message",
-            record(5, *message, {"content": "", "additional_kwargs": {"a": canary}}, "model_validate_json"),
+            named(5, *message, {"content": "", "additional_kwargs": {"a": canary}}, "model_validate_json"),
         ),
         (
             "a document",
-            record(
+            named(
                 5,
                 "langchain_core.documents.base",
                 "Document",
@@ -277,12 +278,12 @@ def nested() -> Iterator[Case]:
                 "model_validate_json",
             ),
         ),
-        ("a Send", record(1, "langgraph.types", "Send", ["node", bad])),
-        ("an Interrupt", record(2, "langgraph.types", "Interrupt", {"value": canary, "id": "x"})),
-        ("a Command", record(2, "langgraph.types", "Command", {"update": {"a": bad}})),
-        ("a timedelta", record(1, "datetime", "timedelta", [bad, 0, 0])),
-        ("a regex", record(1, "re", "compile", [canary, 0])),
-        ("the arguments of a date", record(1, "datetime", "date", bad)),
+        ("a Send", named(1, "langgraph.types", "Send", ["node", bad])),
+        ("an Interrupt", named(2, "langgraph.types", "Interrupt", {"value": canary, "id": "x"})),
+        ("a Command", named(2, "langgraph.types", "Command", {"update": {"a": bad}})),
+        ("a timedelta", named(1, "datetime", "timedelta", [bad, 0, 0])),
+        ("a regex", named(1, "re", "compile", [canary, 0])),
+        ("the arguments of a date", named(1, "datetime", "date", bad)),
         ("a delta snapshot", ext(7, pack(bad))),
         ("the dtype of an array", ext(6, [bad, [1], "C", b"\0"])),
         ("the shape of an array", ext(6, ["|u1", canary, "C", b"\0"])),

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from tests.attacks.blobs import cases
 from tests.attacks.case import Case
-from tests.attacks.wire import ext, pack, record
+from tests.support.forge import ext, named, pack
 
 MESSAGES: Final = "langchain_core.messages"
 BAD_JSON: Final = '{"a": "' + "\\u0041" * 60_000
 
 
 def _message(module: str, kind: str, /, **fields: Any) -> bytes:
-    return pack(record(5, f"{MESSAGES}.{module}", kind, fields, "model_validate_json"))
+    return pack(named(5, f"{MESSAGES}.{module}", kind, fields, "model_validate_json"))
 
 
 def _chunks(*arguments: Any) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ def messages() -> Iterator[Case]:
         ("numbers for names", {1: 2}),
     )
     for label, fields in odd_fields:
-        blob = pack(record(5, f"{MESSAGES}.ai", "AIMessage", fields, "model_validate_json"))
+        blob = pack(named(5, f"{MESSAGES}.ai", "AIMessage", fields, "model_validate_json"))
         yield from cases("messages", f"AIMessage: its fields are {label}", blob)
     by_code: tuple[tuple[int, Any], ...] = (
         (1, [5]),
@@ -155,7 +155,7 @@ def messages() -> Iterator[Case]:
         (4, {"content": 5}),
     )
     for code, fields in by_code:
-        blob = pack(record(code, f"{MESSAGES}.ai", "AIMessage", fields))
+        blob = pack(named(code, f"{MESSAGES}.ai", "AIMessage", fields))
         yield from cases("messages", f"AIMessage by {code} from {fields}", blob)
     for label, fields in (
         ("no content", {}),
@@ -163,7 +163,7 @@ def messages() -> Iterator[Case]:
         ("text for metadata", {"page_content": "x", "metadata": "y"}),
         ("a type", {"page_content": "x", "type": "Evil"}),
     ):
-        blob = pack(record(5, "langchain_core.documents.base", "Document", fields, "model_validate_json"))
+        blob = pack(named(5, "langchain_core.documents.base", "Document", fields, "model_validate_json"))
         yield from cases("messages", f"Document: {label}", blob)
 
 
@@ -200,7 +200,7 @@ def tasks() -> Iterator[Case]:
         ("TimeoutPolicy", 2, {"evil": 1}),
     )
     for name, code, argument in forged:
-        blob = pack(record(code, "langgraph.types", name, argument))
+        blob = pack(named(code, "langgraph.types", name, argument))
         yield from cases("tasks", f"{name} by {code} from {argument}", blob)
     stored: tuple[tuple[str, Any], ...] = (
         ("Item", {"value": {}}),
@@ -221,7 +221,7 @@ def tasks() -> Iterator[Case]:
     )
     for name, argument in stored:
         for code in (2, 4):
-            blob = pack(record(code, "langgraph.store.base", name, argument))
+            blob = pack(named(code, "langgraph.store.base", name, argument))
             yield from cases("tasks", f"{name} by {code} from {argument}"[:80], blob)
 
 

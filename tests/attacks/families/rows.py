@@ -10,7 +10,8 @@ import ormsgpack
 from tests.attacks import swollen
 from tests.attacks.case import Case
 from tests.attacks.stores import cases, checkpoint, quoted
-from tests.attacks.wire import nested_ext, pack, pairs, record
+from tests.support.forge import named, pack, pairs
+from tests.support.wire import nested_extensions
 
 _WRITE: Final = """INSERT INTO writes
     (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value)"""
@@ -107,14 +108,16 @@ def contents() -> Iterator[Case]:
         ("no values", {key: value for key, value in honest.items() if key != "channel_values"}),
         ("versions in a list", {**honest, "channel_versions": [1]}),
         ("versions seen as text", {**honest, "versions_seen": "x"}),
-        ("a blocked type in it", {**honest, "channel_values": {"n": record(0, "os", "system", "x")}}),
-        ("a blocked type for it", record(0, "os", "system", honest)),
-        ("a set for it", record(0, "builtins", "set", ["id"])),
+        ("a blocked type in it", {**honest, "channel_values": {"n": named(0, "os", "system", "x")}}),
+        ("a blocked type for it", named(0, "os", "system", honest)),
+        ("a set for it", named(0, "builtins", "set", ["id"])),
     ):
         yield from cases("contents", label, _checkpoint("checkpoint", quoted(pack(value))))
     twice = pairs(("id", "c3"), ("id", "c3"), ("v", 4), ("channel_values", {}))
     yield from cases("contents", "an id twice", _checkpoint("checkpoint", quoted(twice)))
-    yield from cases("contents", "5,000 snapshots", _checkpoint("checkpoint", quoted(nested_ext(7, 2000))))
+    yield from cases(
+        "contents", "5,000 snapshots", _checkpoint("checkpoint", quoted(nested_extensions(7, 2000)))
+    )
     for kind in ("null", "bytes", "bytearray", "json", "pickle", "", "MSGPACK"):
         yield from cases("contents", f"labelled {kind!r}", _checkpoint("type", f"'{kind}'"))
         if kind not in ("bytes", "bytearray"):

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from tests.attacks.blobs import Build, cases
 from tests.attacks.case import Case
-from tests.attacks.wire import ext, nested_ext, pack, pairs, raw_ext, record
+from tests.support.forge import ext, named, pack, pairs
+from tests.support.wire import extension, nested_extensions
 
 ALL: Final = "strict plaintext inert"
 SMALL: Final = "strict strict-thread inert-thread"
@@ -30,23 +31,25 @@ def depths() -> Iterator[Case]:
     for depth in (65, 130, 500, 2200, 10_000):
         for code in (0, 7):
             readers = EVERY if depth == 2200 else SMALL
-            yield from cases("depth", f"{depth} extensions {code}", nested_ext(code, depth), readers=readers)
+            yield from cases(
+                "depth", f"{depth} extensions {code}", nested_extensions(code, depth), readers=readers
+            )
     for depth in (40, 500):
         records = pack(None)
         for _ in range(depth):
-            records = raw_ext(0, b"\x93" + pack("collections") + pack("deque") + b"\x91" + records)
+            records = extension(0, b"\x93" + pack("collections") + pack("deque") + b"\x91" + records)
         yield from cases("depth", f"{depth} deques", records, readers=SMALL)
         mixed = b"\xc0"
         for _ in range(depth):
-            mixed = b"\x91\x81\xa1a" + raw_ext(7, mixed)
+            mixed = b"\x91\x81\xa1a" + extension(7, mixed)
         yield from cases("depth", f"{depth} arrays of maps of snapshots", mixed, readers=SMALL)
         sends = b"\xc0"
         for _ in range(depth):
-            sends = raw_ext(1, b"\x93" + pack("langgraph.types") + pack("Send") + b"\x92\xa1n" + sends)
+            sends = extension(1, b"\x93" + pack("langgraph.types") + pack("Send") + b"\x92\xa1n" + sends)
         yield from cases("depth", f"{depth} Sends", sends, readers=SMALL)
     arrays_in_extensions = b"\xc0"
     for _ in range(8):
-        arrays_in_extensions = raw_ext(7, b"\x91" * 500 + arrays_in_extensions)
+        arrays_in_extensions = extension(7, b"\x91" * 500 + arrays_in_extensions)
     yield from cases("depth", "8 snapshots of 500 arrays", arrays_in_extensions, readers=SMALL)
 
 
@@ -66,7 +69,7 @@ def announced() -> Iterator[Case]:
         yield from cases(
             "announced", f"50 nested {label} of 2147483647", nested, readers="strict inert", malformed=True
         )
-    inside = raw_ext(7, b"\xdd\x7f\xff\xff\xff")
+    inside = extension(7, b"\xdd\x7f\xff\xff\xff")
     yield from cases("announced", "an array32 in a snapshot", inside, readers=ALL, malformed=True)
     key = b"\x81\xdd\x7f\xff\xff\xff"
     yield from cases("announced", "an array32 as a key", key, readers=ALL, malformed=True)
@@ -84,16 +87,16 @@ def bombs() -> Iterator[Case]:
         ("9 million maps of one", 9_000_000, b"\x81\xa1a\x01"),
         ("9 million floats", 9_000_000, b"\xcb" + struct.pack(">d", 0.1)),
         ("3 million snapshots", 3_000_000, b"\xd4\x07\xc0"),
-        ("a million sets", 1_000_000, pack(record(0, "builtins", "set", []))),
-        ("200,000 UUIDs", 200_000, pack(record(0, "uuid", "UUID", "0" * 32))),
+        ("a million sets", 1_000_000, pack(named(0, "builtins", "set", []))),
+        ("200,000 UUIDs", 200_000, pack(named(0, "uuid", "UUID", "0" * 32))),
         ("200,000 messages", 200_000, _message()),
         ("a million arrays of numpy", 1_000_000, pack(ext(6, ["|u1", [0], "C", b""]))),
-        ("a million deep paths", 1_000_000, pack(record(1, "pathlib", "Path", ["a"] * 5))),
-        ("300,000 regexes that differ not", 300_000, pack(record(1, "re", "compile", ["a", 32]))),
-        ("20,000 zones that are not there", 20_000, pack(record(0, "zoneinfo", "ZoneInfo", "No/Where"))),
+        ("a million deep paths", 1_000_000, pack(named(1, "pathlib", "Path", ["a"] * 5))),
+        ("300,000 regexes that differ not", 300_000, pack(named(1, "re", "compile", ["a", 32]))),
+        ("20,000 zones that are not there", 20_000, pack(named(0, "zoneinfo", "ZoneInfo", "No/Where"))),
     ):
         yield from cases("bombs", label, _repeated(item, count, _array(count)), readers="strict inert")
-    patterns = b"".join(pack(record(1, "re", "compile", [f"(a|b{n})*[c-x]" * 20, 32])) for n in range(2000))
+    patterns = b"".join(pack(named(1, "re", "compile", [f"(a|b{n})*[c-x]" * 20, 32])) for n in range(2000))
     yield from cases("bombs", "2,000 regexes that differ", _array(2000) + patterns)
     for label, head in (("string", b"\xdb"), ("binary", b"\xc6")):
         for size in (300, 500, 600):
@@ -102,9 +105,9 @@ def bombs() -> Iterator[Case]:
     for kind in ("bytes", "bytearray", "json"):
         blob = _repeated(b" ", 300 * MIB, b"1")
         yield from cases("bombs", f"a {kind} row of 300 MiB", blob, kind=kind, honest=_any)
-    blocked = pack(record(0, "os", "system", "x"))
+    blocked = pack(named(0, "os", "system", "x"))
     yield from cases("bombs", "400,000 blocked names", _repeated(blocked, 400_000, _array(400_000)))
-    names = [record(0, f"m{n}", "x" * 100, n) for n in range(20_000)]
+    names = [named(0, f"m{n}", "x" * 100, n) for n in range(20_000)]
     yield from cases("bombs", "20,000 names that differ", pack(names), readers="strict inert inventory")
 
 
@@ -130,7 +133,7 @@ def _message() -> bytes:
         "name": None,
         "id": None,
     }
-    return pack(record(5, "langchain_core.messages.ai", "AIMessage", fields, "model_validate_json"))
+    return pack(named(5, "langchain_core.messages.ai", "AIMessage", fields, "model_validate_json"))
 
 
 def keys() -> Iterator[Case]:
@@ -171,7 +174,7 @@ def keys() -> Iterator[Case]:
         blob = pairs((first, 1), (second, 2))
         yield from cases("keys", label, blob, readers="strict inert", malformed=label != _DISTINCT)
     for label, blob in (
-        ("twice in a snapshot", raw_ext(7, pairs(("a", 1), ("a", 2)))),
+        ("twice in a snapshot", extension(7, pairs(("a", 1), ("a", 2)))),
         ("twice in a checkpoint", pairs(("v", 1), ("id", "x"), ("id", "y"))),
         (
             "twice in the fields of a message",
@@ -189,12 +192,12 @@ def keys() -> Iterator[Case]:
 def _record(code: int, module: str, name: str, *fields: tuple[str, object]) -> bytes:
     method = pack("model_validate_json") if code == 5 else b""
     head = b"\x94" if method else b"\x93"
-    return raw_ext(code, head + pack(module) + pack(name) + pairs(*fields) + method)
+    return extension(code, head + pack(module) + pack(name) + pairs(*fields) + method)
 
 
 def damage() -> Iterator[Case]:
     """Values cut off, with something behind them, or with what msgpack does not have."""
-    value = pack({"a": [1, 2.5, "xyz", b"q", None, record(0, "builtins", "set", [1])]})
+    value = pack({"a": [1, 2.5, "xyz", b"q", None, named(0, "builtins", "set", [1])]})
     for length in range(0, len(value), 4):
         yield from cases(
             "damage", f"the first {length} bytes", value[:length], readers="strict inert", malformed=True
@@ -207,8 +210,8 @@ def damage() -> Iterator[Case]:
         ("nil behind it", value + b"\xc0"),
         ("another value behind it", value + value),
         ("a mebibyte behind it", value + bytes(MIB)),
-        ("a byte behind a snapshot", raw_ext(7, b"\x01\x02")),
-        ("a byte behind a record", raw_ext(0, pack(["builtins", "set", [1]]) + b"\x01")),
+        ("a byte behind a snapshot", extension(7, b"\x01\x02")),
+        ("a byte behind a record", extension(0, pack(["builtins", "set", [1]]) + b"\x01")),
         ("an element too many", b"\x91\x01\x02"),
         ("a pair too few", b"\x82\x01\x02"),
     ):
@@ -225,9 +228,9 @@ def damage() -> Iterator[Case]:
         for where, blob in (
             ("in a value", string),
             ("in a key", b"\x81" + string + b"\x01"),
-            ("in the name of a module", raw_ext(0, b"\x93" + string + name + b"\x90")),
-            ("in the name of a type", raw_ext(0, b"\x93" + pack("builtins") + string + b"\x90")),
-            ("in a set", raw_ext(0, b"\x93" + pack("builtins") + name + b"\x91" + string)),
+            ("in the name of a module", extension(0, b"\x93" + string + name + b"\x90")),
+            ("in the name of a type", extension(0, b"\x93" + pack("builtins") + string + b"\x90")),
+            ("in a set", extension(0, b"\x93" + pack("builtins") + name + b"\x91" + string)),
         ):
             yield from cases("damage", f"{label} {where}", blob, readers="strict inert", malformed=True)
     for kind, content in (

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.attacks.case import Case, Forge, Read, Reading, Scene
 from tests.attacks.families.names import TOUCH
 from tests.attacks.sides import LangGraph
-from tests.attacks.wire import pack, record
+from tests.support.forge import named, pack
 
 VALUE: Final = {"a": 1}
 _REGIONS: Final = 16
@@ -180,7 +180,7 @@ def plaintext() -> Iterator[Case]:
     """Rows that nobody sealed, where only sealed ones are."""
     for kind, data in (
         ("msgpack", pack({"forged": True})),
-        ("msgpack", pack(record(0, "os", "system", TOUCH))),
+        ("msgpack", pack(named(0, "os", "system", TOUCH))),
         ("json", b'{"forged": true}'),
         ("bytes", b"forged"),
         ("bytearray", b"forged"),
@@ -215,7 +215,7 @@ def legacy() -> Iterator[Case]:
     for kind, label, data in (
         ("pickle", "bytes that are an evil pickle", pickle.dumps(Evil())),
         ("pickle", "bytes that are a pickle", pickle.dumps(1)),
-        ("msgpack", "bytes that name os.system", pack(record(0, "os", "system", TOUCH))),
+        ("msgpack", "bytes that name os.system", pack(named(0, "os", "system", TOUCH))),
         ("msgpack", "bytes of 2,000 snapshots", _deep()),
         (
             "json",
@@ -229,9 +229,9 @@ def legacy() -> Iterator[Case]:
 
 
 def _deep() -> bytes:
-    from tests.attacks.wire import nested_ext
+    from tests.support.wire import nested_extensions
 
-    return nested_ext(7, 2000)
+    return nested_extensions(7, 2000)
 
 
 def tampered() -> Iterator[Case]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.attacks.blobs import cases
 from tests.attacks.case import Case
-from tests.attacks.wire import pack, record
+from tests.support.forge import named, pack
 
 BOTH: Final = "strict plaintext"
 PRIME: Final = 2**61 - 1
@@ -22,7 +22,7 @@ def _of(
 ) -> Iterator[Case]:
     for label, code, argument in arguments:
         method = ("fromisoformat",) if code == 3 else ()
-        blob = pack(record(code, module, name, argument, *method))
+        blob = pack(named(code, module, name, argument, *method))
         yield from cases(family, f"{name}: {label}", blob, readers=readers)
 
 
@@ -72,9 +72,9 @@ def regexes() -> Iterator[Case]:
         ("fields", 4, {"pattern": "a", "flags": 128}),
         ("model", 5, {"pattern": "a", "flags": 128}),
     )
-    slow = pack(record(1, "re", "compile", ["(" * 300 + ")" * 300, 32]))
+    slow = pack(named(1, "re", "compile", ["(" * 300 + ")" * 300, 32]))
     yield from cases("regex", "300 groups in groups", slow, readers="strict-thread")
-    deep = pack(record(1, "re", "compile", ["(?:" * 240 + "a" + ")*" * 240, 32]))
+    deep = pack(named(1, "re", "compile", ["(?:" * 240 + "a" + ")*" * 240, 32]))
     yield from cases("regex", "240 repeated groups in groups", deep, readers="strict-thread")
 
 
@@ -111,7 +111,7 @@ def zones() -> Iterator[Case]:
         {"key": "UTC"},
     )
     for key in keys:
-        blob = pack(record(0, "zoneinfo", "ZoneInfo", key))
+        blob = pack(named(0, "zoneinfo", "ZoneInfo", key))
         yield from cases("zone", f"{ascii(key)[:40]}", blob)
     yield from _of(
         "zone", "zoneinfo", "ZoneInfo", ("a keyword", 2, {"key": "/etc/passwd"}), ("no_cache", 1, ["../UTC"])
@@ -251,7 +251,7 @@ def times() -> Iterator[Case]:
         ("another keyword", 2, {"day": 1}),
         ("floats", 2, {"hour": 1.5}),
     )
-    long = record(1, "datetime", "timedelta", [1, 0, 0])
+    long = named(1, "datetime", "timedelta", [1, 0, 0])
     yield from _of(
         "times",
         "datetime",
@@ -260,8 +260,8 @@ def times() -> Iterator[Case]:
         ("no offset", 1, []),
         ("nil", 1, [None]),
         ("a number", 1, [3600]),
-        ("a name that is a number", 1, [record(1, "datetime", "timedelta", [0, 60, 0]), 5]),
-        ("three arguments", 1, [record(1, "datetime", "timedelta", [0, 60, 0]), "x", "y"]),
+        ("a name that is a number", 1, [named(1, "datetime", "timedelta", [0, 60, 0]), 5]),
+        ("three arguments", 1, [named(1, "datetime", "timedelta", [0, 60, 0]), "x", "y"]),
         ("text", 0, "UTC"),
     )
 
@@ -269,8 +269,8 @@ def times() -> Iterator[Case]:
 def collections() -> Iterator[Case]:
     """Sets and deques: floods of one hash, members that merge, arguments that are no members."""
     tuples = [[-1 if number >> bit & 1 else -2 for bit in range(15)] for number in range(1 << 15)]
-    uuids = [record(0, "uuid", "UUID", f"{n * PRIME:032x}") for n in range(1, 20_001)]
-    decimals = [record(0, "decimal", "Decimal", str(n * PRIME)) for n in range(1, 20_001)]
+    uuids = [named(0, "uuid", "UUID", f"{n * PRIME:032x}") for n in range(1, 20_001)]
+    decimals = [named(0, "decimal", "Decimal", str(n * PRIME)) for n in range(1, 20_001)]
     for name in ("set", "frozenset"):
         yield from _of(
             "sets",

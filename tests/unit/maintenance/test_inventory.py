@@ -24,6 +24,7 @@ from sealpoint.maintenance.inventory import Inventory, inventory
 from sealpoint.serde.limits import Limits
 from tests.compat.golden.write import AES_KEY
 from tests.support.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
+from tests.support.forge import named, pack
 
 HUMAN = ("langchain_core.messages.human", "HumanMessage")
 UNIMPORTED = "antigravity"  # of the standard library; importing it opens a browser
@@ -38,7 +39,7 @@ class Ticket:
 
 def record(module: str, name: str, argument: Any = None) -> bytes:
     """A value that names a type."""
-    return ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb([module, name, argument])))
+    return pack(named(0, module, name, argument))
 
 
 def take(path: Path, ring: RingCipher | None = None, **options: Any) -> tuple[Inventory, list[Failure]]:

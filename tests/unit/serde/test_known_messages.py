@@ -18,6 +18,7 @@ from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import PYDANTIC_V2
 from sealpoint.serde.fast import adoption
 from tests.support import strategies_values as values
+from tests.support.forge import named, pack
 from tests.support.samples import SAMPLES
 
 MESSAGES = [value for value in SAMPLES.values() if isinstance(value, BaseMessage)]
@@ -57,8 +58,7 @@ def state(message: BaseMessage) -> tuple[Any, ...]:
 
 def record(cls: type, fields: Any) -> bytes:
     """Return msgpack of one message as it would stand in a value."""
-    inner = ormsgpack.packb([cls.__module__, cls.__name__, fields, "model_validate_json"])
-    return ormsgpack.packb(ormsgpack.Ext(PYDANTIC_V2, inner))
+    return pack(named(PYDANTIC_V2, cls.__module__, cls.__name__, fields, "model_validate_json"))
 
 
 def settled(serde: JsonPlusSerializer) -> list[Any]:

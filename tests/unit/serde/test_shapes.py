@@ -17,7 +17,7 @@ from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
 from sealpoint.serde.limits import MAX_JSON_DEPTH, MAX_PARTIAL_JSON_CHARS, MAX_RAW_TOOL_CALLS, Limits
-from tests.support.forge import record
+from tests.support.forge import named, record
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 trusting = Decoder(Allowlist())
@@ -126,15 +126,11 @@ def test_messages_of_both_kinds_are_read(code: int) -> None:
         strict.loads_typed(message(TOOL, {"content": [5], "tool_call_id": "1"}, code))
 
 
-def packed(module: str, name: str, argument: Any) -> ormsgpack.Ext:
-    return ormsgpack.Ext(0, ormsgpack.packb([module, name, argument]))
-
-
-DEQUE = packed("collections", "deque", [{"args": "["}])
-SET = packed("builtins", "set", ["x"])
+DEQUE = named(0, "collections", "deque", [{"args": "["}])
+SET = named(0, "builtins", "set", ["x"])
 DEEP = "[" * (MAX_JSON_DEPTH + 1)
 LONG = "{" + "x" * MAX_PARTIAL_JSON_CHARS
-UUID = packed("uuid", "UUID", "0" * 32)
+UUID = named(0, "uuid", "UUID", "0" * 32)
 
 
 def chunks(*texts: Any) -> dict[str, Any]:
