@@ -34,7 +34,6 @@ from sealpoint.serde.codes import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.fast.enums import value_attribute
 from sealpoint.serde.fast.memory import LARGE_BYTES, keep_freed_memory
 from sealpoint.serde.fast.models import model_writer
 from sealpoint.serde.limits import (
@@ -255,11 +254,6 @@ def _model_dump(cls: type) -> Encoder:
     return model_writer(cls, by_dump, _default)
 
 
-def _enum(cls: Any) -> Encoder:
-    attribute = value_attribute(cls, answers_by_instance(cls, _METHODS))
-    return _record(SINGLE_ARGUMENT, attrgetter(attribute))(cls)
-
-
 def _dataclass(cls: Any) -> Encoder:
     # asdict() would copy deeply, and convert nested dataclasses to dicts without their types.
     names = [field.name for field in dataclasses.fields(cls)]
@@ -299,7 +293,7 @@ _METHODS: Final = tuple(name for name, _ in _BY_METHOD)
 
 _BY_BASE: Final[tuple[tuple[type, Callable[[type], Encoder]], ...]] = (
     *((row.written[0], _by_row(row, row.written[1])) for row in CATALOGUE.values() if row.written),
-    (Enum, _enum),
+    (Enum, _record(SINGLE_ARGUMENT, attrgetter("value"))),
 )
 
 # What these write names no class, or always the same.

@@ -8,7 +8,6 @@ constructors  rebuild       validates a message without the constructors of Lang
 adoption      decode        does not validate a sealed message that was validated before
 lookup        decode        finds the builder of a record without a call
 moments       encode        writes a datetime by msgpack
-enums         encode        reads the value of an enum past its property
 models        encode        packs the fields of a pydantic model without ``model_dump()``
 memory        encode        keeps memory that was freed after a large value
 json          jsontext      parses short text without looking at its integers
@@ -23,7 +22,7 @@ __all__ = ["SHORTCUTS", "is_on", "switched_off"]
 SHORTCUTS: Final = frozenset(
     {
         *("records", "costly", "arguments", "addresses", "constructors", "adoption", "lookup"),
-        *("moments", "enums", "models", "memory", "json"),
+        *("moments", "models", "memory", "json"),
     }
 )
 
