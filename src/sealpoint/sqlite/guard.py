@@ -26,6 +26,8 @@ LEAST_OPCODES: Final = 200_000
 OPCODES_PER_BYTE: Final = 8
 """What a walk may take: the smallest rows take less than one opcode for each of their bytes."""
 
+_LEAST_STEPS: Final = LEAST_OPCODES // STEP_OPCODES
+
 LEAST_SECONDS: Final = 5.0
 SECONDS_PER_STEP: Final = 4 * 0.0003
 """What a walk may compute: 1 s for each megabyte of the file, where honest rows take some hundredths."""
@@ -83,7 +85,7 @@ def begin(
     """
     work = _thread.work
     work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
-    work.steps = LEAST_OPCODES // STEP_OPCODES
+    work.steps = _LEAST_STEPS
     connection.set_progress_handler(handler, STEP_OPCODES)
 
 
