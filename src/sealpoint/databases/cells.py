@@ -16,7 +16,9 @@ from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
 
 _SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --allow-plaintext --apply"
-_READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
+_READ_FIRST: Final = (
+    "it runs code when it is read: if it is yours, read it with LangGraph and store it again, sealed"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from sealpoint.sqlite import schema
 _WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
 _BESIDE: Final = ("", "-journal", "-wal", "-shm")
 _SEALED: Final = Selection(plaintext=False)
-_UNSEALED: Final = "if such values are yours, take them over: allow_plaintext, or --allow-plaintext"
+_UNSEALED: Final = "if such values are yours, copy them: allow_plaintext, or --allow-plaintext"
 _MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
 _COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {  # all others hold text
     "idx": (int,),
@@ -199,8 +199,10 @@ def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
                 f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
             )
     if has_frame(columns.get("metadata")):
-        hint = "read the thread with the saver that sealed it, and put it again through one that does not"
-        raise RowError("the metadata of the row is sealed, and a copy would keep it so", hint=hint)
+        hint = (
+            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
+        )
+        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
 
 
 def _require_free(out: Path) -> None:
