@@ -18,6 +18,9 @@ from sealpoint.errors import MetadataError
 KEY: Final = "__sealpoint__"
 """The key of a frame in metadata."""
 
+_QUOTED: Final = f'"{KEY}"'.encode()
+_ESCAPE: Final = rb"\u00"  # of each ASCII character
+
 
 class Frame(NamedTuple):
     """The content of `KEY`.
@@ -32,21 +35,26 @@ class Frame(NamedTuple):
 
 
 def has_frame(metadata: bytes | str | None) -> bool:
-    """Whether there is a frame in a metadata column. Metadata without the key is not parsed."""
-    if isinstance(metadata, str):
-        return f'"{KEY}"' in metadata and read_frame(metadata) is not None
-    return metadata is not None and f'"{KEY}"'.encode() in metadata and read_frame(metadata) is not None
+    """Whether there is a frame in a metadata column."""
+    return find_frame(metadata) is not None
 
 
-def read_frame(metadata: bytes | str) -> Frame | None:
+def find_frame(metadata: bytes | str | None) -> Frame | None:
     """Return the frame in a metadata column; ``None`` if there is none.
 
-    Metadata that is not strict JSON counts as a frame without tag and value: it contains `KEY`.
+    Metadata is parsed only if it holds `KEY` in quotation marks, or an escape that may stand for one of its
+    characters. What holds `KEY` and is not strict JSON counts as a frame without tag and value.
     """
+    if not isinstance(metadata, bytes | str):
+        return None
+    data = metadata.encode("utf-8", "replace") if isinstance(metadata, str) else metadata
+    has_key = _QUOTED in data
+    if not has_key and _ESCAPE not in data:
+        return None
     try:
-        document: dict[str, Any] = dict(decode_metadata(metadata))
+        document: dict[str, Any] = dict(decode_metadata(data))
     except MetadataError:
-        return Frame(None, None)
+        return Frame(None, None) if has_key else None
     if KEY not in document:
         return None
     frame = document[KEY]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple, TypedDict
 
 from sealpoint.base.coordinates import Coordinates
 from sealpoint.crypto import RingCipher, Row
-from sealpoint.crypto.prepared import parse_tag
+from sealpoint.crypto.prepared import Opened, parse_tag
 from sealpoint.crypto.tag import is_legacy, is_sealed, is_under
 from sealpoint.errors import BlobError, PlaintextError, RowError, UnknownTypeError, excerpt
 from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
@@ -15,7 +17,10 @@ from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
 
-_SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --allow-plaintext --apply"
+SecretOf = Callable[[Row], bytes]
+"""Returns the secret that is mixed into the key of a value, from the coordinates of the value."""
+
+_SEAL: Final = "if it is yours, accept it with --allow-plaintext, or seal it: sealpoint rotate DB --allow-plaintext --apply"
 _READ_FIRST: Final = (
     "it runs code when it is read: if it is yours, read it with LangGraph and store it again, sealed"
 )
@@ -68,6 +73,25 @@ class Where(NamedTuple):
         """The columns of the row's key by name, for reports."""
         return dict(zip(self.column.key, self.key, strict=True))
 
+    def require_key(self) -> None:
+        """Check that the columns of the key hold what a saver writes there: ``idx`` an integer, others text.
+
+        A forged SQLite file may hold any type in any column. An UPDATE of the row would convert it, and so
+        change the key.
+
+        Raises:
+            RowError: If a column holds another type, or text that is not UTF-8.
+        """
+        types, wanted = tuple(map(type, self.key)), _types_of(self.column.key)
+        if types == wanted:
+            return
+        name, met, right = next(
+            found for found in zip(self.column.key, types, wanted, strict=True) if found[1] is not found[2]
+        )
+        raise RowError(
+            f"key column {name!r} of table {self.column.table!r} holds {met.__name__}, not {right.__name__}"
+        )
+
     @property
     def row(self) -> Row:
         """The coordinates that a row-bound value here has.
@@ -76,6 +100,11 @@ class Where(NamedTuple):
             RowError: If a column of the key does not contain text.
         """
         return self.column.coordinates.row(self.names)
+
+
+@cache
+def _types_of(key: tuple[str, ...]) -> tuple[type, ...]:
+    return tuple(int if name == "idx" else str for name in key)
 
 
 class Cell(NamedTuple):
@@ -97,11 +126,16 @@ class Cell(NamedTuple):
 
         Raises:
             TagError: If its tag is invalid.
-            RowError: If a column of the key contains bytes: its text is not UTF-8.
+            RowError: If a column of the key does not hold text.
         """
-        if any(isinstance(part, bytes) for part in self.where.key):
-            raise RowError(f"a key column of table {self.where.column.table!r} does not hold text")
         return self.where.row if "row" in parse_tag(self.tag).flags else None
+
+
+class _Binding(TypedDict, total=False):
+    """What `RingCipher.open` and `seal` take beside tag and bytes."""
+
+    row: Row | None
+    secret: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,25 +171,58 @@ class Selection:
 EVERYTHING: Final = Selection()
 
 
-def open_cell(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False) -> tuple[str, bytes]:
-    """Open one value: return its inner type and the serializer's bytes.
+def open_cell(
+    cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False, secret_of: SecretOf | None = None
+) -> Opened:
+    """Open one value. A value that is not sealed is returned as it stands, if that is allowed.
 
     Raises:
-        PlaintextError: If it is not sealed, and plaintext is not allowed.
-        BlobError: If the database cannot read it, or it is not bytes.
-        SealpointError: What `RingCipher.open` raises.
+        RowError: If the key of its row is not of the types that a saver writes.
+        PlaintextError: If it is not sealed, and that is not allowed.
+        BlobError: If the database cannot read it, or something else than bytes stands there.
+        SecretMissingError: If it has a secret in its key, and there is no ``secret_of``.
+        SealpointError: What `RingCipher.open` and ``secret_of`` raise.
     """
+    return _open(cipher, cell, allow_plaintext, secret_of)[0]
+
+
+def reseal_cell(
+    cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False, secret_of: SecretOf | None = None
+) -> tuple[str, bytes]:
+    """Open one value and seal it anew under the active key: same type, bytes, row and secret.
+
+    Sealed values are decoded later without the check that all others must pass. Plaintext and LangGraph's
+    own rows must pass it here, because nothing has authenticated their type.
+
+    Raises:
+        NoActiveKeyError: If the ring has no active key.
+        SealpointError: What `open_cell` raises, and `require_decodable` for bytes that no key authenticates.
+    """
+    opened, binding = _open(cipher, cell, allow_plaintext, secret_of)
+    changed = cipher.seal(opened.inner, opened.data, **binding)
+    if not opened.authenticated:
+        require_decodable(opened.inner, opened.data)
+    return changed
+
+
+def _open(
+    cipher: RingCipher, cell: Cell, allow_plaintext: bool, secret_of: SecretOf | None
+) -> tuple[Opened, _Binding]:
+    cell.where.require_key()
     if isinstance(cell.value, Unreadable):
         hint = "restore the row from backup; the log of the server says where it is damaged"
         raise BlobError("the database cannot read the value: its bytes are lost", hint=hint)
     if type(cell.value) is not bytes:
         raise BlobError(f"value is {type(cell.value).__name__}, not bytes")
     if is_sealed(cell.tag) or not isinstance(cell.tag, str):
-        return cipher.open(cell.tag, cell.value, row=cell.row).typed
+        binding: _Binding = {"row": cell.row}
+        if secret_of is not None and "dek" in parse_tag(cell.tag).flags:
+            binding["secret"] = secret_of(cell.where.row)
+        return cipher.open(cell.tag, cell.value, **binding), binding
     if not allow_plaintext:
         hint = _READ_FIRST if cell.tag == PICKLE else _SEAL
         raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)
-    return cell.tag, cell.value
+    return Opened(cell.tag, cell.value, authenticated=False, key_id=None), {}
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:

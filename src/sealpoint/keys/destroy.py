@@ -47,6 +47,7 @@ def destroy_key(
             if require is not None:
                 require(ring.parsed, entry)
             return _destroy(ring, entry)
+        leftovers.remove_second_name(ring.file, key_id)
         file = _own_file(ring, entry) if entry.material == MATERIAL_LEFT else None
         if file is None:
             return None
@@ -62,14 +63,14 @@ def _destroy(ring: LockedRing, entry: RingEntry) -> Path | None:
     # Marked before the file is removed: otherwise a crash could leave a usable entry without material, and
     # the ring would not load.
     marked = ring.replace(lambda tree, _: _mark_destroyed(tree, entry.id, outcome, now))
+    # The second name is a hard link: the material is on the disk as long as either name is.
+    leftovers.remove_second_name(ring.file, entry.id)
     return None if file is None or is_gone else _remove(marked, entry.id, file)
 
 
 def _remove(ring: LockedRing, key_id: str, file: Path) -> Path | None:
     """Remove the key file of a destroyed key, and record that. Until then ``material`` is ``left``."""
     is_there = os.path.lexists(file)
-    # The second name is a hard link: the material remains on the disk until both are removed.
-    leftovers.remove_second_name(ring.file, key_id)
     try:
         with suppress(FileNotFoundError):  # perhaps with its folder
             file.unlink(missing_ok=True)

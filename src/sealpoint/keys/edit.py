@@ -94,8 +94,6 @@ def stage_key(
         RingFileError: If ``owner`` is not one line of text.
     """
     with lock_ring(path) as ring:
-        for entry in ring.entries:
-            leftovers.remove_second_name(ring.file, entry.id)
         taken = [entry.id for entry in ring.entries]
         if ring.parsed.index_id is not None:
             taken.append(ring.parsed.index_id)
@@ -115,6 +113,7 @@ def _new_key(
 ) -> tuple[str, str]:
     """Create the material of a key; return its id and the text of its entry."""
     now = now_in_seconds()
+    leftovers.remove_second_names(file, taken)
     key_id = leftovers.free_id(file, taken, now.year) if key_id is None else require_key_id(key_id)
     if key_id in taken:
         raise DuplicateKeyError(f"{file} has a key {key_id!r} already")

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import KeyTransitionError, RingFileError, UnknownKeyError, excerpt
-from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.sources import InlineSource, Source, parse_source
 from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"
@@ -114,14 +115,16 @@ def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
     return held[key_id]
 
 
-def read_entry(table: Mapping[str, Any], where: str) -> tuple[RingEntry, Source | None]:
-    """Return the entry and the source in the table of a key. The caller has checked its id.
+def read_entry(table: Mapping[str, Any], file: Path) -> tuple[RingEntry, Source | None]:
+    """Return what the table of a key in a ring file says, and its source.
 
     Raises:
-        RingFileError: If a field is missing, of the wrong type, or contradicts the key's state; ``where``
-            names the key in the message.
+        RingFileError: If a field is missing, of the wrong type, or contradicts the key's state.
+        KeyIdError: If its id is not a key id.
         KeyTransitionError: If a key for its suite cannot be in its state.
     """
+    require_fields(table, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
+    where = f"{file}: key {require_key_id(table['id'])!r}"
     try:
         state = KeyState(table["state"])
     # An Enum also raises ValueError for a list or a table, although neither can be hashed.
@@ -132,11 +135,8 @@ def read_entry(table: Mapping[str, Any], where: str) -> tuple[RingEntry, Source 
     if table.get("suite") not in (None, LEGACY):
         raise RingFileError(f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only valid value")
     require_suite_state(table["id"], table.get("suite"), state)
-    if state is KeyState.DESTROYED:
-        needed, refused = set[str](), set[str]()
-    else:
-        needed, refused = {"source"}, {"destroyed", "material"}
-    require_fields(table, KEY_FIELDS - refused, needed, where)
+    if state is not KeyState.DESTROYED:
+        require_fields(table, KEY_FIELDS - {"destroyed", "material"}, {"source"}, where)
     if "compromised" in table and state not in _MAY_BE_MARKED:
         hint = 'give it state = "compromised"; a key that was compromised does not seal again'
         raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from sealpoint.errors import (
+    ActiveKeyError,
+    DuplicateKeyError,
     KeyDestroyedError,
     KeyDisabledError,
     KeyMaterialError,
@@ -27,7 +29,10 @@ from sealpoint.keys.material import Material, NeverPickled
 from sealpoint.keys.state import KeyState, require_suite_state
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
+
+    from sealpoint.keys.entry import RingEntry
 
 SECRET_BYTES: Final = 32
 
@@ -66,13 +71,15 @@ def check_value(key: bytes) -> str:
     return expand(key, "check")[:4].hex()
 
 
-def require_length(material: bytes, suite: str | None, what: str) -> bytes:
+def require_length(material: object, suite: str | None, what: str) -> bytes:
     """Return key material.
 
     Raises:
-        KeyMaterialError: If it does not have 32 bytes; for the suite ``aes`` 16, 24 or 32. ``what`` names
-            the key in the message.
+        KeyMaterialError: If it is not 32 bytes; for the suite ``aes`` 16, 24 or 32. ``what`` names the key
+            in the message.
     """
+    if not isinstance(material, bytes):
+        raise KeyMaterialError(f"{what}: material is {type(material).__name__}, not bytes")
     lengths = LEGACY_KEY_BYTES if suite == LEGACY else (KEY_BYTES,)
     if len(material) not in lengths:
         raise KeyMaterialError(
@@ -193,10 +200,29 @@ class Key(NeverPickled):
 
 
 def _hold(key_id: str, material: bytes, state: KeyState, suite: str | None) -> Material | None:
-    if not isinstance(material, bytes):
-        raise KeyMaterialError(f"key {key_id!r}: material is {type(material).__name__}, not bytes")
-    if not material and not state.opens:
+    if material == b"" and not state.opens:
         return None
     if state is KeyState.DESTROYED:
         raise KeyMaterialError(f"key {key_id!r}: {len(material)} bytes of material instead of 0")
     return Material(None, require_length(material, suite, f"key {key_id!r}"))
+
+
+def require_consistent(keys: Sequence[Key] | Sequence[RingEntry], where: str = "a ring") -> None:
+    """Refuse keys that cannot be in one ring. ``where`` names the ring in the message.
+
+    Raises:
+        DuplicateKeyError: If two keys have one id.
+        ActiveKeyError: If two keys are active.
+        KeyRingError: If two keys are for the suite ``aes``.
+    """
+    ids = [key.id for key in keys]
+    if len(set(ids)) < len(ids):
+        raise DuplicateKeyError(f"{where}: two keys are called {max(ids, key=ids.count)!r}")
+    active = [key.id for key in keys if key.state is KeyState.ACTIVE]
+    if len(active) > 1:
+        raise ActiveKeyError(f"{where}: {len(active)} keys are active: {', '.join(active)}")
+    if sum(key.suite == LEGACY for key in keys) > 1:
+        raise KeyRingError(
+            f"{where}: two keys are for suite 'aes', whose rows do not say which of them sealed them",
+            hint="give each of them a ring of its own, and open its rows with that ring",
+        )

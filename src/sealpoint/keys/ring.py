@@ -5,17 +5,11 @@ from __future__ import annotations
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from sealpoint.errors import (
-    ActiveKeyError,
-    DuplicateKeyError,
-    KeyMaterialError,
-    NoActiveKeyError,
-    UnknownKeyError,
-)
-from sealpoint.keys.ids import KEY_BYTES, LEGACY
-from sealpoint.keys.key import Key, expand
+from sealpoint.errors import NoActiveKeyError, UnknownKeyError
+from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.key import Key, expand, require_consistent, require_length
 from sealpoint.keys.material import Material, NeverPickled
-from sealpoint.keys.state import KeyState, require_one_legacy
+from sealpoint.keys.state import KeyState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,18 +46,10 @@ class KeyRing(NeverPickled):
         """
         self.keys = tuple(keys)
         self.origin = origin
+        require_consistent(self.keys)
         self._by_id = {key.id: key for key in self.keys}
-        if len(self._by_id) != len(self.keys):
-            ids = self.ids
-            raise DuplicateKeyError(f"two keys are called {next(i for i in ids if ids.count(i) > 1)!r}")
-        active = [key.id for key in self.keys if key.state is KeyState.ACTIVE]
-        if len(active) > 1:
-            raise ActiveKeyError(f"{len(active)} keys are active: {', '.join(active)}")
-        require_one_legacy(key.suite for key in self.keys)
         if index is not None and not isinstance(index, Material):
-            if type(index) is not bytes or len(index) != KEY_BYTES:
-                raise KeyMaterialError(f"index key is not {KEY_BYTES} bytes")
-            index = Material(None, index)
+            index = Material(None, require_length(index, None, "index key"))
         self._index = index
 
     @classmethod

@@ -25,20 +25,13 @@ from sealpoint.errors import (
     TestKeysError,
     excerpt,
 )
-from sealpoint.keys.entry import (
-    KEY_FIELDS,
-    RingEntry,
-    read_entry,
-    require_entry,
-    require_fields,
-    require_types,
-)
+from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_fields, require_types
 from sealpoint.keys.files import Origin, read_private
 from sealpoint.keys.ids import LEGACY, require_key_id
-from sealpoint.keys.key import Key, check_value, require_length
+from sealpoint.keys.key import Key, check_value, require_consistent, require_length
 from sealpoint.keys.material import Material, NeverPickled, parse_material
 from sealpoint.keys.sources import InlineSource, Source, parse_source
-from sealpoint.keys.state import KeyState, require_one_legacy
+from sealpoint.keys.state import KeyState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,10 +143,11 @@ class RingFile(NeverPickled):
         """
         self.origin = Origin.of(file)
         self.data = read_private(file, forbidden=SHARED)
-        keys, indexes = _read_tables(self.data, file)
-        entries = [read_entry(table, f"{file}: key {table['id']!r}") for table in keys]
+        table = _read_table(self.data, file)
+        entries = [read_entry(key, file) for key in _get_tables(table, "key", file)]
         self.entries = tuple(entry for entry, _ in entries)
-        require_one_legacy(entry.suite for entry in self.entries)
+        require_consistent(self.entries, str(file))
+        _require_active(self.entries, table.get("active"), file)
         self._loaders = {
             entry.id: _Loader(source, file, f"{file}: key {entry.id!r}", entry.suite, entry.check)
             for entry, source in entries
@@ -161,6 +155,9 @@ class RingFile(NeverPickled):
         }
         self.index_id: str | None = None
         self._index: _Loader | None = None
+        indexes = _get_tables(table, "index", file)
+        if len(indexes) > 1:
+            raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
         for index in indexes:
             source = _require_index(index, f"{file}: [[index]]")
             self.index_id = index.get("id")
@@ -216,8 +213,8 @@ def _get_material(loader: _Loader, held: Sequence[Material]) -> Material:
     return next(same, None) or Material(loader)
 
 
-def _read_tables(data: bytes, file: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the tables of the keys and of the index, and check the ring as a whole."""
+def _read_table(data: bytes, file: Path) -> dict[str, Any]:
+    """Return what a ring file contains, of which only the version and the reserved tables were checked."""
     table = _parse(data, file)
     require_fields(table, _RING_FIELDS, {"version"}, str(file))
     # TOML's true is a bool, which is an int and equal to 1.
@@ -225,11 +222,7 @@ def _read_tables(data: bytes, file: Path) -> tuple[list[dict[str, Any]], list[di
         hint = f"this release reads version = {VERSION}"
         raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
     _skip_reserved(table, file)
-    keys, indexes = (_tables(table, name, file) for name in ("key", "index"))
-    _require_ids(keys, table.get("active"), file)
-    if len(indexes) > 1:
-        raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
-    return keys, indexes
+    return table
 
 
 def _parse(data: bytes, file: Path) -> dict[str, Any]:
@@ -268,29 +261,19 @@ def _skip_reserved(table: Mapping[str, Any], file: Path) -> None:
             logger.warning("%s: %s is skipped, this release does not use it", file, shown)
 
 
-def _tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
+def _get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
     entries = table.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise RingFileError(f"{file}: '{name}' is written as [[{name}]]")
     return entries
 
 
-def _require_ids(entries: list[dict[str, Any]], active: object, file: Path) -> None:
-    seen: set[str] = set()
-    actives = []
-    for entry in entries:
-        require_fields(entry, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
-        key_id = require_key_id(entry["id"])
-        if key_id in seen:
-            raise DuplicateKeyError(f"{file}: two keys are called {key_id!r}")
-        seen.add(key_id)
-        if entry["state"] == KeyState.ACTIVE.value:
-            actives.append(key_id)
-    if len(actives) > 1:
-        raise ActiveKeyError(f"{file}: {len(actives)} keys are active: {', '.join(actives)}")
-    if actives != ([] if active is None else [active]):
-        named = "names no key" if active is None else f"names {excerpt(active)}"
-        raise ActiveKeyError(f"{file}: 'active' {named}, and the key with that state is {actives or 'none'}")
+def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> None:
+    """Refuse a ring whose ``active`` does not name the one key with that state."""
+    active = next((entry.id for entry in entries if entry.state is KeyState.ACTIVE), None)
+    if named != active:
+        claim = "names no key" if named is None else f"names {excerpt(named)}"
+        raise ActiveKeyError(f"{file}: 'active' {claim}, and the key with that state is {active or 'none'}")
 
 
 def _require_index(table: Mapping[str, Any], where: str) -> Source:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, Self
 
 from sealpoint.errors import RingFileError, SourceError, excerpt
 from sealpoint.keys.command import run_command
@@ -29,8 +29,8 @@ class Source(Protocol):
     def location(self) -> str | None:
         """Where the material is, for messages; ``None`` if it is in the ring itself."""
 
-    def read(self, folder: Path) -> bytes:
-        """Return the bytes in the source.
+    def read(self, folder: Path, /) -> bytes:
+        """Return the bytes that the source has.
 
         Args:
             folder: The folder of the ring file, for relative paths.
@@ -40,30 +40,31 @@ class Source(Protocol):
         """
 
 
-def _require_text(kind: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise RingFileError(f"source {kind!r} is a string that is not empty")
-    return value
-
-
 @dataclass(frozen=True, slots=True)
-class FileSource:
-    """A private file."""
+class _NamedSource:
+    """A source that is described by one string."""
 
-    kind: ClassVar = "file"
+    kind: ClassVar[str]
     is_slow: ClassVar = False
     location: str
 
     @classmethod
-    def parse(cls, value: object) -> FileSource:
-        """Check the value in a ring file.
+    def parse(cls, value: object) -> Self:
+        """Check the value that stands in a ring file.
 
         Raises:
             RingFileError: If ``value`` is not a string, or is empty.
         """
         return cls(_require_text(cls.kind, value))
 
-    def read(self, folder: Path) -> bytes:
+
+@dataclass(frozen=True, slots=True)
+class FileSource(_NamedSource):
+    """A private file."""
+
+    kind: ClassVar = "file"
+
+    def read(self, folder: Path, /) -> bytes:
         """Return the contents of the file.
 
         Raises:
@@ -75,35 +76,57 @@ class FileSource:
 
 
 @dataclass(frozen=True, slots=True)
-class EnvSource:
+class EnvSource(_NamedSource):
     """An environment variable."""
 
     kind: ClassVar = "env"
-    is_slow: ClassVar = False
-    location: str
 
-    @classmethod
-    def parse(cls, value: object) -> EnvSource:
-        """Check the value in a ring file.
-
-        Raises:
-            RingFileError: If ``value`` is not a string, or is empty.
-        """
-        return cls(_require_text(cls.kind, value))
-
-    def read(self, folder: Path) -> bytes:
+    def read(self, _: Path, /) -> bytes:
         """Return the variable's value.
 
         Raises:
             SourceError: If the variable is not set.
         """
-        del folder
         value = os.environ.get(self.location)
         if value is None:
             hint = "set it for this process; a key that is no longer needed can be disabled"
             raise SourceError(f"environment variable {self.location} is not set", hint=hint)
         # os.environ represents bytes that are not UTF-8 as surrogates: this returns the original bytes.
         return os.fsencode(value)
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialSource(_NamedSource):
+    """A credential of systemd."""
+
+    kind: ClassVar = "credential"
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Check the value that stands in a ring file.
+
+        Raises:
+            RingFileError: If ``value`` is not a string, is empty, or is a path instead of a name.
+        """
+        name = _require_text(cls.kind, value)
+        if name in {".", ".."} or "/" in name:
+            raise RingFileError(f"credential {excerpt(name)} is not a plain name")
+        return cls(name)
+
+    def read(self, _: Path, /) -> bytes:
+        """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``.
+
+        Raises:
+            SourceError: If ``$CREDENTIALS_DIRECTORY`` is not set, or the file cannot be read or has over 1
+                MiB.
+            FileLinkError: If it is no regular file, or a link that leads out of its folder.
+            FilePermissionsError: If another account can read or change it, or owns it and is not root.
+        """
+        folder = os.environ.get("CREDENTIALS_DIRECTORY")
+        if folder is None:
+            hint = "add LoadCredential= to the systemd unit"
+            raise SourceError("$CREDENTIALS_DIRECTORY is not set", hint=hint)
+        return read_private(Path(folder) / self.location, allow_links=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,52 +153,14 @@ class CommandSource:
         """The program, without its arguments, which may contain a token."""
         return self.argv[0]
 
-    def read(self, folder: Path) -> bytes:
-        """Run the command, and return its output.
+    def read(self, _: Path, /) -> bytes:
+        """Run the command, and return what it prints.
 
         Raises:
             SourceError: If it cannot be started, prints over 4096 bytes, or exits with another code than 0.
             SourceTimeoutError: If it does not end in time.
         """
-        del folder
         return run_command(self.argv)
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialSource:
-    """A credential of systemd."""
-
-    kind: ClassVar = "credential"
-    is_slow: ClassVar = False
-    location: str
-
-    @classmethod
-    def parse(cls, value: object) -> CredentialSource:
-        """Check the value in a ring file.
-
-        Raises:
-            RingFileError: If ``value`` is not a string, is empty, or is a path instead of a name.
-        """
-        name = _require_text(cls.kind, value)
-        if name in {".", ".."} or "/" in name:
-            raise RingFileError(f"credential {excerpt(name)} is not a plain name")
-        return cls(name)
-
-    def read(self, folder: Path) -> bytes:
-        """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``.
-
-        Raises:
-            SourceError: If ``$CREDENTIALS_DIRECTORY`` is not set, or the file cannot be read or has over 1
-                MiB.
-            FileLinkError: If it is not a regular file, or is a link out of its folder.
-            FilePermissionsError: If another account can read or change it, or owns it (except root).
-        """
-        del folder
-        place = os.environ.get("CREDENTIALS_DIRECTORY")
-        if place is None:
-            hint = "add LoadCredential= to the systemd unit"
-            raise SourceError("$CREDENTIALS_DIRECTORY is not set", hint=hint)
-        return read_private(Path(place) / self.location, allow_links=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,20 +181,25 @@ class InlineSource:
         """
         return cls(_require_text(cls.kind, value))
 
-    def read(self, folder: Path) -> bytes:
+    def read(self, _: Path, /) -> bytes:
         """Return the text."""
-        del folder
         return self.text.encode()
 
 
 SOURCES: Final[Mapping[str, Callable[[object], Source]]] = {
-    "file": FileSource.parse,
-    "env": EnvSource.parse,
-    "command": CommandSource.parse,
-    "credential": CredentialSource.parse,
-    "inline": InlineSource.parse,
+    FileSource.kind: FileSource.parse,
+    EnvSource.kind: EnvSource.parse,
+    CommandSource.kind: CommandSource.parse,
+    CredentialSource.kind: CredentialSource.parse,
+    InlineSource.kind: InlineSource.parse,
 }
 """The parser of each kind of source."""
+
+
+def _require_text(kind: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise RingFileError(f"source {kind!r} is a string that is not empty")
+    return value
 
 
 def parse_source(source: object) -> Source:

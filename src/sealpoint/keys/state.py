@@ -11,11 +11,10 @@ decrypt-only again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from sealpoint.errors import KeyRingError, KeyTransitionError
+from sealpoint.errors import KeyTransitionError
 from sealpoint.keys.ids import LEGACY
 
 
@@ -45,16 +44,6 @@ class KeyState(Enum):
         while more := {after for state in found for after in state.transitions} - found:
             found |= more
         return to in found
-
-    def require_transition(self, to: KeyState) -> KeyState:
-        """Return ``to`` if a key in this state may enter it.
-
-        Raises:
-            KeyTransitionError: If it may not.
-        """
-        if to not in self.transitions:
-            raise KeyTransitionError(f"a key that is {self.value} cannot become {to.value}")
-        return to
 
 
 _TRANSITIONS: Final = {
@@ -88,17 +77,4 @@ def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None
         raise KeyTransitionError(
             f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens",
             hint='give it state = "decrypt-only", and let another key be active',
-        )
-
-
-def require_one_legacy(suites: Iterable[str | None]) -> None:
-    """Refuse a ring with several keys for LangGraph's own rows.
-
-    Raises:
-        KeyRingError: If two keys are for the suite ``aes``.
-    """
-    if sum(suite == LEGACY for suite in suites) > 1:
-        raise KeyRingError(
-            "two keys are for suite 'aes', whose rows do not say which of them sealed them",
-            hint="give each of them a ring of its own, and open its rows with that ring",
         )

@@ -1,8 +1,13 @@
 """Follower: reloads a ring file when it has changed, and refuses one that is older than the ring in use.
 
-Only the `stat` of the ring file is watched: while it is unchanged, nothing is read. Key files are not
-watched: the material of a key never changes, and other material is another key. For the same reason
-material from a slow source is not read again.
+Only the ring file is watched, by its `stat`: as long as that is the same, nothing is read and no source is
+asked. Key files are not watched: a key's material never changes, other material is another key. For the
+same reason material from a slow source is not asked for again.
+
+Other material under the id of a key is noticed if the process has had the first: it keeps a mark of it.
+Material that was never loaded has no mark, and that of a changed source is accepted in its place: this
+process has sealed and opened nothing with the first one, and a source that never worked must be correctable.
+What protects such a key is the ``check`` in its entry, with which material is compared when it is loaded.
 """
 
 from __future__ import annotations
@@ -74,7 +79,7 @@ class Follower(NeverPickled):
         """
         self._ring = ring  # the last loaded ring, with later disabled and destroyed states applied
         self._in_force = ring
-        self._marks = marks(ring)
+        self._marks: dict[str, bytes] = {}  # of all material in use so far, taken before each change
         self._path = origin.path
         self._seen = origin.stamp
         self._put = put
@@ -128,7 +133,6 @@ class Follower(NeverPickled):
             if any(material.is_slow for material in missing):
                 self._load_beside(ring, missing, changed)
                 return
-            self._marks |= marks(self._ring)
             ring = require_later(self._ring, ring.load_local(), self._marks)
         except (SealpointError, OSError) as error:
             self._refuse(stamp, changed, error)
@@ -139,7 +143,8 @@ class Follower(NeverPickled):
         """Parse the file, and apply its disabled and destroyed states. No source is read."""
         from sealpoint.keys.ringfile import RingFile  # rings that are created in code need no TOML
 
-        # The file may change while commands run: their output is used for the newer ring, too.
+        self._marks |= marks(self._ring)  # first: the ring loses the material of keys that are closed below
+        # A newer file may come while commands run: what they give is used for it, too.
         held = (self._ring,) if self._load is None else (self._ring, self._load.ring)
         later = KeyRing.of_file(RingFile(self._path), *held)
         for key in self._ring.keys:
@@ -221,7 +226,6 @@ class Follower(NeverPickled):
         level = logging.INFO if self._retry_at is None else logging.WARNING  # at the level of the refusal
         self._enforce(ring)
         self._ring = ring
-        self._marks |= marks(ring)
         logger.log(level, "ring file %s was read again: %r", self._path, ring)
         self._end_load()
         self._retry_at = None

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from sealpoint.base.frame import has_frame
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import is_legacy
-from sealpoint.databases.cells import Cell, Column, Selection, open_cell, require_decodable
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.databases.cells import Cell, Column, SecretOf, open_cell, require_decodable
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress
 from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
@@ -28,7 +28,6 @@ from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
     OutputExistsError,
     OutputNameError,
-    PlaintextError,
     RowError,
     SealpointError,
     StoppedError,
@@ -42,8 +41,6 @@ from sealpoint.sqlite import schema
 
 _WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
 _BESIDE: Final = ("", "-journal", "-wal", "-shm")
-_SEALED: Final = Selection(plaintext=False)
-_UNSEALED: Final = "if such values are yours, copy them: allow_plaintext, or --allow-plaintext"
 _MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
 _COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {  # all others hold text
     "idx": (int,),
@@ -58,6 +55,7 @@ def decrypt(
     cipher: RingCipher,
     *,
     allow_plaintext: bool = False,
+    secret_of: SecretOf | None = None,
     batch: Batch = BATCH,
 ) -> Events:
     """Write the decrypted checkpoints and writes of ``source`` to the new file ``out``.
@@ -70,8 +68,9 @@ def decrypt(
         source: A SQLite file.
         out: The path of the copy; it must not exist.
         cipher: Opens with the keys of its ring.
-        allow_plaintext: Also copy unsealed values; otherwise each is a failure. In the copy they cannot be
-            distinguished from authenticated values.
+        allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
+            nothing tells them from what a holder of the key wrote.
+        secret_of: Gives the secrets of values that have one in their key; without it these are failures.
         batch: How much to read at a time.
 
     Yields:
@@ -90,7 +89,9 @@ def decrypt(
         with private_folder(out) as folder:
             copy = folder / "copy.db"
             with closing(SqliteRows(source)) as store, closing(create_database(copy)) as target:
-                run = _Copy(store, target, cipher, batch, allow_plaintext=allow_plaintext)
+                run = _Copy(
+                    store, target, cipher, batch, allow_plaintext=allow_plaintext, secret_of=secret_of
+                )
                 yield from run.events()
             if run.is_complete:
                 _put_in_place(copy, out)
@@ -111,6 +112,7 @@ class _Copy:
         batch: Batch,
         *,
         allow_plaintext: bool,
+        secret_of: SecretOf | None,
     ) -> None:
         self.is_complete = False
         self._store = store
@@ -118,6 +120,7 @@ class _Copy:
         self._cipher = cipher
         self._batch = batch
         self._allow_plaintext = allow_plaintext
+        self._secret_of = secret_of
         self._rows = self._total = self._opened = self._size = 0
         self._failed = False
 
@@ -159,25 +162,22 @@ class _Copy:
     def _copy_row(self, statement: str, cell: Cell, columns: dict[str, Any]) -> Failure | None:
         try:
             _require_types(cell, columns)
-            opened = self._open(cell)
-            if not self._failed:  # otherwise there will be no copy, and the remaining values are only opened
-                self._insert(statement, (*columns.values(), *opened))
+            opened = open_cell(
+                self._cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self._secret_of
+            )
+            was_sealed = is_sealed(cell.tag)
+            if was_sealed and not opened.authenticated:
+                require_decodable(opened.inner, opened.data)
+            if not self._failed:  # else there will be no copy, and the other values are only opened
+                self._insert(statement, (*columns.values(), *opened.typed))
         # A full disk ends the run; it is not a failure of this value.
         except StoppedError:
             raise
         except SealpointError as error:
             return failure(cell, error)
-        self._opened += _SEALED.takes(cell.tag)
+        self._opened += was_sealed
         self._size += len(cell.value)
         return None
-
-    def _open(self, cell: Cell) -> tuple[str, bytes]:
-        if not self._allow_plaintext and not _SEALED.takes(cell.tag):
-            raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=_UNSEALED)
-        inner, data = open_cell(self._cipher, cell, allow_plaintext=True)
-        if is_legacy(cell.tag):  # the key did not authenticate the type
-            require_decodable(inner, data)
-        return inner, data
 
     def _insert(self, statement: str, row: tuple[Any, ...]) -> None:
         with translate_errors():

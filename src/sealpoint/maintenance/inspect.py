@@ -84,8 +84,8 @@ def inspect(
 
 def _read(cipher: RingCipher, cell: Cell, limits: Limits) -> Readable | Failure:
     try:
-        kind, data = open_cell(cipher, cell, allow_plaintext=True)
-        shown = plain(decode_inert(kind, data, limits))
+        opened = open_cell(cipher, cell, allow_plaintext=True)
+        shown = plain(decode_inert(opened.inner, opened.data, limits))
     except SealpointError as error:
         return failure(cell, error)
     return Readable(cell.where.column.label, cell.where.names, cell.tag, shown)

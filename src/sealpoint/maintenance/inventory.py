@@ -125,7 +125,7 @@ def _take(
         found.not_opened += 1
         return None
     try:
-        names = _names(*open_cell(cipher, cell, allow_plaintext=True), limits)
+        names = _names(*open_cell(cipher, cell, allow_plaintext=True).typed, limits)
     except SealpointError as error:
         found.failures += 1
         return failure(cell, error)

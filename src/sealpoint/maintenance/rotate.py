@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import is_legacy, is_sealed
-from sealpoint.databases.cells import Cell, Column, Selection, open_cell, require_decodable
+from sealpoint.databases.cells import Cell, Column, SecretOf, Selection, reseal_cell
 from sealpoint.databases.failures import Failure, Failures, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress, Rewritten, RowStore, TagCount
 from sealpoint.errors import SealpointError
@@ -36,6 +35,7 @@ def rotate(
     allow_legacy: bool = False,
     batch: Batch = BATCH,
     max_lock_seconds: float = MAX_LOCK_SECONDS,
+    secret_of: SecretOf | None = None,
     before_change: BeforeChange | None = None,
     check_keys: bool = True,
 ) -> Events:
@@ -46,11 +46,12 @@ def rotate(
 
     Args:
         store: A database, writable.
-        cipher: Opens existing values, and seals under its active key.
-        allow_plaintext: Also seal values that are not sealed; otherwise they are left.
-        allow_legacy: Also reseal values under LANGGRAPH_AES_KEY; otherwise they are left.
-        batch: Maximum size of a transaction.
-        max_lock_seconds: Make batches smaller when writers waited longer than this for one.
+        cipher: Opens what is there, and seals under its active key.
+        allow_plaintext: Also seal values that are not sealed; else they are left.
+        allow_legacy: Also seal values under LANGGRAPH_AES_KEY anew; else they are left.
+        batch: How much to change in one transaction, at most.
+        max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
+        secret_of: Gives the secrets of values that have one in their key; without it these are failures.
         before_change: Called with each value before it is changed.
         check_keys: Open some rows under the keys of the ring first, see `require_own_ring`.
 
@@ -66,9 +67,18 @@ def rotate(
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     key_id = cipher.ring.require_active().id
     if check_keys:
-        require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
+        require_own_ring(
+            store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy, secret_of=secret_of
+        )
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
-    change = _Reseal(cipher, allow_plaintext=allow_plaintext, before_change=before_change)
+
+    def change(cell: Cell) -> tuple[str, bytes]:
+        changed = reseal_cell(cipher, cell, allow_plaintext=allow_plaintext, secret_of=secret_of)
+        # Last, so that it is not called with a value that is refused and is left as it is.
+        if before_change is not None:
+            before_change(cell)
+        return changed
+
     return rewrite_all(store, change, selection, batch, max_lock_seconds)
 
 
@@ -76,33 +86,6 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
     """Return the values that are not under ``key_id``, by column and tag; empty after a rotation."""
     selection = Selection(without_key=key_id)
     return [count for count in store.count() if selection.takes(count.tag)]
-
-
-class _Reseal:
-    """Reseals a value under the active key, with its own coordinates if it is bound to them.
-
-    Sealed values are decoded later without the check that all others must pass. Plaintext and LangGraph's
-    own rows must pass it here, because nothing has authenticated their type.
-    """
-
-    def __init__(
-        self, cipher: RingCipher, *, allow_plaintext: bool, before_change: BeforeChange | None
-    ) -> None:
-        self._cipher = cipher
-        self._allow_plaintext = allow_plaintext
-        self._before_change = before_change
-
-    def __call__(self, cell: Cell) -> tuple[str, bytes]:
-        inner, data = open_cell(self._cipher, cell, allow_plaintext=self._allow_plaintext)
-        is_authentic = is_sealed(cell.tag) and not is_legacy(cell.tag)
-        # `Cell.row` parses the tag, and the type of a plaintext value is not a tag.
-        changed = self._cipher.seal(inner, data, row=cell.row if is_authentic else None)
-        if not is_authentic:
-            require_decodable(inner, data)
-        # Last, so that it is not called with a value that is refused and stays as it is.
-        if self._before_change is not None:
-            self._before_change(cell)
-        return changed
 
 
 def rewrite_all(

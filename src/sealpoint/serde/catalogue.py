@@ -56,7 +56,7 @@ from sealpoint.serde.shapes import (
 )
 
 Builder = Callable[[Any], Any]
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
 
 
 class SafeType(NamedTuple):

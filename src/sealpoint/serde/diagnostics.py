@@ -11,8 +11,8 @@ import logging
 import threading
 from typing import Final
 
-from sealpoint.errors import UnreadableTypeError, UnsupportedTypeError
-from sealpoint.serde.limits import MAX_REPLACEMENTS
+from sealpoint.errors import NestingError, UnreadableTypeError, UnsupportedTypeError
+from sealpoint.serde.limits import MAX_REPLACEMENTS, MAX_WRITTEN_LEVELS, OBJECT_LEVELS
 from sealpoint.serde.warned import warn_once
 
 logger: Final = logging.getLogger("sealpoint.serde")
@@ -42,6 +42,14 @@ _met: Final = _Met()
 def refuse(what: str) -> UnsupportedTypeError:
     """Record that ``what`` cannot be encoded, and return the error."""
     _met.refusal = UnsupportedTypeError(f"no form for {what}")
+    return _met.refusal
+
+
+def refuse_nesting() -> UnsupportedTypeError:
+    """Note that the value is nested too deeply, and return the error."""
+    _met.refusal = NestingError(
+        f"value is nested over {MAX_WRITTEN_LEVELS} levels deep, of which an object counts as {OBJECT_LEVELS}"
+    )
     return _met.refusal
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from sealpoint.errors import (
     BlobError,
     BlockedTypeError,
+    NestingError,
     UnsupportedTypeError,
     excerpt,
 )
@@ -127,6 +128,7 @@ class JsonPlusSerializer:
             UnsupportedTypeError: If a type in ``obj`` is not supported and pickle is not enabled, or the
                 serializer is strict and text in ``obj`` has a lone surrogate. A permissive one writes
                 ``?`` in its place and warns once.
+            NestingError: If ``obj`` is nested too deeply to be written and read without exhausting the stack.
             UnreadableTypeError: If the serializer is strict and a class in ``obj`` would not be found
                 by its module and name. A permissive one warns once per type and writes it.
         """
@@ -136,6 +138,8 @@ class JsonPlusSerializer:
             return BYTEARRAY if isinstance(obj, bytearray) else BYTES, bytes(obj)
         try:
             return MSGPACK, encode(obj, self._must_be_readable)
+        except NestingError:
+            raise  # pickle recurses too
         except UnsupportedTypeError:
             if not self.pickle_fallback:
                 raise

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from sealpoint.errors import EndlessTreeError, HaltedError
 
@@ -29,6 +29,11 @@ OPCODES_PER_BYTE: Final = 8
 LEAST_SECONDS: Final = 5.0
 SECONDS_PER_STEP: Final = 4 * 0.0003
 """CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths."""
+
+
+_ENDED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_ERROR)  # by the handler, or by a function for SQL
+
+Result = TypeVar("Result")
 
 
 class _Work:
@@ -138,8 +143,24 @@ def raise_cause(error: Exception) -> None:
     """
     work = _thread.work
     cause, work.cause = work.cause, None
-    if cause is not None and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+    if cause is not None and getattr(error, "sqlite_errorcode", None) in _ENDED:
         raise cause from None
+
+
+def keeping_cause(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a function for SQL whose exceptions `raise_cause` raises: SQLite would drop them.
+
+    One of them may be that of a signal, which is raised in whatever Python code runs next.
+    """
+
+    def call(*arguments: object) -> Result:
+        try:
+            return function(*arguments)
+        except BaseException as error:
+            _thread.work.cause = error
+            raise
+
+    return call
 
 
 def authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:

@@ -22,8 +22,9 @@ class CheckedFile:
     For one thread at a time.
 
     Attributes:
-        connection: The connection, with its own settings; only this package runs statements on it.
-        tables: The existing tables of ``checkpoints`` and ``writes``.
+        connection: It has our own settings; no statement runs on it but those of this package.
+        encoding: Of the texts in the file.
+        tables: Which of ``checkpoints`` and ``writes`` there are.
         has_task_path: Whether ``writes`` has the column, which older databases lack.
     """
 
@@ -43,8 +44,8 @@ class CheckedFile:
         self.connection = connect(path, writable=writable)
         self._version: int | None = None
         try:
-            with self.reading():
-                pass
+            with self.reading() as cursor:
+                (self.encoding,) = cursor.execute("PRAGMA main.encoding").fetchone()
         except BaseException:
             self.connection.close()
             raise
@@ -116,6 +117,12 @@ class CheckedFile:
         if not self.tables:
             raise SchemaError(f"{self._path} has neither of the tables 'checkpoints' and 'writes'")
         self._version = version
+
+    def data_version(self) -> int:
+        """Return a number that is another one after each commit of any other connection."""
+        with self.reading() as cursor:
+            (version,) = cursor.execute("PRAGMA main.data_version").fetchone()
+        return int(version)
 
     def query(
         self,

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any, Final
 
 from sealpoint.base import coordinates, frame
-from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK
 from sealpoint.databases.cells import Cell, Column, Where
+from sealpoint.databases.sqlite import frames
 
 _CHECKPOINT_KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
@@ -55,10 +55,10 @@ class JsonAccess(Access):
     """The same for values in JSON. The locator of a cell is its row id with the whole JSON."""
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read; some rows have none."""
+        """Yield the cells of rows that were read."""
         for row in rows:
             key, (_, metadata, row_id) = row[:-3], row[-3:]
-            found = frame.read_frame(metadata)
+            found = frame.find_frame(metadata)
             if found is not None:
                 yield Cell(found.value, found.tag, Where(self.column, key, (row_id, metadata)))
 
@@ -81,20 +81,12 @@ def _typed(column: Column) -> Access:
 
 
 def _framed(column: Column) -> Access:
-    # One search of its bytes excludes ordinary metadata; JSON is parsed only if it contains the key of a
-    # frame. Metadata with that key that is not JSON counts as a cell without a tag.
-    quoted = f'"{frame.KEY}"'.encode()
-    json = f"CAST({column.name} AS TEXT)"
-    marker = f"instr({column.name}, X'{quoted.hex()}')"
-    path = f"""'$."{frame.KEY}"."""
-    tag = f"""json_extract({json}, {path}"type"')"""
-    is_key_tag = f"instr({tag}, '{SEALED_MARK}') AND substr({tag}, -{len(LEGACY_END)}) <> '{LEGACY_END}'"
+    arguments = frames.arguments(column.name)
     return JsonAccess(
         column,
-        holds=f"""{marker} AND CASE WHEN json_valid({json})
-            THEN json_type({json}, '$."{frame.KEY}"') IS NOT NULL ELSE 1 END""",
-        tag=f"CASE WHEN json_valid({json}) AND {is_key_tag} THEN {tag} END",
-        size=f"""CASE WHEN json_valid({json}) THEN length(json_extract({json}, {path}"value"')) END""",
+        holds=f"{frames.HAS_FRAME}({arguments})",
+        tag=f"{frames.FRAME_TAG}({arguments})",
+        size=f"{frames.FRAME_SIZE}({arguments})",
         read=f"{', '.join(column.key)}, NULL, {column.name}, rowid",
         replace=f"main.{column.table} NOT INDEXED SET {column.name} = ?"
         f" WHERE rowid = ? AND {column.name} IS ? {_same(column)}",

@@ -72,6 +72,7 @@ class SqliteRows:
         self._lock_seconds = 0.0
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._in_order = set[str]()
+        self._empty: dict[Column, int] = {}  # columns that had no cell, each with the data version then
 
     @property
     def name(self) -> str:
@@ -118,6 +119,9 @@ class SqliteRows:
         self.settle()
         counts = []
         for column in self.columns:
+            if self._is_empty(column):
+                continue
+            version = self._file.data_version()  # before the rows: what is committed meanwhile changes it
             self._require_order(column.table)
             access = access_to(column)
             # Lengths first: a sort by tag would move whole values.
@@ -129,8 +133,19 @@ class SqliteRows:
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
             found = self._file.query(statement, (), tally, _SUBQUERIES)
             require_few_tags(column, found)
+            if not found:
+                self._empty[column] = version
             counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
+
+    def _is_empty(self, column: Column) -> bool:
+        """Whether a column had no cell when it was counted, and no other connection has committed since.
+
+        Nearly no file has sealed metadata, which stands behind the largest value of its row: to look for it
+        reads every page. Our own updates never make a cell.
+        """
+        self.settle()
+        return column in self._empty and self._empty[column] == self._file.data_version()
 
     def _require_order(self, table: str) -> None:
         """Check once that a walk returns no row twice, and that a search finds each of its rows."""
@@ -148,8 +163,10 @@ class SqliteRows:
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
         """Return the selected cells after a row id. See `RowStore.read`."""
+        if after is None and self._is_empty(column):
+            return Page((), None)
         access = access_to(column)
-        where, parameters = condition(access.tag, selection)
+        where, parameters = condition(access.tag, selection, self._file.encoding)
         statement = f"""
             SELECT {access.read} FROM main.{column.table} NOT INDEXED
             WHERE rowid >= ? AND {access.holds} {where} ORDER BY rowid"""
@@ -272,7 +289,7 @@ class SqliteRows:
             found, more = self._rows(statement.format(operator), (last,), _TEXTS)
             yield from (text for (text,) in found if isinstance(text, str))
             if more:
-                last, operator = as_bytes(found[-1][0]), ">"
+                last, operator = as_bytes(found[-1][0], self._file.encoding), ">"
 
     def metadata(self) -> Iterator[Any]:
         """Yield the metadata of each checkpoint, as stored."""

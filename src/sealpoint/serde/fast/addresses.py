@@ -13,7 +13,7 @@ from sealpoint.serde.codes import SINGLE_ARGUMENT
 from sealpoint.serde.fast import is_on
 
 Builder = Callable[[Any], Any]
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
 
 
 def address_reader(cls: Any, otherwise: Builder) -> Builder:
@@ -48,10 +48,10 @@ def address_writer(cls: Any, otherwise: Encoder) -> Encoder:
     if not is_on("addresses") or vars(ipaddress).get(name) is not cls:
         return otherwise
 
-    def encode_address(obj: Any) -> Any:
+    def encode_address(obj: Any, level: int) -> Any:
         text = address_text(obj)
         if text is None:
-            return otherwise(obj)
+            return otherwise(obj, level)
         return ormsgpack.Ext(SINGLE_ARGUMENT, ormsgpack.packb((module, name, text)))
 
     return encode_address

@@ -20,14 +20,13 @@ from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.packing import PACK
 
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
 
 # Subclasses are also passed to the callback, and keys other than text stop the packing: how model_dump()
 # treats them depends on the schema.
 _OPTIONS: Final = (PACK | ormsgpack.OPT_PASSTHROUGH_SUBCLASS) & ~ormsgpack.OPT_NON_STR_KEYS
-_DUMPED_AS_THEY_ARE: Final = frozenset(
-    (UUID, Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
-)
+# A time is not among them: its zone may be any object.
+_DUMPED_AS_THEY_ARE: Final = frozenset((UUID, Decimal, datetime.datetime, datetime.date, datetime.timedelta))
 # Values of these are dumped as they are, whatever they hold: what is of another type than the schema says
 # is dumped by its own, and the plain types of msgpack have no other form than themselves.
 _LEAVES: Final = {
@@ -51,8 +50,8 @@ _INSIDE: Final = {
 }
 
 
-def model_writer(cls: type, otherwise: Encoder, encode_leaf: Encoder) -> Encoder:
-    """Return an encoder that packs the fields of a model directly, in a third of the time.
+def model_writer(cls: type, otherwise: Encoder, encode_leaf: Callable[[Any], Any]) -> Encoder:
+    """Return an encoder that packs the fields of a model from where it has them, in a third of the time.
 
     Args:
         cls: Class of the model.
@@ -70,14 +69,14 @@ def model_writer(cls: type, otherwise: Encoder, encode_leaf: Encoder) -> Encoder
             return encode_leaf(obj)
         raise TypeError
 
-    def encode_model(obj: Any) -> Any:
+    def encode_model(obj: Any, level: int) -> Any:
         fields = obj.__dict__  # vars() takes twice as long
         if [*fields] == names and not obj.__pydantic_extra__:
             try:
                 return ext(PYDANTIC_V2, packb((module, name, fields, method), encode_plain, _OPTIONS))
             except ormsgpack.MsgpackEncodeError:
                 pass
-        return otherwise(obj)
+        return otherwise(obj, level)
 
     return encode_model
 

@@ -14,7 +14,7 @@ from sealpoint.serde.packing import PACK
 
 _OPTIONS: Final = PACK & ~ormsgpack.OPT_PASSTHROUGH_DATETIME
 
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
 
 
 def moment_writer(cls: type, otherwise: Encoder) -> Encoder:
@@ -24,9 +24,9 @@ def moment_writer(cls: type, otherwise: Encoder) -> Encoder:
     module, name, method = cls.__module__, cls.__name__, EXTENSIONS[METHOD].method
     ext, packb, utc = ormsgpack.Ext, ormsgpack.packb, datetime.UTC
 
-    def encode_moment(obj: Any) -> Any:
+    def encode_moment(obj: Any, level: int) -> Any:
         if obj.tzinfo is None or obj.tzinfo is utc:
             return ext(METHOD, packb((module, name, obj, method), None, _OPTIONS))
-        return otherwise(obj)
+        return otherwise(obj, level)
 
     return encode_moment
