@@ -20,7 +20,10 @@ from sealpoint.serde.scan import require_few_costly, scan
 SecretOf = Callable[[Row], bytes]
 """Returns the secret that is mixed into the key of a value, from the coordinates of the value."""
 
-_SEAL: Final = "if it is yours, accept it with --allow-plaintext, or seal it: sealpoint rotate DB --allow-plaintext --apply"
+_SEAL: Final = (
+    "if it is yours, accept it with --allow-plaintext,"
+    " or seal it: sealpoint rotate DB --allow-plaintext --apply"
+)
 _READ_FIRST: Final = (
     "it runs code when it is read: if it is yours, read it with LangGraph and store it again, sealed"
 )

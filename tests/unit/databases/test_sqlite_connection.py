@@ -94,7 +94,7 @@ def test_a_log_that_cannot_be_read_is_not_passed_over(folder: Path, tmp_path: Pa
         for name in ("x.db", "link.db"):
             with pytest.raises(StoppedError, match="its log beside it") as caught:
                 SqliteRows(folder / name)
-            assert "copy it with all that stands beside it" in caught.value.hint
+            assert "copy it with the files beside it" in caught.value.hint
     folder.chmod(0o755)
     assert len(values_of(path)) == 2 * VALUES
 
