@@ -1,8 +1,8 @@
-"""A key: its state, its material, and what is derived from it.
+"""A key: its state, its material, and the keys derived from it.
 
-Every suite has a subkey of its own, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32)
-(RFC 5869, section 2.3). A thread's secret of 32 bytes is mixed in by using
-HMAC-SHA512(key, "sealpoint v1 secret" | secret) in the key's place.
+Every suite has its own subkey, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32) (RFC 5869, section
+2.3). A thread's secret of 32 bytes is mixed in by using HMAC-SHA512(key, "sealpoint v1 secret" | secret) in
+place of the key.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def mix(key: bytes, secret: bytes) -> bytes:
 
 
 def check_value(key: bytes) -> str:
-    """Return eight hex digits that differ from key to key and reveal nothing else about it."""
+    """Return eight hex digits that identify a key and reveal nothing else about it."""
     # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
     return expand(key, "check")[:4].hex()
 
@@ -94,13 +94,13 @@ class Key(NeverPickled):
     """A key of a ring.
 
     Attributes:
-        id: Public name, 1 to 24 of ``[a-z0-9.-]``; stands in the tag of every value it sealed.
+        id: Public name, 1 to 24 of ``[a-z0-9.-]``; part of the tag of every value that it sealed.
         state: What may be done with it.
         created: When it was made, if known.
-        destroyed: When it was destroyed, if it was and that is known.
+        destroyed: When it was destroyed, if that is known.
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
-        compromised: When it was found to be compromised, if it was and that is known.
-        lazy_material: What holds the key's bytes or loads them; ``None`` for a key without material.
+        compromised: When it was marked as compromised, if that is known.
+        lazy_material: The key's bytes, or what loads them; ``None`` for a key without material.
     """
 
     id: str
@@ -125,8 +125,8 @@ class Key(NeverPickled):
 
         Args:
             id: Its public name.
-            material: 32 bytes; for ``suite="aes"`` 16, 24 or 32; empty for a destroyed key, and it
-                may be for a disabled one, which needs none to be refused. Or what loads them.
+            material: 32 bytes; 16, 24 or 32 for ``suite="aes"``; empty for a destroyed key, optionally for
+                a disabled one. Or an object that loads them.
             state: What may be done with it.
             created: When it was made.
             destroyed: When it was destroyed.
@@ -135,9 +135,9 @@ class Key(NeverPickled):
 
         Raises:
             KeyIdError: If ``id`` is not a key id.
-            UnknownSuiteError: If ``suite`` is another.
+            UnknownSuiteError: If ``suite`` is another suite.
             KeyTransitionError: If a key for ``suite`` cannot be in ``state``.
-            KeyMaterialError: If material that is given as bytes does not have the right length.
+            KeyMaterialError: If ``material`` is bytes of the wrong length.
             KeyRingError: If ``state`` is not a `KeyState`.
         """
         require_key_id(id)
@@ -157,16 +157,16 @@ class Key(NeverPickled):
 
     @property
     def material(self) -> bytes:
-        """The bytes of the key, loaded now if they have not been; empty for a key without material.
+        """The bytes of the key, loaded at first use; empty for a key without material.
 
         Raises:
-            KeyRingError: If its source does not give them, or gives others.
+            KeyRingError: If its source does not provide them, or provides others.
         """
         return b"" if self.lazy_material is None else self.lazy_material.get()
 
     @property
     def is_compromised(self) -> bool:
-        """Whether the key was ever marked as compromised, be it disabled since."""
+        """Whether the key was ever marked as compromised, even if it is disabled now."""
         return self.state is KeyState.COMPROMISED or self.compromised is not None
 
     def with_state(self, state: KeyState, compromised: datetime | None = None) -> Key:
@@ -185,7 +185,7 @@ class Key(NeverPickled):
         return expand(self.material if secret is None else mix(self.material, secret), suite)
 
     def require_open(self) -> Key:
-        """Return the key, if values under it may be opened.
+        """Return the key if values under it may be opened.
 
         Raises:
             KeyDisabledError: If it is disabled.

@@ -1,6 +1,6 @@
-"""Key files of new keys, and what an interrupted command leaves of them beside a ring file.
+"""Key files of new keys, and the files that an interrupted command leaves beside a ring file.
 
-    .<ring>.new               a new ring file that was not put in place; the next command writes it anew
+    .<ring>.new               a new ring file that did not replace the old one; the next command overwrites it
     keys.d/.<ring>.<id>.new   a second name of a new key's file, until an entry of the ring names the key
 
 A key file with a second name belongs to an interrupted command: the next one for this id uses it, and the
@@ -42,7 +42,7 @@ def _pending(ring: Path, key_id: str) -> Path:
 
 
 def _is_left_over(ring: Path, key_id: str) -> bool:
-    """Whether a key file was made for ``ring`` by a command that was interrupted before an entry named it."""
+    """Whether an interrupted command made this key file for ``ring``: no entry names it."""
     try:
         return _pending(ring, key_id).samefile(key_file(ring, key_id))
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def _is_left_over(ring: Path, key_id: str) -> bool:
 
 
 def free_id(ring: Path, taken: Collection[str], year: int) -> str:
-    """Return an id for a new key: ``k26a-4f7c``, the next key of the year, and a random part.
+    """Return an id for a new key, such as ``k26a-4f7c``: the year, a counter and a random part.
 
     The random part differs between environments: rows under a key of one never name a key of the other.
     An id like this for which an interrupted command made a key file is returned first.
@@ -88,13 +88,13 @@ def _letters(number: int) -> str:
 
 
 def make_material(ring: Path, key_id: str) -> bytes:
-    """Return 32 new random bytes, after they were written to the key's file.
+    """Write 32 new random bytes to the key's file, and return them.
 
-    Until `remove_second_name` is called, the file has a second name that says which ring it is for: if
-    the command is interrupted, the next one for this id uses the material.
+    Until `remove_second_name` is called, the file has a second name that identifies its ring. If the
+    command is interrupted, the next one for this id uses the same material.
 
     Raises:
-        OutputExistsError: If another file has the name.
+        OutputExistsError: If another file has this name.
         FileLinkError: If the folder for key files is a link.
         FilePermissionsError: If others can write in it.
         StoppedError: If it cannot be written.
@@ -135,5 +135,5 @@ def remove_second_names(ring: Path, held: Iterable[str]) -> None:
 
 
 def remove_second_name(ring: Path, key_id: str) -> None:
-    """Remove the second name of a key file, once an entry of the ring names the key."""
+    """Remove the second name of a key file, after an entry of the ring names the key."""
     _pending(ring, key_id).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""The ring file: TOML with ids, states, dates and check values, and where the material is.
+"""The ring file: TOML with ids, states, dates, check values and sources of the material.
 
 See ``keys.example`` for a complete one. Every unknown field of a key is an error. The tables `RESERVED` are
-for other parts of sealpoint: what does not know one of them skips it, with one warning.
+for other parts of sealpoint; a release that does not use one of them skips it, with one warning.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 MAX_RING_BYTES: Final = 64 * 1024
-MAX_LINE_DOTS: Final = 64  # the parser's time grows with the square of the parts of a dotted key
-SHARED: Final = 0o022  # a ring file may be read by all, and written by its owner alone
+MAX_LINE_DOTS: Final = 64  # the parser's time is quadratic in the parts of a dotted key
+SHARED: Final = 0o022  # all accounts may read a ring file, only its owner may write it
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
 RESERVED: Final[Mapping[str, type]] = {"threads": dict, "ledger": dict, "wrapper": list, "database": list}
-"""Tables of a ring file that are no business of keys, and whether each stands there once or several times."""
+"""Tables of a ring file for other parts of sealpoint, and whether each is a table or an array of tables."""
 
 _RING_FIELDS: Final = frozenset({"version", "active", "key", "index", *RESERVED})
 _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
@@ -54,10 +54,10 @@ logger: Final = logging.getLogger("sealpoint.keys")
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
-    """Return the ring file: the argument, else the first that is named by the environment or /etc.
+    """Return the path of the ring file: the argument, or the first default location.
 
     Raises:
-        RingFileMissingError: If none is named, or the named one is not there.
+        RingFileMissingError: If there is no location, or no file at it.
     """
     named = os.environ.get("SEALPOINT_KEYS")
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
@@ -76,13 +76,13 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
 
 
 def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntry, ...]:
-    """Read what the ring file says about its keys, and ask no source for any material.
+    """Read the entries of a ring file, without reading any material.
 
     Args:
         path: As for `KeyRing.load`.
 
     Raises:
-        KeyRingError: For everything that `KeyRing.load` refuses, except what only the material shows.
+        KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
     """
     return RingFile(find_ring_file(path)).entries
 
@@ -112,13 +112,13 @@ class _Loader:
             if os.environ.get(ALLOW_TEST_KEYS) != "1":
                 raise TestKeysError(f"{self.where} is a public test key of keys.example")
         elif isinstance(self.source, InlineSource):
-            read_private(self.file)  # a ring with real material in it must be as private as a key file
+            read_private(self.file)  # a ring with inline material must be as private as a key file
         if self.check not in (None, check_value(material)):
             raise CheckValueError(f"{self.where}: the material is not the one that 'check' was made from")
         return material
 
     def accepts(self, held: Material) -> bool:
-        """Whether material that is held, or is being loaded, is what this would read."""
+        """Whether this loader would read the same material."""
         if held.loader == self:
             return True
         is_same_source = isinstance(held.loader, _Loader) and held.loader.source == self.source
@@ -126,12 +126,12 @@ class _Loader:
 
 
 class RingFile(NeverPickled):
-    """A ring file that was read and parsed; no source was asked yet.
+    """A ring file that was read and parsed, without any material.
 
     Attributes:
-        origin: The file, as it was before it was read: a change in between is noticed by the next look.
-        data: Its bytes.
-        entries: What it says about its keys.
+        origin: The file before it was read: the next check notices a change since then.
+        data: The bytes of the file.
+        entries: The entries of its keys.
         index_id: Id of the index key, if it has one.
     """
 
@@ -139,7 +139,7 @@ class RingFile(NeverPickled):
         """Read and parse a file.
 
         Raises:
-            KeyRingError: For everything that `KeyRing.load` refuses, except what only the material shows.
+            KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
         """
         self.origin = Origin.of(file)
         self.data = read_private(file, forbidden=SHARED)
@@ -166,22 +166,22 @@ class RingFile(NeverPickled):
             raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")
 
     def make_keys(self, held: Sequence[Material] = ()) -> list[Key]:
-        """Return the keys; nothing is loaded.
+        """Return the keys. No material is loaded.
 
         Args:
-            held: Material of earlier rings of this file. What came from a slow source is used again.
+            held: Material of earlier rings of this file; that from slow sources is reused.
         """
         return [self._make_key(entry, held) for entry in self.entries]
 
     def make_index(self, held: Sequence[Material] = ()) -> Material | None:
-        """Return the material of the index key, if there is one; nothing is loaded."""
+        """Return the material of the index key, if there is one, without loading it."""
         return None if self._index is None else _get_material(self._index, held)
 
     def load_key(self, key_id: str) -> Key:
         """Load one key, whatever its state.
 
         Raises:
-            KeyRingError: If its material is not available, or is not the key's.
+            KeyRingError: If its material is not available, or is that of another key.
         """
         entry = require_entry(self.entries, key_id)
         key = self._make_key(entry, (), is_needed=True)
@@ -190,7 +190,7 @@ class RingFile(NeverPickled):
         return key
 
     def _make_key(self, entry: RingEntry, held: Sequence[Material], *, is_needed: bool = False) -> Key:
-        # Inline material of a disabled key is read as well, to see that the ring is private.
+        # Inline material of a disabled key is read too, so that the ring file is checked to be private.
         loader = self._loaders.get(entry.id)
         if loader is not None and (is_needed or entry.state.opens or entry.source == InlineSource.kind):
             material: bytes | Material = _get_material(loader, held)
@@ -208,7 +208,7 @@ class RingFile(NeverPickled):
 
 
 def _get_material(loader: _Loader, held: Sequence[Material]) -> Material:
-    """Return new material for a loader; for a slow one what is held, if it is the same."""
+    """Return new material for a loader; for a slow loader held material, if it is the same."""
     same = (material for material in held if loader.accepts(material)) if loader.is_slow else iter(())
     return next(same, None) or Material(loader)
 
@@ -236,14 +236,14 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         problem = "is not UTF-8"
     except tomllib.TOMLDecodeError as error:
-        place = str(error).rpartition("(")[2].rstrip(")")  # and none of the text before it
+        place = str(error).rpartition("(")[2].rstrip(")")  # without the text before it
         problem = f"is not TOML ({place})"
     # Python refuses to convert integers of over 4300 digits, whose time grows with the square.
     except ValueError:
         problem = "has a number with too many digits"
     except RecursionError:
         problem = "is nested too deeply"
-    # Raised out here so that the error above is not its context: it may hold the text, and that inline keys.
+    # Raised here, so that its context is not the error above: that may contain the text with inline keys.
     raise RingFileError(f"{file} {problem}")
 
 

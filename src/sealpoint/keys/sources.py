@@ -17,26 +17,26 @@ from sealpoint.keys.files import read_private
 
 
 class Source(Protocol):
-    """Where the material of a key is. Two that are equal give the same material."""
+    """Where the material of a key is. Equal sources provide the same material."""
 
     kind: ClassVar[str]
-    """Its name in a ring file."""
+    """The name of the kind in a ring file."""
 
     is_slow: ClassVar[bool]
-    """Whether reading may wait for another program or a network. Calls that seal or open never do that."""
+    """Whether reading may wait for another program or a network. Sealing and opening never do."""
 
     @property
     def location(self) -> str | None:
-        """Where the material is, for people, and no part of it; ``None`` if it is in the ring itself."""
+        """Where the material is, for messages; ``None`` if it is in the ring itself."""
 
     def read(self, folder: Path, /) -> bytes:
         """Return the bytes that the source has.
 
         Args:
-            folder: Where relative paths begin: the folder of the ring file.
+            folder: The folder of the ring file, for relative paths.
 
         Raises:
-            KeyRingError: One of its subclasses, if there are none or they are not private.
+            KeyRingError: One of its subclasses, if they are not available or not private.
         """
 
 
@@ -68,8 +68,8 @@ class FileSource(_NamedSource):
         """Return the contents of the file.
 
         Raises:
-            FileLinkError: If it is no regular file, or a link that leads out of its folder.
-            FilePermissionsError: If another account can read or change it, or owns it and is not root.
+            FileLinkError: If it is not a regular file, or is a link out of its folder.
+            FilePermissionsError: If another account can read or change it, or owns it (except root).
             SourceError: If it cannot be read or has over 1 MiB.
         """
         return read_private(folder / self.location, allow_links=True)
@@ -91,7 +91,7 @@ class EnvSource(_NamedSource):
         if value is None:
             hint = "set it for this process; a key that nothing needs any more can be disabled"
             raise SourceError(f"environment variable {self.location} is not set", hint=hint)
-        # os.environ holds bytes that are not UTF-8 as surrogates: this gives back the bytes that were set.
+        # os.environ represents bytes that are not UTF-8 as surrogates: this returns the original bytes.
         return os.fsencode(value)
 
 
@@ -131,7 +131,7 @@ class CredentialSource(_NamedSource):
 
 @dataclass(frozen=True, slots=True)
 class CommandSource:
-    """What a command prints."""
+    """The output of a command."""
 
     kind: ClassVar = "command"
     is_slow: ClassVar = True
@@ -139,7 +139,7 @@ class CommandSource:
 
     @classmethod
     def parse(cls, value: object) -> CommandSource:
-        """Check the value that stands in a ring file.
+        """Check the value in a ring file.
 
         Raises:
             RingFileError: If ``value`` is not a list of strings, or is empty.
@@ -150,7 +150,7 @@ class CommandSource:
 
     @property
     def location(self) -> str:
-        """The program, without its arguments: one of them may be a token."""
+        """The program, without its arguments, which may contain a token."""
         return self.argv[0]
 
     def read(self, _: Path, /) -> bytes:
@@ -165,7 +165,7 @@ class CommandSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InlineSource:
-    """The ring file itself, for development. It is never equal: that would compare material."""
+    """The ring file itself, for development. Never equal to another: that would compare material."""
 
     kind: ClassVar = "inline"
     is_slow: ClassVar = False
@@ -174,7 +174,7 @@ class InlineSource:
 
     @classmethod
     def parse(cls, value: object) -> InlineSource:
-        """Check the value that stands in a ring file.
+        """Check the value in a ring file.
 
         Raises:
             RingFileError: If ``value`` is not a string, or is empty.
@@ -193,7 +193,7 @@ SOURCES: Final[Mapping[str, Callable[[object], Source]]] = {
     CredentialSource.kind: CredentialSource.parse,
     InlineSource.kind: InlineSource.parse,
 }
-"""How the value of each kind of source is parsed."""
+"""The parser of each kind of source."""
 
 
 def _require_text(kind: str, value: object) -> str:
@@ -203,11 +203,10 @@ def _require_text(kind: str, value: object) -> str:
 
 
 def parse_source(source: object) -> Source:
-    """Return a key's source as it stands in a ring file. Nothing is read.
+    """Parse the source of a key in a ring file. No material is read.
 
     Raises:
-        RingFileError: If ``source`` is not a table with exactly one known kind, and after
-            it what that kind takes.
+        RingFileError: If ``source`` is not a table with exactly one known kind and a valid value.
     """
     if not isinstance(source, dict) or len(source) != 1:
         raise RingFileError(f"source names exactly one of {', '.join(SOURCES)}")

@@ -1,12 +1,12 @@
-"""KeyState: what may be done with a key, and which states may follow.
+"""KeyState: what may be done with a key, and its possible transitions.
 
 States follow NIST SP 800-57 part 1, section 7:
 
     staged -> active <-> decrypt-only <-> disabled -> destroyed
     staged, decrypt-only, disabled <-> compromised -> destroyed
 
-A key that was marked as compromised can be disabled and enabled again; it is compromised then, and never
-active or decrypt-only again.
+A compromised key can be disabled and enabled again. It is then compromised as before, and never active or
+decrypt-only again.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class KeyState(Enum):
 
     @property
     def opens(self) -> bool:
-        """Whether values under such a key may be opened."""
+        """Whether values under a key in this state may be opened."""
         return self not in (KeyState.DISABLED, KeyState.DESTROYED)
 
     @property
     def transitions(self) -> tuple[KeyState, ...]:
-        """The states that a key in this one may go to in one step."""
+        """The states that can follow this one in one step."""
         return _TRANSITIONS[self]
 
     def reaches(self, to: KeyState) -> bool:
-        """Whether a key in this state is in state ``to``, or can get there in any number of steps."""
+        """Whether a key in this state is in state ``to``, or can reach it in any number of steps."""
         found = {self}
         while more := {after for state in found for after in state.transitions} - found:
             found |= more
@@ -48,9 +48,9 @@ class KeyState(Enum):
 
 _TRANSITIONS: Final = {
     KeyState.STAGED: (KeyState.ACTIVE, KeyState.COMPROMISED, KeyState.DESTROYED),
-    # Only the promotion of another key ends this state: no command leaves a ring without a key that seals.
+    # Only promoting another key ends this state: no command leaves a ring without an active key.
     KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
-    # Disabled before destroyed: a row that was overlooked shows while `enable` can still undo it.
+    # Disabled before destroyed: a row that was missed raises an error while `enable` can still undo it.
     KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED, KeyState.COMPROMISED),
     KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED, KeyState.DESTROYED),
     KeyState.COMPROMISED: (KeyState.DISABLED, KeyState.DESTROYED),
@@ -64,11 +64,11 @@ COMMANDS: Final = {
     KeyState.COMPROMISED: "compromise",
     KeyState.DESTROYED: "destroy",
 }
-"""The command of ``sealpoint keys`` that brings a key into a state."""
+"""The command of ``sealpoint keys`` that leads to a state."""
 
 
 def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
-    """Refuse a state that a key for ``suite`` cannot be in.
+    """Refuse a state that is not valid for keys of ``suite``.
 
     Raises:
         KeyTransitionError: If a key for the suite ``aes``, which only opens, is active or staged.
