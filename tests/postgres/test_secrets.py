@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def secret_of(row: Row) -> bytes:
 @pytest.mark.parametrize("is_bound", [True, False])
 def test_values_with_a_secret_are_rotated_and_verified(url: str, is_bound: bool) -> None:
     names = ("thread_id", "checkpoint_ns", "channel", "version")
-    mixed = []
+    mixed: list[Any] = []
     for *key, _, _ in blobs(9):
         row = VALUE.row(dict(zip(names, key, strict=True)))
         sealed = K1.seal("msgpack", b"value", row=row if is_bound else None, secret=secret_of(row))
