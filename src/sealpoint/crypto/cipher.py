@@ -8,6 +8,7 @@ from typing import Final
 
 from sealpoint.crypto.context import PackedRow, Row
 from sealpoint.crypto.counters import Tally
+from sealpoint.crypto.kinds import PICKLE
 from sealpoint.crypto.prepared import Opened, PreparedRing, parse_tag
 from sealpoint.crypto.suites import SUITES
 from sealpoint.crypto.tag import is_sealed
@@ -209,7 +210,7 @@ class RingCipher(NeverPickled):
     def _seal_plaintext(self, tag: str, blob: bytes, allowed: bool) -> tuple[str, bytes]:
         if not allowed:
             raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
-        if tag == "pickle":
+        if tag == PICKLE:
             raise UnknownTypeError("a pickle that is not sealed is not read")
         if type(blob) is not bytes:
             raise BlobError(f"value is {type(blob).__name__}, not bytes")

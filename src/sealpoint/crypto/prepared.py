@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
 from sealpoint.crypto.counters import OPENED, OPENED_RETIRED, SEALED, Tally
+from sealpoint.crypto.kinds import READABLE
 from sealpoint.crypto.suites import Suite, make_suite
 from sealpoint.crypto.tag import Tag
 from sealpoint.errors import (
@@ -27,8 +28,6 @@ from sealpoint.keys.state import KeyState
 
 _RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
 
-# The type of these rows is not authenticated: a row relabelled as `pickle` could run code when it is read.
-LEGACY_INNER: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json"})
 _CACHED_TAGS: Final = 256
 _CACHED_SECRETS: Final = 1024
 
@@ -173,7 +172,8 @@ class PreparedRing(NeverPickled):
 
     def _require_matching(self, tag: Tag, is_bound: bool, is_mixed: bool) -> Key:
         """Make all checks that need no cryptography, and return the key."""
-        if tag.key_id is None and tag.inner not in LEGACY_INNER:
+        # The type of these rows is not authenticated: a row relabelled as a pickle could run code.
+        if tag.key_id is None and tag.inner not in READABLE:
             raise LegacyTypeError(f"rows under LANGGRAPH_AES_KEY never have the type {excerpt(tag.inner)}")
         if "row" in tag.flags and not is_bound:
             raise RowMissingError(f"{tag.format()} is bound to its row, and no row was given")

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from sealpoint.base.coordinates import Coordinates
 from sealpoint.crypto import RingCipher, Row
+from sealpoint.crypto.kinds import JSON, MSGPACK, PICKLE
 from sealpoint.crypto.prepared import Opened, parse_tag
 from sealpoint.crypto.tag import is_legacy, is_sealed, is_under
 from sealpoint.errors import BlobError, PlaintextError, RowError, UnknownTypeError, excerpt
-from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
+from sealpoint.serde.kinds import read_plain
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto.kinds import KINDS
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.databases.cells import Cell, open_cell
 from sealpoint.databases.failures import Failure, failure
@@ -16,7 +17,6 @@ from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.allowlist import SAFE_TYPES
 from sealpoint.serde.inert import inventory as named_types
-from sealpoint.serde.kinds import KINDS
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
 # Names also come from unauthenticated values: a forged one may name any number of types.

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from sealpoint.crypto.kinds import PICKLE, READABLE
 from sealpoint.crypto.tag import Kind, Tag, classify
 from sealpoint.databases.rows import RowStore, TagCount
 from sealpoint.errors import excerpt
 from sealpoint.keys.ids import LEGACY
-from sealpoint.serde.kinds import PICKLE, READABLE
 
 if TYPE_CHECKING:
     from sealpoint.keys.entry import RingEntry

@@ -114,7 +114,7 @@ class Decoder:
             raise malformed(code) from None
         try:
             return builder(argument)
-        except Exception as error:  # noqa: BLE001 -- see `as_unbuildable`
+        except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
             raise as_unbuildable(error, record[0], record[1]) from None
 
     def _rebuild_unnamed(self, code: int, payload: Any) -> Any:

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any, Final, Literal, Protocol, Self
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
+from sealpoint.crypto.kinds import PICKLE
 from sealpoint.crypto.tag import SEALED_MARK, is_sealed
 from sealpoint.errors import (
     BlobError,
@@ -230,7 +231,7 @@ class EncryptedSerializer:
 
     def _decode_unauthenticated(self, opened: Opened, *, allow_any_type: bool) -> Any:
         """Deserialize bytes that are not sealed, or whose type is not authenticated."""
-        if opened.inner == "pickle":
+        if opened.inner == PICKLE:
             raise UnknownTypeError("a pickle is read only from a value whose seal binds its type")
         if self._aware is None:
             return self._serde.loads_typed(opened.typed)
@@ -297,7 +298,7 @@ class EncryptedSerializer:
     def _open_plaintext(self, tag: str, blob: bytes) -> Opened:
         if self._plaintext == "refuse":
             raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
-        if tag == "pickle":
+        if tag == PICKLE:
             raise UnknownTypeError("a pickle that is not sealed is not read")
         self._plaintext_met[tag] += 1
         if "plaintext" not in _warned_plaintext:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
+from sealpoint.crypto.kinds import JSON, MSGPACK, PICKLE
 from sealpoint.errors import BlobError, DecodeError, excerpt
 from sealpoint.serde.codes import EXTENSIONS, require_record
-from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
+from sealpoint.serde.kinds import read_plain
 from sealpoint.serde.legacy_json import envelope_target, parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.packing import UNPACK

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
+from sealpoint.crypto.kinds import BYTEARRAY, BYTES, JSON, MSGPACK, NULL, PICKLE
 from sealpoint.errors import (
     BlobError,
     BlockedTypeError,
@@ -17,7 +18,7 @@ from sealpoint.errors import (
 from sealpoint.serde.allowlist import AllowedModules, Allowlist, strict_from_environment
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
-from sealpoint.serde.kinds import BYTEARRAY, BYTES, JSON, MSGPACK, NULL, PICKLE, read_plain
+from sealpoint.serde.kinds import read_plain
 from sealpoint.serde.legacy_json import decode_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 

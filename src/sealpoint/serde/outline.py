@@ -13,10 +13,10 @@ from typing import Any, Final
 import ormsgpack
 
 from sealpoint.crypto import RingCipher
+from sealpoint.crypto.kinds import MSGPACK
 from sealpoint.serde.base import SerializerProtocol
 from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.jsonplus import JsonPlusSerializer
-from sealpoint.serde.kinds import MSGPACK
 from sealpoint.serde.packing import UNPACK
 
 Outline = Callable[[str, bytes], Any]

@@ -62,7 +62,7 @@ def make_builder(code: int, module: str, name: str, *, guarded: bool = False) ->
     def build_or_raise(payload: Any) -> Any:
         try:
             return build(payload)
-        except Exception as error:  # noqa: BLE001 -- see `as_unbuildable`
+        except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
             raise as_unbuildable(error, module, name) from None
 
     return build_or_raise

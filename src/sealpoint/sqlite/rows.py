@@ -80,7 +80,9 @@ class CheckpointRow(NamedTuple):
             if outline is not None:
                 return self._require_own(outline(self.type, self.checkpoint))["channel_values"]
         except RowError:
-            pass  # an object may stand where a dict is wanted, and a carrier has no outline
+            # The checkpoint may be right: an outline has None in place of an object that is a dict, and
+            # what a carrier hands on has no outline.
+            outline = None
         checkpoint = self.decode(serde)
         return None if is_opaque(serde, checkpoint) else checkpoint["channel_values"]
 

@@ -56,7 +56,7 @@ def make_hook(
             try:
                 build = known.build_from_bytes
                 return known.build(argument) if build is None else build(data, record)
-            except Exception as error:  # noqa: BLE001 -- see `as_unbuildable`
+            except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
                 raise as_unbuildable(error, module, name) from None
         except BaseException as error:
             note(error)
