@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from time import monotonic, sleep
 from typing import Final, Protocol
 
@@ -77,22 +76,17 @@ class Pace:
 
         A run whose store asks `is_over` while a statement is at work ends there.
         """
-        with closing(events), self._ending():
-            for event in events:
-                yield event
-                if isinstance(event, Progress):
-                    self._wait(event.changed + event.raced)
-                    if self.is_over:
-                        self.stopped = True
-                        return
-
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Take a statement that was ended for the end of the run."""
-        try:
-            yield
-        except HaltedError:
-            self.stopped = True
+        with closing(events):
+            try:
+                for event in events:
+                    yield event
+                    if isinstance(event, Progress):
+                        self._wait(event.changed + event.raced)
+                        if self.is_over:
+                            self.stopped = True
+                            return
+            except HaltedError:  # a statement was ended
+                self.stopped = True
 
     def _wait(self, rows: int) -> None:
         """Wait until so many rows in all are not too many."""

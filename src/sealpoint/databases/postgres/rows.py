@@ -56,6 +56,11 @@ class PostgresRows:
 
     It needs a session of its own: a pooler that gives a session's transactions to several
     clients loses the settings and the lock that it depends on.
+
+    Attributes:
+        name: The URL without user, password and options.
+        columns: The columns with values, of those tables that the schema has.
+        is_superuser: Whether the connection has more rights than any run needs.
     """
 
     def __init__(self, url: str, *, writable: bool = False) -> None:
@@ -71,7 +76,7 @@ class PostgresRows:
             SchemaError: If the tables are missing, or are not LangGraph's.
             MissingExtraError: If psycopg is not installed.
         """
-        self._name = name_of(url)
+        self.name = name_of(url)
         self.connection, path = connect(url, writable=writable)
         try:
             self._checked = CheckedTables(self.connection, path, url)
@@ -79,20 +84,11 @@ class PostgresRows:
             self.connection.close()
             raise
         self._found = self._checked.found
+        self.is_superuser = self._checked.is_superuser
         self._pass = Pass()
         self._most = _MOST
         columns = (layout.column for layout in self._found.layouts.values())
         self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
-
-    @property
-    def name(self) -> str:
-        """The URL without user, password and options."""
-        return self._name
-
-    @property
-    def is_superuser(self) -> bool:
-        """Whether the connection has more rights than any run needs."""
-        return self._checked.is_superuser
 
     def close(self) -> None:
         """Close the connections."""
