@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 from sealpoint.databases.cells import Cell
 from tests.support.sealed import put
@@ -48,3 +51,19 @@ HARM = {
     "tag not in UTF-8": text_tag,
     "name not in UTF-8": rename,
 }
+
+
+def store_raw(path: Path, table: str, column: str, value: Any, rows: str = "1") -> None:
+    """Store a value without the conversion that SQLite makes for a column of TEXT or INTEGER."""
+    with closing(sqlite3.connect(path)) as connection:
+        (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    _set_sql(path, table, sql.replace(f"{column} TEXT", column).replace(f"{column} INTEGER", column))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE {rows}", (value,))
+    _set_sql(path, table, sql)
+
+
+def _set_sql(path: Path, table: str, sql: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, table))

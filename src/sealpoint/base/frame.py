@@ -1,4 +1,4 @@
-"""Frames: how a sealed value and its tag stand in a metadata column, beside keys that are readable.
+"""Frames: a sealed value and its tag in a metadata column, beside readable keys.
 
     {"source": "loop", "step": 1, "__sealpoint__": {"type": "<tag>", "value": "<base64>"}}
 
@@ -16,14 +16,17 @@ from sealpoint.crypto.tag import is_legacy, is_sealed
 from sealpoint.errors import MetadataError
 
 KEY: Final = "__sealpoint__"
-"""The key of metadata under which a frame stands."""
+"""The key of a frame in metadata."""
+
+_QUOTED: Final = f'"{KEY}"'.encode()
+_ESCAPE: Final = rb"\u00"  # of each ASCII character
 
 
 class Frame(NamedTuple):
-    """What stands under `KEY`.
+    """The content of `KEY`.
 
     Attributes:
-        tag: The tag of the sealed value; ``None`` if there is no tag of one.
+        tag: The tag of the sealed value; ``None`` if there is no valid one.
         value: The sealed bytes; ``None`` if there are none.
     """
 
@@ -32,28 +35,33 @@ class Frame(NamedTuple):
 
 
 def has_frame(metadata: bytes | str | None) -> bool:
-    """Whether there is a frame in a metadata column. Metadata without the key is not parsed."""
-    if isinstance(metadata, str):
-        return f'"{KEY}"' in metadata and read_frame(metadata) is not None
-    return metadata is not None and f'"{KEY}"'.encode() in metadata and read_frame(metadata) is not None
+    """Whether there is a frame in a metadata column."""
+    return find_frame(metadata) is not None
 
 
-def read_frame(metadata: bytes | str) -> Frame | None:
+def find_frame(metadata: bytes | str | None) -> Frame | None:
     """Return the frame in a metadata column; ``None`` if there is none.
 
-    Metadata that is not strict JSON counts as a frame without tag and value: the caller has met `KEY` in it.
+    Metadata is parsed only if it holds `KEY` in quotation marks, or an escape that may stand for one of its
+    characters. What holds `KEY` and is not strict JSON counts as a frame without tag and value.
     """
+    if not isinstance(metadata, bytes | str):
+        return None
+    data = metadata.encode("utf-8", "replace") if isinstance(metadata, str) else metadata
+    has_key = _QUOTED in data
+    if not has_key and _ESCAPE not in data:
+        return None
     try:
-        document: dict[str, Any] = dict(decode_metadata(metadata))
+        document: dict[str, Any] = dict(decode_metadata(data))
     except MetadataError:
-        return Frame(None, None)
+        return Frame(None, None) if has_key else None
     if KEY not in document:
         return None
     frame = document[KEY]
     if not isinstance(frame, dict):
         return Frame(None, None)
     tag, text = frame.get("type"), frame.get("value")
-    # LangGraph's own cipher binds no context: such a value could have been copied here from any row.
+    # LangGraph's own cipher binds no context: such a value may have been copied from any row.
     return Frame(tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text))
 
 
@@ -65,14 +73,14 @@ def encode_value(value: bytes) -> str:
 def decode_value(text: Any) -> bytes | None:
     """Return the bytes of a frame's value; ``None`` if it is not base64."""
     try:
-        # Without validate b64decode skips foreign characters: many texts would be the same value.
+        # Without validate b64decode ignores other characters: many texts would be the same value.
         return b64decode(text, validate=True) if isinstance(text, str) else None
     except (Base64Error, ValueError):
         return None
 
 
 def replace_frame(metadata: bytes | str, tag: str, value: bytes) -> bytes | str:
-    """Return metadata with another sealed value in its frame, as the same type. All else is unchanged.
+    """Return metadata of the same type with another sealed value in its frame, otherwise unchanged.
 
     Raises:
         MetadataError: If it is not strict JSON.
@@ -84,5 +92,5 @@ def replace_frame(metadata: bytes | str, tag: str, value: bytes) -> bytes | str:
 
 
 def make_frame(tag: str, value: bytes) -> dict[str, str]:
-    """Return what stands under `KEY` for a sealed value."""
+    """Return the content of `KEY` for a sealed value."""
     return {"type": tag, "value": encode_value(value)}

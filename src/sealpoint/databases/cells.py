@@ -1,9 +1,10 @@
-"""Cell: one value of a database with its tag and its place; which cells are taken; opening one."""
+"""Cell: one value of a database with its tag and its place; selecting and opening cells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, NamedTuple, TypedDict
 
 from sealpoint.base.coordinates import Coordinates
@@ -31,12 +32,12 @@ class Column:
     """A column that holds values.
 
     Attributes:
-        table: The table, as the database calls it.
+        table: The table's name in the database.
         name: The column.
-        key: Columns that tell one row of the table from all others, primary key first.
-        coordinates: What values in this column are bound to.
-        in_json: Whether a value stands with its tag in a frame inside JSON (`sealpoint.base.frame`); else
-            the column holds the value alone, and ``type`` holds its tag.
+        key: Columns that identify a row of the table, primary key first.
+        coordinates: The coordinates of values in this column.
+        in_json: Whether a value and its tag are in a frame inside JSON (`sealpoint.base.frame`); otherwise
+            the column contains the value, and ``type`` its tag.
     """
 
     table: str
@@ -47,12 +48,12 @@ class Column:
 
     @property
     def label(self) -> str:
-        """The name in reports: the table's, or ``checkpoints.metadata``."""
+        """The name in reports: the table, or ``checkpoints.metadata``."""
         return f"{self.table}.{self.name}" if self.in_json else self.table
 
 
 class Unreadable:
-    """Stands for the bytes of a value that the database itself cannot read."""
+    """Placeholder for the bytes of a value that the database itself cannot read."""
 
 
 class Where(NamedTuple):
@@ -61,7 +62,7 @@ class Where(NamedTuple):
     Attributes:
         column: The column.
         key: The columns of the row's key, in the order of ``column.key``.
-        locator: What the store needs to find and replace the cell without a search.
+        locator: Lets the store find and replace the cell without a search.
     """
 
     column: Column
@@ -70,25 +71,49 @@ class Where(NamedTuple):
 
     @property
     def names(self) -> dict[str, Any]:
-        """The columns of the row's key by name, for people."""
+        """The columns of the row's key by name, for reports."""
         return dict(zip(self.column.key, self.key, strict=True))
+
+    def require_key(self) -> None:
+        """Check that the columns of the key hold what a saver writes there: ``idx`` an integer, others text.
+
+        A forged SQLite file may hold any type in any column. An UPDATE of the row would convert it, and so
+        change the key.
+
+        Raises:
+            RowError: If a column holds another type, or text that is not UTF-8.
+        """
+        types, wanted = tuple(map(type, self.key)), _types_of(self.column.key)
+        if types == wanted:
+            return
+        name, met, right = next(
+            found for found in zip(self.column.key, types, wanted, strict=True) if found[1] is not found[2]
+        )
+        raise RowError(
+            f"key column {name!r} of table {self.column.table!r} holds {met.__name__}, not {right.__name__}"
+        )
 
     @property
     def row(self) -> Row:
-        """The coordinates that a value here is bound to, if it is bound.
+        """The coordinates that a row-bound value here has.
 
         Raises:
-            RowError: If a column of the key does not hold text.
+            RowError: If a column of the key does not contain text.
         """
         return self.column.coordinates.row(self.names)
 
 
+@cache
+def _types_of(key: tuple[str, ...]) -> tuple[type, ...]:
+    return tuple(int if name == "idx" else str for name in key)
+
+
 class Cell(NamedTuple):
-    """One value, as it stands in its row.
+    """One value, as stored in its row.
 
     Attributes:
-        value: Bytes, unless something else was put there; `Unreadable` if they are lost.
-        tag: Text, unless something else was put there.
+        value: Bytes, unless another type is stored; `Unreadable` if they are lost.
+        tag: Text, unless another type is stored.
         where: Its place.
     """
 
@@ -102,10 +127,8 @@ class Cell(NamedTuple):
 
         Raises:
             TagError: If its tag is invalid.
-            RowError: If a column of the key holds bytes: its text is not UTF-8.
+            RowError: If a column of the key does not hold text.
         """
-        if any(isinstance(part, bytes) for part in self.where.key):
-            raise RowError(f"a key column of table {self.where.column.table!r} does not hold text")
         return self.where.row if "row" in parse_tag(self.tag).flags else None
 
 
@@ -118,14 +141,14 @@ class _Binding(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which values a batch is made of.
+    """Selects the values of a batch.
 
     Attributes:
-        without_key: Leave out what is under this key already.
-        plaintext: Take values that are not sealed.
-        legacy: Take values under LANGGRAPH_AES_KEY.
-        thread_id: Take this thread's values alone.
-        with_key: Of the sealed values, take those under this key alone.
+        without_key: Omit values under this key.
+        plaintext: Include values that are not sealed.
+        legacy: Include values under LANGGRAPH_AES_KEY.
+        thread_id: Only values of this thread.
+        with_key: Of the sealed values, only those under this key.
     """
 
     without_key: str | None = None
@@ -135,7 +158,7 @@ class Selection:
     with_key: str | None = None
 
     def takes(self, tag: Any) -> bool:
-        """Whether a value with ``tag`` is taken, whatever its thread. A missing tag counts as not sealed."""
+        """Whether values with ``tag`` are selected, in any thread. A missing tag counts as not sealed."""
         text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
         if not is_sealed(text):
             return self.plaintext
@@ -155,6 +178,7 @@ def open_cell(
     """Open one value. A value that is not sealed is returned as it stands, if that is allowed.
 
     Raises:
+        RowError: If the key of its row is not of the types that a saver writes.
         PlaintextError: If it is not sealed, and that is not allowed.
         BlobError: If the database cannot read it, or something else than bytes stands there.
         SecretMissingError: If it has a secret in its key, and there is no ``secret_of``.
@@ -185,6 +209,7 @@ def reseal_cell(
 def _open(
     cipher: RingCipher, cell: Cell, allow_plaintext: bool, secret_of: SecretOf | None
 ) -> tuple[Opened, _Binding]:
+    cell.where.require_key()
     if isinstance(cell.value, Unreadable):
         hint = "restore the row from backup; the log of the server says where it is damaged"
         raise BlobError("the database cannot read the value: its bytes are lost", hint=hint)
@@ -202,11 +227,11 @@ def _open(
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Check unauthenticated bytes as a strict serializer does before it decodes them. Nothing is built.
+    """Check unauthenticated bytes as a strict serializer does before decoding. Nothing is built.
 
     Raises:
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
-        DecodeError: If they are not what ``kind`` says.
+        DecodeError: If they do not match ``kind``.
         UnknownTypeError: If values of this type are never read unauthenticated, such as ``pickle``.
     """
     if kind == MSGPACK:

@@ -1,7 +1,7 @@
-"""The way back out: a copy of a SQLite database with nothing sealed in it, for LangGraph's plain saver.
+"""Decryption: an unsealed copy of a SQLite database, for LangGraph's plain saver.
 
-The copy is made of tables that this module creates, and of rows that it inserts one by one. Nothing
-else of the source reaches it: no schema, index, other table or free page.
+The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
+the source is copied: no schema, index, other table or free page.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ def decrypt(
     secret_of: SecretOf | None = None,
     batch: Batch = BATCH,
 ) -> Events:
-    """Write the checkpoints and writes of ``source``, opened, to the new file ``out``.
+    """Write the decrypted checkpoints and writes of ``source`` to the new file ``out``.
 
-    The source is read as it stands at one moment, and not changed. ``out`` is readable by its owner
-    alone, and appears when it is complete: a run that ends early, or meets a value that does not open,
-    leaves none. Until then the copy is in a private folder beside ``out``.
+    One state of the source is read; it is not changed. Only its owner can read ``out``, which appears when
+    it is complete: a run that ends early, or finds a value that does not open, leaves no copy. Until then
+    the copy is in a private folder beside ``out``.
 
     Args:
         source: A SQLite file.
-        out: Where the copy goes; there must be nothing yet.
+        out: The path of the copy; it must not exist.
         cipher: Opens with the keys of its ring.
         allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
             nothing tells them from what a holder of the key wrote.
@@ -77,8 +77,8 @@ def decrypt(
         Progress after each batch; a failure for each value that does not open.
 
     Raises:
-        OutputExistsError: If there is something at ``out``.
-        OutputNameError: If that name is too long.
+        OutputExistsError: If ``out`` exists.
+        OutputNameError: If its name is too long.
         HeldError: If another run writes to ``out``.
         StoppedError: If the disk is full. The run can be repeated.
     """
@@ -98,7 +98,7 @@ def decrypt(
 
 
 class _Copy:
-    """Inserts the rows of a database into another one, with their values opened.
+    """Inserts the rows of a database into another one, with decrypted values.
 
     Attributes:
         is_complete: Whether all of them were inserted.
@@ -184,10 +184,10 @@ class _Copy:
 
 
 def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
-    """Refuse a row whose columns do not hold what a saver writes there, or which stays sealed in part.
+    """Refuse a row with wrong types, or a row that would remain partly sealed.
 
     Raises:
-        RowError: If a column holds another type, or the metadata is sealed.
+        RowError: If a column contains another type, or the metadata is sealed.
     """
     for name, column in columns.items():
         if type(column) not in _COLUMN_TYPES.get(name, (str,)):
@@ -200,8 +200,8 @@ def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
 
 
 def _require_free(out: Path) -> None:
-    for suffix in _BESIDE:  # SQLite would take a log that is there for the copy's own
-        file = Path(f"{out}{suffix}")  # a folder may have no name to change
+    for suffix in _BESIDE:  # SQLite would use an existing log as the copy's own
+        file = Path(f"{out}{suffix}")  # a path may have no name
         try:
             file.lstat()
         except FileNotFoundError:
@@ -214,8 +214,8 @@ def _require_free(out: Path) -> None:
 
 
 def _put_in_place(copy: Path, out: Path) -> None:
-    # Checked again, because the run took a while. The content is on the disk before the name: after a
-    # power cut `out` never holds a part of the copy.
+    # Checked again, because the run took a while. The content is flushed before it is named: after a power
+    # failure `out` is never incomplete.
     _require_free(out)
     fsync_path(copy)
     _name(copy, out)
@@ -223,7 +223,7 @@ def _put_in_place(copy: Path, out: Path) -> None:
 
 
 def _name(copy: Path, out: Path) -> None:
-    """Give the copy its name, unless there is something under that name by now."""
+    """Give the copy its name, unless the name exists by now."""
     try:
         try:
             # link() fails where a file exists; rename() would replace it.

@@ -1,6 +1,6 @@
-"""Whether a ring is the one that a database is sealed under, tried on a sample before anything is changed.
+"""Whether a database is sealed under a ring, tried on a sample before any change.
 
-Two environments may have different keys under one id. What is sealed under the wrong one opens in neither.
+Two environments may have different keys with the same id. Values sealed under the wrong one open in neither.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAMPLE_ROWS: Final = 20
 """How many values of a column are tried for each key."""
 
 MAX_DAMAGED: Final = 3
-"""So many rows under the active key may be damaged or forged, if other keys of the ring open theirs."""
+"""How many rows under the active key may be damaged or forged, if other keys of the ring open theirs."""
 
 
 def require_own_ring(
@@ -64,7 +64,7 @@ class Tried(NamedTuple):
     """The result of opening some rows under a key.
 
     Attributes:
-        opens: Whether one of them opened.
+        opens: Whether one row opened.
         unopened: How many before it are not as they were sealed, or are under other material of this id.
     """
 
@@ -73,7 +73,7 @@ class Tried(NamedTuple):
 
     @property
     def is_refuted(self) -> bool:
-        """Whether there were rows to try, and none opened."""
+        """Whether rows were tried, and none opened."""
         return self.unopened > 0 and not self.opens
 
 
@@ -87,7 +87,7 @@ def try_rows(store: RowStore, cipher: RingCipher, key_id: str, secret_of: Secret
                 open_cell(cipher, cell, secret_of=secret_of)
             except IntegrityError:
                 unopened += 1
-            except SealpointError:  # of the row, whatever the key is
+            except SealpointError:  # an error of the row, independent of the key
                 continue
             else:
                 return Tried(opens=True, unopened=unopened)

@@ -1,9 +1,8 @@
-"""Rotation: every value of a database under the active key, while agents go on.
+"""Rotation: resealing every value of a database under the active key, while agents run.
 
-A pass walks over what is not under the active key yet. What slow writers add behind it is found by the
-next pass. Tags are the only record of what is done, so a run may end at any point and begin again. It
-ends wherever its consumer stops iterating: no lock waits for the consumer, because the commit of a
-batch ends by itself.
+A pass walks over the values that are not under the active key. The next pass finds values that writers add
+behind it. Tags are the only record of progress, so a run may end at any point and be repeated. It ends
+where its consumer stops iterating: no lock depends on the consumer, because each batch commits by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MAX_PASSES: Final = 8
 MAX_LOCK_SECONDS: Final = 0.1
 
 BeforeChange = Callable[[Cell], None]
-"""Called with each value that is about to be sealed anew, as it stood."""
+"""Called with each cell before it is resealed."""
 
 
 def rotate(
@@ -40,7 +39,7 @@ def rotate(
     before_change: BeforeChange | None = None,
     check_keys: bool = True,
 ) -> Events:
-    """Seal every value under the ring's active key, in place. Nothing is deserialized.
+    """Reseal every value in place under the ring's active key. Nothing is deserialized.
 
     Values that do not open are reported and left as they are. The caller holds the store
     (`RowStore.hold`), or is a worker of a process that does.
@@ -62,7 +61,7 @@ def rotate(
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
         WrongRingError: If the database is sealed under other keys. Nothing has been changed.
-        LockedError: If other sessions kept rows locked throughout, on Postgres. All other rows are done.
+        LockedError: On Postgres, if other sessions have locked rows until the end. All other rows are done.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
@@ -84,13 +83,13 @@ def rotate(
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
-    """Return what is not under the key ``key_id``, by column and tag; empty after a whole rotation."""
+    """Return the values that are not under ``key_id``, by column and tag; empty after a rotation."""
     selection = Selection(without_key=key_id)
     return [count for count in store.count() if selection.takes(count.tag)]
 
 
 class _Run:
-    """The counts of a run, and what its passes share.
+    """The counts of a run, and the state that its passes share.
 
     A `SealpointError` of ``change`` is a failure of that value alone.
     """
@@ -125,7 +124,7 @@ class _Run:
                 return
 
     def _one_pass(self, total: int) -> Iterator[Event]:
-        """Walk over all columns once; ``total`` values wait there."""
+        """Walk over all columns once; ``total`` values need a change."""
         seen = 0
         for column in self._store.columns:
             done: Rewritten | None = None
@@ -145,7 +144,7 @@ class _Run:
                 )
 
     def _adapt(self, done: Rewritten) -> None:
-        """Halve batches that kept writers waiting too long; let them grow again when there is room."""
+        """Halve batches for which writers waited too long, and let them grow again."""
         if done.lock_seconds > self._max_lock_seconds:
             # The limit in bytes may have ended the batch: half of the limit in rows might not shrink it.
             self._rows = max(1, min(self._rows, done.seen) // 2)
@@ -158,6 +157,6 @@ class _Run:
             return self._change(cell)
         except SealpointError as error:
             failed = failure(cell, error)
-            if self._failures.add(failed):  # later passes meet it again
+            if self._failures.add(failed):  # later passes read it again
                 self._new_failures.append(failed)
             return None

@@ -22,7 +22,7 @@ def verify(
     every: int = 1,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Open values where they stand. Nothing is deserialized, and nothing is written.
+    """Open values. Nothing is deserialized or written.
 
     Args:
         store: A database.
@@ -30,7 +30,7 @@ def verify(
         allow_plaintext: Accept values that are not sealed; else each is a failure.
         secret_of: Gives the secrets of values that have one in their key; without it these are failures.
         selection: Which values to read.
-        every: Open only one value of so many; all of the selection are read.
+        every: Open only one in this many values; all of the selection are read.
         batch: How much to read at a time.
 
     Yields:
@@ -42,7 +42,7 @@ def verify(
     total, damage = 0, None
     try:
         total = sum(count.rows for count in store.count() if selection.takes(count.tag))
-    except DatabaseCorruptError as error:  # values before the damage are opened all the same
+    except DatabaseCorruptError as error:  # values before the damage are opened nevertheless
         damage = error
     seen = size = 0
     numbers = count()

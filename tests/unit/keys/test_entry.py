@@ -66,7 +66,7 @@ CASES: dict[str, Case] = {
     "no state": (GOOD.replace("state = 'active'\n", ""), RingFileError, "lacks the field 'state'"),
     "unknown state": (ring_text(state="retired"), RingFileError, "none of staged, active"),
     "state in capitals": (ring_text(state="STAGED"), RingFileError, "'STAGED'"),
-    "state = []": (GOOD.replace("state = 'active'", "state = ['active']"), ActiveKeyError, "none"),
+    "state = []": (GOOD.replace("state = 'active'", "state = ['active']"), RingFileError, "'list'"),
     "second state = []": (ring_text(*SECOND).replace("'staged'", "['x']"), RingFileError, "'list'"),
     # created, destroyed, check, suite
     "created = text": (ring_text("created = 'yesterday'"), RingFileError, "'created'"),

@@ -1,8 +1,8 @@
-"""Why there is no connection to a Postgres server.
+"""Reasons why a connection to a Postgres server failed.
 
-Before a session exists libpq gives no SQLSTATE, only words, in which the names of the user and of the
-host stand, and perhaps a part of a password. So the words are compared, and never shown. A server that
-answers in another language than English is distinguished only from one that does not answer.
+Before a session exists libpq provides no SQLSTATE, only a message that contains the names of the user and
+the host, and possibly a part of a password. So the message is compared, and never shown. For messages that
+are not in English, only a server that answers and one that does not are distinguished.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Refusal(NamedTuple):
 
 
 _ROLE_HINT: Final = "name the role in the service file, in $PGUSER or in the URL"
-_REFUSALS: Final = (  # the first whose words are found counts; names in quotation marks are left out
+_REFUSALS: Final = (  # the first match counts; quoted names are removed before
     _Refusal("FATAL: +database <> does not exist", "the server has no such database", "`psql -l` lists them"),
     _Refusal("FATAL: +role <> does not exist", "the server has no such role", _ROLE_HINT),
     _Refusal("FATAL: +role <> is not permitted to log in", "the role may not log in", _ROLE_HINT),
@@ -75,11 +75,11 @@ _REFUSALS: Final = (  # the first whose words are found counts; names in quotati
 
 
 def refused(name: str, words: str) -> DatabaseMissingError:
-    """Return the error for a connection that was not made.
+    """Return the error for a failed connection.
 
     Args:
         name: Of the database, without a user or a password.
-        words: What libpq or psycopg said. Nothing of it is in the error.
+        words: The message of libpq or psycopg. The error contains no part of it.
     """
     plain = re.sub(r'"[^"\n]*"', "<>", words)
     for refusal in _REFUSALS:

@@ -1,4 +1,4 @@
-"""The columns of a SQLite file that hold values, and the SQL that reads and replaces their cells."""
+"""The columns of a SQLite file with values, and the SQL that reads and replaces their cells."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any, Final
 
 from sealpoint.base import coordinates, frame
-from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK
 from sealpoint.databases.cells import Cell, Column, Where
+from sealpoint.databases.sqlite import frames
 
 _CHECKPOINT_KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
@@ -26,9 +26,9 @@ class Access:
         column: The column.
         holds: In SQL, whether a row has a cell in this column.
         tag: In SQL, the tag of a cell.
-        size: In SQL, how many bytes it has as it is stored.
-        read: What follows SELECT: the key, then two columns that `cells` understands, then the row id.
-        replace: What follows UPDATE: with the parameters of `replacement`.
+        size: In SQL, its size as stored.
+        read: The columns after SELECT: the key, then two columns for `cells`, then the row id.
+        replace: The text after UPDATE, with the parameters of `replacement`.
     """
 
     column: Column
@@ -46,7 +46,7 @@ class Access:
             yield Cell(value, tag, Where(column, key, row_id))
 
     def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
-        """Return the parameters with which a cell is replaced, if it is still as it was read."""
+        """Return the parameters that replace a cell if it is unchanged since it was read."""
         return tag, value, cell.where.locator, cell.tag, cell.value, *cell.where.key
 
 
@@ -55,15 +55,15 @@ class JsonAccess(Access):
     """The same for values in JSON. The locator of a cell is its row id with the whole JSON."""
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read; not every row that was read has one."""
+        """Yield the cells of rows that were read."""
         for row in rows:
             key, (_, metadata, row_id) = row[:-3], row[-3:]
-            found = frame.read_frame(metadata)
+            found = frame.find_frame(metadata)
             if found is not None:
                 yield Cell(found.value, found.tag, Where(self.column, key, (row_id, metadata)))
 
     def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
-        """Return the parameters with which a cell is replaced, if the whole JSON is still as it was read."""
+        """Return the parameters that replace a cell if the whole JSON is unchanged since it was read."""
         row_id, metadata = cell.where.locator
         return frame.replace_frame(metadata, tag, value), row_id, metadata, *cell.where.key
 
@@ -81,20 +81,12 @@ def _typed(column: Column) -> Access:
 
 
 def _framed(column: Column) -> Access:
-    # Ordinary metadata is passed over by one search of its bytes; JSON is parsed only where the key of a
-    # frame stands in it. What holds that key and is not JSON counts as a cell without a tag.
-    quoted = f'"{frame.KEY}"'.encode()
-    json = f"CAST({column.name} AS TEXT)"
-    marker = f"instr({column.name}, X'{quoted.hex()}')"
-    path = f"""'$."{frame.KEY}"."""
-    tag = f"""json_extract({json}, {path}"type"')"""
-    is_key_tag = f"instr({tag}, '{SEALED_MARK}') AND substr({tag}, -{len(LEGACY_END)}) <> '{LEGACY_END}'"
+    arguments = frames.arguments(column.name)
     return JsonAccess(
         column,
-        holds=f"""{marker} AND CASE WHEN json_valid({json})
-            THEN json_type({json}, '$."{frame.KEY}"') IS NOT NULL ELSE 1 END""",
-        tag=f"CASE WHEN json_valid({json}) AND {is_key_tag} THEN {tag} END",
-        size=f"""CASE WHEN json_valid({json}) THEN length(json_extract({json}, {path}"value"')) END""",
+        holds=f"{frames.HAS_FRAME}({arguments})",
+        tag=f"{frames.FRAME_TAG}({arguments})",
+        size=f"{frames.FRAME_SIZE}({arguments})",
         read=f"{', '.join(column.key)}, NULL, {column.name}, rowid",
         replace=f"main.{column.table} NOT INDEXED SET {column.name} = ?"
         f" WHERE rowid = ? AND {column.name} IS ? {_same(column)}",
@@ -102,7 +94,7 @@ def _framed(column: Column) -> Access:
 
 
 def _same(column: Column) -> str:
-    # The key too: SQLite may give the row id of a deleted row to a new one. IS also compares NULL.
+    # Includes the key: SQLite may reuse the row id of a deleted row. IS also compares NULL.
     return " ".join(f"AND {name} IS ?" for name in column.key)
 
 
@@ -117,4 +109,4 @@ NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
 }
-"""Columns in which names stand that are never sealed, by table."""
+"""Columns with names, which are never sealed, by table."""
