@@ -195,8 +195,10 @@ def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
                 f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
             )
     if has_frame(columns.get("metadata")):
-        hint = "read the thread with the saver that sealed it, and put it again through one that does not"
-        raise RowError("the metadata of the row is sealed, and a copy would keep it so", hint=hint)
+        hint = (
+            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
+        )
+        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
 
 
 def _require_free(out: Path) -> None:

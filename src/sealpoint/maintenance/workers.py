@@ -226,9 +226,7 @@ def _work(assignment: Assignment, line: Line) -> None:
         except SealpointError as error:
             problem = error
         except MemoryError:
-            problem = StoppedError(
-                "a worker had not enough memory", hint="fewer workers, or a smaller --batch"
-            )
+            problem = StoppedError("a worker ran out of memory", hint="fewer workers, or a smaller --batch")
         except Exception as error:  # noqa: BLE001 -- the end of a process, which reports it
             # Without its message, which may quote values.
             problem = RuntimeError(f"a worker ended with {type(error).__name__}")
@@ -241,7 +239,7 @@ def _load(assignment: Assignment) -> KeyRing:
     ring = KeyRing.load(assignment.ring).load_material()
     if ring.active_id != assignment.key_id:
         raise StoppedError(
-            f"the active key was {assignment.key_id!r} when the run began, and is another one now",
+            f"the active key was {assignment.key_id!r} when the run began, and is a different one now",
             hint="run the same command again",
         )
     return ring

@@ -310,7 +310,7 @@ class _Text:
         try:
             return text.decode()
         except UnicodeDecodeError:
-            raise TextError("a row holds text that is not UTF-8") from None
+            raise TextError("a row contains text that is not UTF-8") from None
 
 
 async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Result:

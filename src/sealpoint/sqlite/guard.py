@@ -198,4 +198,4 @@ def _tick() -> None:
     elif time.thread_time() > work.until:
         raise EndlessTreeError("the rows of the file lead to more bytes than it can hold")
     if work.is_over is not None and work.is_over():
-        raise HaltedError("the run was to end while a statement was at work")
+        raise HaltedError("the run was stopped during a statement")
