@@ -169,7 +169,10 @@ class _Copy:
             if was_sealed and not opened.authenticated:
                 require_decodable(opened.inner, opened.data)
             if not self._failed:  # else there will be no copy, and the other values are only opened
-                self._insert(statement, (*columns.values(), *opened.typed))
+                with translate_errors():
+                    self._target.execute(statement, (*columns.values(), *opened.typed))
+        except sqlite3.IntegrityError:
+            return failure(cell, RowError("two rows of the table have the same key"))
         # A full disk ends the run; it is not a failure of this value.
         except StoppedError:
             raise
@@ -178,13 +181,6 @@ class _Copy:
         self._opened += was_sealed
         self._size += len(cell.value)
         return None
-
-    def _insert(self, statement: str, row: tuple[Any, ...]) -> None:
-        with translate_errors():
-            try:
-                self._target.execute(statement, row)
-            except sqlite3.IntegrityError:
-                raise RowError("two rows of the table have the same key") from None
 
 
 def _require_types(cell: Cell, columns: dict[str, Any]) -> None:

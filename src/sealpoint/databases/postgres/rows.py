@@ -56,6 +56,11 @@ class PostgresRows:
 
     It needs its own session: a pooler that assigns the transactions of a session to several clients would
     lose its settings and its lock.
+
+    Attributes:
+        name: The URL without user, password and options.
+        columns: The columns with values, of those tables that the schema has.
+        is_superuser: Whether the connection has the rights of a superuser.
     """
 
     def __init__(self, url: str, *, writable: bool = False) -> None:
@@ -71,7 +76,7 @@ class PostgresRows:
             SchemaError: If the tables are missing, or are not those of LangGraph.
             MissingExtraError: If psycopg is not installed.
         """
-        self._name = name_of(url)
+        self.name = name_of(url)
         self.connection, path = connect(url, writable=writable)
         try:
             self._checked = CheckedTables(self.connection, path, url)
@@ -79,20 +84,11 @@ class PostgresRows:
             self.connection.close()
             raise
         self._found = self._checked.found
+        self.is_superuser = self._checked.is_superuser
         self._pass = Pass()
         self._most = _MOST
         columns = (layout.column for layout in self._found.layouts.values())
         self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
-
-    @property
-    def name(self) -> str:
-        """The URL without user, password and options."""
-        return self._name
-
-    @property
-    def is_superuser(self) -> bool:
-        """Whether the connection has the rights of a superuser."""
-        return self._checked.is_superuser
 
     def close(self) -> None:
         """Close the connections."""

@@ -46,6 +46,8 @@ class SqliteRows:
     read. Indexes are not read: in a hostile file they may contain other rows than the table.
 
     Attributes:
+        path: The file.
+        name: The path as text.
         is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
@@ -62,10 +64,13 @@ class SqliteRows:
             DatabaseCorruptError: If it is damaged, or is not a database.
         """
         self.path = Path(path)
+        self.name = str(self.path)
         if not self.path.is_file():
             raise DatabaseMissingError(f"no file at {self.path}")
         self.is_over: Callable[[], bool] | None = None
-        self._file = CheckedFile(self.path, self._must_end, writable=writable)
+        self._file = CheckedFile(
+            self.path, lambda: self.is_over is not None and self.is_over(), writable=writable
+        )
         self.connection = self._file.connection
         self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
         self._commit: Future[None] | None = None
@@ -73,11 +78,6 @@ class SqliteRows:
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._in_order = set[str]()
         self._empty: dict[Column, int] = {}  # columns that had no cell, each with the data version then
-
-    @property
-    def name(self) -> str:
-        """The path as it was given."""
-        return str(self.path)
 
     def close(self) -> None:
         """Commit the last batch, and close the connection."""
@@ -96,9 +96,6 @@ class SqliteRows:
     def has_task_path(self) -> bool:
         """Whether ``writes`` has the column, which older databases lack."""
         return self._file.has_task_path
-
-    def _must_end(self) -> bool:
-        return self.is_over is not None and self.is_over()
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -199,7 +196,11 @@ class SqliteRows:
         Reading and ``change`` hold no lock. The commit runs in another thread while the next batch is
         changed; its errors are raised by the next call, `settle` or `close`.
         """
-        page = self._page(column, after, selection, batch)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[:3] == (column, after, selection):
+            page = ahead[3]
+        else:
+            page = self.read(column, after, selection, batch)
         access, updates = access_to(column), []
         for cell in page.cells:
             changed = change(cell)
@@ -214,13 +215,6 @@ class SqliteRows:
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
-
-    def _page(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Page:
-        """Return the page that was read ahead, if it is the requested one."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[:3] == (column, after, selection):
-            return ahead[3]
-        return self.read(column, after, selection, batch)
 
     def _update(self, replace: str, updates: list[tuple[Any, ...]]) -> int:
         with self._file.writing() as cursor:
