@@ -118,14 +118,18 @@ def rewrite_all(
     A `SealpointError` of ``change`` is a failure of that value alone. See `rotate` for the rest.
     """
     run = _Run(store, change, selection, batch, max_lock_seconds)
+    damage: list[SealpointError] = []
     for _ in range(MAX_PASSES):
-        total = sum(count.rows for count in store.count() if selection.takes(count.tag))
+        # Damaged metadata is met by the walk itself, once the other values are done.
+        total = sum(count.rows for count in store.count(damage) if selection.takes(count.tag))
         before = run.changed + run.raced
         if total:
             yield from run.one_pass(total)
         # A raced value is not finished: what the other writer stored may be under an old key too.
         if run.changed + run.raced == before:
-            return
+            break
+    if damage:
+        raise damage[0]
 
 
 class _Run:

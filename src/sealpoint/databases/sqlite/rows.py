@@ -23,13 +23,14 @@ from sealpoint.databases.rows import (
     Page,
     Rewritten,
     TagCount,
+    noting_damage,
     require_few_tags,
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
 from sealpoint.databases.sqlite.columns import COLUMNS, METADATA, NAMED, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.scan import as_bytes, condition, require_found, require_rising, tally
-from sealpoint.errors import DatabaseMissingError
+from sealpoint.errors import DatabaseMissingError, SealpointError
 from sealpoint.keys.lock import holding
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.budget import Budget
@@ -113,8 +114,8 @@ class SqliteRows:
         """Keep other runs away: a lock on a file beside the database, gone with this process."""
         return holding(self.path)
 
-    def count(self) -> list[TagCount]:
-        """Return how many values carry which tag, by column and tag. Of metadata alone it reads the value."""
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
+        """Return how many values carry which tag, by column and tag. See `RowStore.count`."""
         self.settle()
         counts = []
         for column in self.columns:
@@ -127,9 +128,10 @@ class SqliteRows:
                     WHERE {access.holds}),
                 sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            found = self._file.query(statement, (), tally, _SUBQUERIES)
-            require_few_tags(column, found)
-            counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
+            with noting_damage(column, damage):
+                found = self._file.query(statement, (), tally, _SUBQUERIES)
+                require_few_tags(column, found)
+                counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
     def _require_order(self, table: str) -> None:
