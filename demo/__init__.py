@@ -1,3 +1,3 @@
-"""The demo, `python -m demo`: an agent's state is sealed, searched for and attacked."""
+"""The demo, `python -m demo`: seals an agent's state, searches the database for it and attacks it."""
 
 __all__: list[str] = []

@@ -15,24 +15,24 @@ def main(arguments: list[str] | None = None) -> int:
         description="Run an agent with a sealed state, search its database, attack it, and rotate its key.",
     )
     parser.add_argument(
-        "--keep", metavar="DIR", type=Path, help="a new or empty folder; leave database and keys there"
+        "--keep", metavar="DIR", type=Path, help="keep the database and the keys in this new or empty folder"
     )
     options = parser.parse_args(arguments)
     try:
-        from demo.story import tell
+        from demo.story import run_demo
     except ImportError as error:
         print(f"error: the demo needs LangGraph and the command line ({error})", file=sys.stderr)
         print("hint: pip install 'sealpoint[cli,langgraph]'", file=sys.stderr)
         return 2
     if options.keep is None:
         with TemporaryDirectory(prefix="sealpoint-demo-") as folder:
-            return 0 if tell(Path(folder)) else 1
+            return 0 if run_demo(Path(folder)) else 1
     folder = options.keep.resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
         parser.error(f"{folder} is not empty")
-    held = tell(folder)
-    print(f"Kept: {folder}/state.db with its ring keys.toml. Delete them when you have looked at them.")
+    held = run_demo(folder)
+    print(f"Kept: {folder}/state.db with its ring keys.toml. Delete them when you no longer need them.")
     return 0 if held else 1
 
 

@@ -1,7 +1,7 @@
-"""The demo's agent: it pays an insurance claim, and asks a human first. Scripted: no model, no network.
+"""The demo's agent: it pays an insurance claim after a human has approved. Scripted: no model, no network.
 
-`python -m demo.agent DATABASE RING` is the second process, which goes on after the answer;
-with `ask` behind it, it is the fourth, which begins anew.
+`python -m demo.agent DATABASE RING` is the second process, which resumes the thread with the approval;
+`python -m demo.agent DATABASE RING ask` is the fourth, which sends a new request.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ THREAD: Final[RunnableConfig] = {"configurable": {"thread_id": THREAD_ID, "membe
 
 @tool
 def pay(payee: str, iban: str, amount: str) -> str:  # noqa: ARG001 -- a tool's parameters are its schema
-    """Pay a claim, if a human agrees."""
+    """Pay a claim if a human approves."""
     answer = interrupt({"question": f"Pay {amount} to {payee}?", "reason": DIAGNOSIS})
     return f"{amount} sent to {payee}" if answer["approved"] else "nothing sent"
 
 
 def act(state: MessagesState) -> dict[str, Any]:
-    """Say what the script says: first call the tool, then report what it did."""
+    """Follow the script: first call the tool, then report its result."""
     last = state["messages"][-1]
     if isinstance(last, HumanMessage):
         arguments = {"payee": NAME, "iban": IBAN, "amount": AMOUNT}
         call = {"name": "pay", "args": arguments, "id": "call-1", "type": "tool_call"}
-        return {"messages": [AIMessage("I will pay once somebody agrees.", tool_calls=[call])]}
+        return {"messages": [AIMessage("I will pay after approval.", tool_calls=[call])]}
     return {"messages": [AIMessage(f"Done: {last.content}.")]}
 
 
@@ -67,7 +67,7 @@ def _run(
     graph.add_conditional_edges("agent", tools_condition)
     graph.add_edge("tools", "agent")
     compiled = graph.compile(checkpointer=SqliteSaver(connection, serde=serde))
-    with tracing_context(enabled=False):  # whatever the environment says, the demo makes no network call
+    with tracing_context(enabled=False):  # no network call, even if the environment enables tracing
         return compiled.invoke(step, thread)
 
 
@@ -75,19 +75,19 @@ def ask(
     connection: sqlite3.Connection, serde: SerializerProtocol | None, thread: RunnableConfig = THREAD
 ) -> str:
     """Run until the agent asks for approval; return its question."""
-    request = HumanMessage(f"Please settle the claim of {NAME}.")
+    request = HumanMessage(f"Please pay the claim of {NAME}.")
     state = _run(connection, serde, {"messages": [request]}, thread)
     return str(state["__interrupt__"][0].value["question"])
 
 
 def resume(connection: sqlite3.Connection, serde: SerializerProtocol | None) -> str:
-    """Approve, run to the end, and return the agent's last words."""
+    """Approve, run to the end, and return the agent's last message."""
     state = _run(connection, serde, Command(resume={"approved": True, "by": APPROVER}))
     return str(state["messages"][-1].content)
 
 
 def main(database: str, ring: str, step: str = "resume") -> None:
-    """Go on with the thread in ``database`` with the keys of ``ring``."""
+    """Continue the thread in ``database`` with the keys of ``ring``."""
     act = {"resume": resume, "ask": ask}[step]
     with closing(sqlite3.connect(Path(database), check_same_thread=False)) as connection:
         print(act(connection, EncryptedSerializer.from_key_file(ring)))

@@ -1,4 +1,4 @@
-"""What somebody who may write to the database tries, by SQL on a copy, and what comes of it."""
+"""Attacks by a writer of the database: SQL on a copy, and the result of reading it."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One thing to try.
+    """One attack.
 
     Attributes:
         name: What is done, in at most 20 characters.
-        refusal: What sealpoint must raise; ``None`` for what a serializer cannot notice.
-        strike: Does it to a copy.
-        effect: What a reader then takes for true.
-        why: Why a serializer cannot notice it.
+        refusal: The error that sealpoint must raise; ``None`` for an attack that a serializer cannot detect.
+        apply: Changes a copy of the database.
+        effect: Describes the false data that a reader accepts.
+        why: Why a serializer cannot detect it.
         keyless: Whether the reader lacks a key.
     """
 
     name: str
     refusal: type[Exception] | None
-    strike: Callable[[sqlite3.Connection], object]
+    apply: Callable[[sqlite3.Connection], object]
     effect: Callable[[list[CheckpointTuple]], str] = lambda _: ""
     why: str = ""
     keyless: bool = False
@@ -56,7 +56,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attack: the error that stopped it, or else what was read."""
+    """The result of an attack: the error that stopped it, or else what was read."""
 
     error: Exception | None
     effect: str = ""
@@ -79,14 +79,14 @@ def messages(found: CheckpointTuple) -> list[Any]:
 
 
 def attempt(attack: Attack, side: Side) -> Outcome:
-    """Strike a copy and read all of it."""
+    """Attack a copy and read the whole thread."""
     with _copy(side.database) as database:
         with closing(sqlite3.connect(database)) as connection, connection:
-            attack.strike(connection)
+            attack.apply(connection)
         try:
             thread = read(database, side.without_key if attack.keyless else side.serde)
             return Outcome(None, attack.effect(thread))
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the attack has not got through
+        except Exception as error:  # noqa: BLE001 -- any error means that the attack failed
             return Outcome(error)
 
 
@@ -145,7 +145,7 @@ def _question(thread: list[CheckpointTuple]) -> str:
 
 
 def _answer(thread: list[CheckpointTuple]) -> str:
-    return f'the agent\'s last words are "{messages(thread[0])[-1].content}"'
+    return f'the agent\'s last message is "{messages(thread[0])[-1].content}"'
 
 
 ATTACKS: Final = (
@@ -153,6 +153,6 @@ ATTACKS: Final = (
     Attack("type changed to null", IntegrityError, _relabel, _question),
     Attack("plaintext row added", PlaintextError, _insert_plaintext, _answer),
     Attack("key k1 missing", UnknownKeyError, lambda _: None, _answer, keyless=True),
-    Attack("value moved", None, _move, why="a serializer is not told which row it writes"),
-    Attack("newest row deleted", None, _delete, why="no seal can show what is gone"),
+    Attack("value moved", None, _move, why="a serializer does not know the row of a value"),
+    Attack("newest row deleted", None, _delete, why="encryption cannot detect a missing row"),
 )

@@ -1,4 +1,4 @@
-"""What the demo claims, and whether it was observed."""
+"""The claims of the demo, and which of them failed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Claims:
-    """What was claimed, and what of it did not hold."""
+    """The number of claims, and those that did not hold."""
 
     count: int = 0
     broken: list[str] = field(default_factory=list)
 
     def check(self, claim: str, holds: bool) -> None:
-        """Count a claim."""
+        """Count a claim, and record it if it does not hold."""
         self.count += 1
         if not holds:
             self.broken.append(claim)

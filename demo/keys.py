@@ -1,4 +1,4 @@
-"""The demo's key ring: fresh random keys, in a folder that only their owner may open."""
+"""The demo's key ring: fresh random keys, in a folder that only its owner can open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ source = {{ file = "{id}.key" }}
 
 
 def write_ring(folder: Path, name: str, *, active: str, decrypt_only: tuple[str, ...] = ()) -> Path:
-    """Write a ring file into ``folder``, and the keys that are not there yet; return its path."""
+    """Write a ring file into ``folder``, and the key files that do not exist yet; return its path."""
     text = f'version = 1\nactive = "{active}"\n' + _entry(folder, active, KeyState.ACTIVE)
     text += "".join(_entry(folder, key_id, KeyState.DECRYPT_ONLY) for key_id in decrypt_only)
     ring = folder / name

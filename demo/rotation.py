@@ -1,4 +1,4 @@
-"""The demo's last part: every value goes under the new key while agents go on, and the old key goes."""
+"""The last part of the demo: reseal every value under a new key while agents run, and destroy the old key."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from demo.search import Database
 from sealpoint import KeyRing, RingCipher, SealpointError
 from sealpoint.cli.app import run
 
-RATE: Final = "20"  # rows a second: else the few values here are moved before the writer has its next turn
+RATE: Final = "20"  # rows a second: without a limit the run ends before the writer writes again
 
 Sealed = tuple[str, bytes]
 
 
-def tell_rotation(database: Path, ring: Path, claims: Claims) -> None:
-    """Rotate from k1 to k2 beside a process that writes, destroy k1, and go on with the thread."""
-    print("\n6. Rotation: all values to k2, while a third process goes on writing")
+def show_rotation(database: Path, ring: Path, claims: Claims) -> None:
+    """Rotate from k1 to k2 while a process writes, destroy k1, and continue the thread."""
+    print("\n6. Rotation: all values to k2, while a third process writes")
     old = _value_under_k1(database)
     command = _process("writer", database, ring)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:  # noqa: S603 -- ourselves
-        before = _turn(writer)
+        before = _written(writer)
         _rotate(database, ring, claims)
-        wrote_on = _turn(writer, skip=before) > before
+        wrote = _written(writer, skip=before) > before
         writer.communicate()
-    wrote_on = wrote_on and not writer.returncode
-    claims.check("a process wrote during the rotation, without an error", wrote_on)
-    print(f"   process 3   {'wrote on meanwhile, without an error' if wrote_on else 'FAILED'}")
+    wrote = wrote and not writer.returncode
+    claims.check("a process wrote during the rotation, without an error", wrote)
+    print(f"   process 3   {'wrote during the rotation, without an error' if wrote else 'FAILED'}")
     keys = {kind.partition("@")[2] for _, kind, _ in Database.look(database).rows}
     claims.check("every row is under k2 now", keys == {"k2"})
-    _retire(database, ring, claims)
-    _tell_what_is_left(database, ring, old, claims)
+    _destroy_old_key(database, ring, claims)
+    _check_after_destruction(database, ring, old, claims)
 
 
 def _value_under_k1(database: Path) -> Sealed | None:
-    """What a backup from before would still hold."""
+    """Return a value that a backup from before the rotation would contain."""
     with closing(sqlite3.connect(database)) as connection:
         found: Sealed | None = connection.execute(
             "SELECT type, checkpoint FROM checkpoints WHERE type LIKE '%@k1'"
@@ -54,8 +54,8 @@ def _process(module: str, database: Path, ring: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", f"demo.{module}", os.fspath(database), os.fspath(ring), *more]
 
 
-def _turn(writer: subprocess.Popen[str], skip: int = 0) -> int:
-    """Return how many turns the writer has done: the first number beyond ``skip``, or 0 if it has ended."""
+def _written(writer: subprocess.Popen[str], skip: int = 0) -> int:
+    """Return the first claim number above ``skip`` that the writer prints, or 0 if it has ended."""
     return next((int(line) for line in writer.stdout or () if int(line) > skip), 0)
 
 
@@ -69,25 +69,25 @@ def _rotate(database: Path, ring: Path, claims: Claims) -> None:
     claims.check("every value opens under the new key", code == 0)
 
 
-def _retire(database: Path, ring: Path, claims: Claims) -> None:
+def _destroy_old_key(database: Path, ring: Path, claims: Claims) -> None:
     code, _ = _command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
-    _show("keys destroy k1 --db state.db", "refused: it still opens, disable it first" if code else "DONE")
-    claims.check("a key that opens is not destroyed", code != 0 and ring.with_name("k1.key").exists())
+    _show("keys destroy k1 --db state.db", "refused: the key is not disabled" if code else "DONE")
+    claims.check("a key in use is not destroyed", code != 0 and ring.with_name("k1.key").exists())
     disabled, _ = _command(ring, "keys", "disable", "k1")
     destroyed, _ = _command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
     gone = not (disabled or destroyed or ring.with_name("k1.key").exists())
-    _show("keys disable k1; ... destroy k1", "its file is removed" if gone else "FAILED")
+    _show("keys disable k1; ... destroy k1", "the key file is removed" if gone else "FAILED")
     claims.check("the material of the old key is gone", gone)
 
 
-def _tell_what_is_left(database: Path, ring: Path, old: Sealed | None, claims: Claims) -> None:
+def _check_after_destruction(database: Path, ring: Path, old: Sealed | None, claims: Claims) -> None:
     command = _process("agent", database, ring, "ask")
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- ourselves
-    claims.check("another process goes on with the thread", done.returncode == 0)
+    claims.check("another process continues the thread", done.returncode == 0)
     said = f'asks: "{done.stdout.strip()}"' if done.returncode == 0 else f"FAILED\n{done.stderr}"
-    print(f"   process 4   goes on with the thread of part 1, and {said}")
+    print(f"   process 4   continues the thread of part 1, and {said}")
     error = _open(ring, old)
-    print(f"   a backup    from before holds rows under k1; whoever opens one: {error}")
+    print(f"   a backup    from before contains rows under k1; opening one: {error}")
     claims.check("a value under the old key: KeyDestroyedError", error == "KeyDestroyedError")
 
 
@@ -101,7 +101,7 @@ def _open(ring: Path, old: Sealed | None) -> str | None:
 
 
 def _command(ring: Path, *words: str | Path) -> tuple[int, dict[str, Any]]:
-    """Run one of the program's commands; return its exit code and its data."""
+    """Run a `sealpoint` command; return its exit code and its JSON object."""
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(io.StringIO()):
         code = run([*map(str, words), "--keys", os.fspath(ring), "--json"])

@@ -1,4 +1,4 @@
-"""Looking at a database as somebody without a key does: by SQL, and at the bytes of its files."""
+"""Reading a database without a key: by SQL, and as the bytes of its files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Everything that a database gives away.
+    """Everything that is readable in a database.
 
     Attributes:
         rows: How many rows each type tag has: (table, type, count).
-        values: All values that a serializer made, one after the other.
+        values: All values from the serializer, concatenated.
         file: The bytes of the database file.
         wal: The bytes of its write-ahead log.
     """
@@ -27,7 +27,7 @@ class Database:
 
     @classmethod
     def look(cls, path: Path) -> Self:
-        """Read all of it."""
+        """Read the tables and the files of the database at ``path``."""
         with closing(sqlite3.connect(path)) as connection:
             rows = connection.execute(
                 "SELECT 'checkpoints', type, count(*) FROM checkpoints GROUP BY type UNION ALL"
@@ -45,6 +45,6 @@ class Database:
         )
 
     def holds(self, text: str) -> tuple[bool, bool, bool]:
-        """Return whether ``text`` stands in a value, in the file and in the log."""
+        """Return whether ``text`` is found in a value, in the file and in the log."""
         sought = text.encode()
         return sought in self.values, sought in self.file, sought in self.wal

@@ -1,4 +1,4 @@
-"""What the demo does and shows, part by part. What it prints is what it observed."""
+"""The parts of the demo. Everything printed is a result of this run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from demo import agent
 from demo.attacks import ATTACKS, Attack, Outcome, Side, attempt, messages, read
 from demo.claims import Claims
 from demo.keys import write_ring
-from demo.rotation import tell_rotation
+from demo.rotation import show_rotation
 from demo.search import Database
 from sealpoint.langgraph import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
@@ -39,18 +39,19 @@ READABLE: Final = {
 }
 UNSEALED: Final = """\
    Metadata, ids and the names of channels and nodes never reach a serializer: keep secrets out of
-   them. A later release adds a wrapper around the saver that seals metadata as well."""
-RIVAL_MISSING: Final = """\
+   them. A later release adds a wrapper around the saver that also seals metadata."""
+LANGGRAPH_MISSING: Final = """\
    LangGraph's own EncryptedSerializer is left out: it needs pycryptodome, which is not installed."""
-RIVAL_READ: Final = """\
-   On the right: LangGraph's EncryptedSerializer (AES), attacked the same way. What it then read:"""
+LANGGRAPH_READ: Final = """\
+   On the right: LangGraph's EncryptedSerializer (AES), under the same attacks. What it read:"""
 HELD: Final = """
-Whoever reads the file sees no message, argument, question or answer. Whoever writes to it cannot
-change or forge one. Metadata and ids are readable; rows can be moved, put back and deleted.
-SECURITY.md has the whole table. All {count} claims of this demo hold."""
+Without the keys, an attacker who reads the file cannot read messages, arguments, questions or
+answers, and an attacker who writes it cannot change or forge them. Metadata and ids are readable;
+rows can be moved, replaced by older ones and deleted. SECURITY.md has the full table.
+All {count} claims of this demo hold."""
 
 
-def tell(folder: Path, open_serializer: OpenSerializer = EncryptedSerializer.from_key_file) -> bool:
+def run_demo(folder: Path, open_serializer: OpenSerializer = EncryptedSerializer.from_key_file) -> bool:
     """Run the demo in ``folder`` and print it; return whether every claim held.
 
     Args:
@@ -59,28 +60,28 @@ def tell(folder: Path, open_serializer: OpenSerializer = EncryptedSerializer.fro
     """
     claims = Claims()
     database, ring = folder / "state.db", folder / "keys.toml"
-    print("A LangGraph agent settles a medical claim. LangGraph's own SqliteSaver keeps its state in a file:")
+    print("A LangGraph agent pays a medical claim. LangGraph's own SqliteSaver stores its state in a file:")
     print('   SqliteSaver(connection, serde=EncryptedSerializer.from_key_file("keys.toml"))')
     with (
         closing(sqlite3.connect(database, check_same_thread=False)) as connection,
         TemporaryDirectory(prefix="sealpoint-demo-") as scratch,
     ):
-        _tell_run(connection, database, ring, open_serializer, claims)
+        _show_run(connection, database, ring, open_serializer, claims)
         found = Database.look(database)
-        _tell_rows(found, claims)
-        _tell_search(found, _run_unsealed(Path(scratch) / "unsealed.db"), claims)
+        _show_rows(found, claims)
+        _show_search(found, _run_unsealed(Path(scratch) / "unsealed.db"), claims)
         serde = open_serializer(ring)
-        _tell_reading(database, serde, claims)
+        _show_reading(database, serde, claims)
         without_k1 = write_ring(folder, "without-k1.toml", active="k2")
         ours = Side(database, serde, open_serializer(without_k1))
-        _tell_attacks(ours, _run_rival(Path(scratch) / "langgraph.db"), claims)
+        _show_attacks(ours, _run_langgraph(Path(scratch) / "langgraph.db"), claims)
         without_k1.unlink()
-        tell_rotation(database, ring, claims)
-    _tell_end(claims)
+        show_rotation(database, ring, claims)
+    _show_end(claims)
     return not claims.broken
 
 
-def _tell_run(
+def _show_run(
     connection: sqlite3.Connection,
     database: Path,
     ring: Path,
@@ -91,7 +92,7 @@ def _tell_run(
     write_ring(ring.parent, ring.name, active="k1")
     question = agent.ask(connection, open_serializer(ring))
     print(f'   process 1   seals with key k1; the agent asks a human: "{question}"')
-    # So that the search finds one half of the thread in the file and the other half in its log.
+    # Part 3 then finds one half of the thread in the file and the other half in its log.
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     write_ring(ring.parent, ring.name, active="k2", decrypt_only=("k1",))
     print("   operator    adds key k2, which seals from now on; k1 only opens; no row is rewritten")
@@ -101,11 +102,11 @@ def _tell_run(
     if done.returncode:
         print(f"   process 2   FAILED\n{done.stderr}")
     else:
-        print(f'   process 2   opens both; approved, it ends: "{done.stdout.strip()}"')
+        print(f'   process 2   opens both; after approval: "{done.stdout.strip()}"')
 
 
-def _tell_rows(found: Database, claims: Claims) -> None:
-    print("\n2. What the database shows to everybody: SELECT type, count(*) ... GROUP BY type")
+def _show_rows(found: Database, claims: Claims) -> None:
+    print("\n2. What is readable without a key: SELECT type, count(*) ... GROUP BY type")
     for table, kind, count in found.rows:
         print(f"   {table:11}   {kind:34} {count:3}")
     keys = [kind.partition("@")[2] for _, kind, _ in found.rows]
@@ -113,8 +114,8 @@ def _tell_rows(found: Database, claims: Claims) -> None:
     claims.check("both keys have sealed rows", {"k1", "k2"} <= set(keys))
 
 
-def _tell_search(found: Database, unsealed: Database, claims: Claims) -> None:
-    print("\n3. A search for what was planted               in values   in file   in WAL   without sealpoint")
+def _show_search(found: Database, unsealed: Database, claims: Claims) -> None:
+    print("\n3. Where the agent's data is found             in values   in file   in WAL   without sealpoint")
     for what, text in (SEALED | READABLE).items():
         places = found.holds(text)
         without = any(unsealed.holds(text))
@@ -132,8 +133,8 @@ def _found(place: bool) -> str:
     return f"{'found' if place else '-':10}"
 
 
-def _tell_reading(database: Path, serde: SerializerProtocol, claims: Claims) -> None:
-    print("\n4. The thread once more, through sealpoint's own SqliteSaver (same file, same tables)")
+def _show_reading(database: Path, serde: SerializerProtocol, claims: Claims) -> None:
+    print("\n4. The same thread, read by sealpoint's own SqliteSaver (same file, same tables)")
     theirs = messages(read(database, serde)[0])
     with closing(sqlite3.connect(database, check_same_thread=False)) as connection:
         value = SqliteSaver(connection, serde=serde).get_tuple(agent.THREAD)
@@ -144,22 +145,22 @@ def _tell_reading(database: Path, serde: SerializerProtocol, claims: Claims) -> 
     print(f"   {len(ours)} messages, {'the same' if same else 'NOT THE SAME'}: {kinds}")
 
 
-def _tell_attacks(ours: Side, rival: Side | None, claims: Claims) -> None:
+def _show_attacks(ours: Side, langgraph: Side | None, claims: Claims) -> None:
     print("\n5. Attacks by SQL, each on a copy that LangGraph's SqliteSaver then reads")
-    print(f"   {'':21}{'sealpoint':67}{'LangGraph' if rival else ''}")
-    read_by_rival = []
+    print(f"   {'':21}{'sealpoint':67}{'LangGraph' if langgraph else ''}")
+    accepted = []
     for attack in ATTACKS:
-        mine = attempt(attack, ours)
-        claims.check(_expected(attack), type(mine.error) is (attack.refusal or type(None)))
-        theirs = attempt(attack, rival) if rival else None
-        print(f"   {attack.name:21}{_shown(mine, attack):67}{theirs.verdict if theirs else ''}".rstrip())
-        if theirs and mine.error and not theirs.error:
-            read_by_rival.append(f"   {attack.name:21}{theirs.effect}")
-    if rival is None:
-        print(RIVAL_MISSING)
-    elif read_by_rival:
-        print(RIVAL_READ)
-        print("\n".join(read_by_rival))
+        here = attempt(attack, ours)
+        claims.check(_expected(attack), type(here.error) is (attack.refusal or type(None)))
+        there = attempt(attack, langgraph) if langgraph else None
+        print(f"   {attack.name:21}{_shown(here, attack):67}{there.verdict if there else ''}".rstrip())
+        if there and here.error and not there.error:
+            accepted.append(f"   {attack.name:21}{there.effect}")
+    if langgraph is None:
+        print(LANGGRAPH_MISSING)
+    elif accepted:
+        print(LANGGRAPH_READ)
+        print("\n".join(accepted))
 
 
 def _expected(attack: Attack) -> str:
@@ -180,12 +181,12 @@ def _run_unsealed(path: Path) -> Database:
         return Database.look(path)
 
 
-def _run_rival(path: Path) -> Side | None:
+def _run_langgraph(path: Path) -> Side | None:
     """Run the same agent under LangGraph's EncryptedSerializer; ``None`` if pycryptodome is missing."""
-    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as Rival
+    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGraphSerializer
 
     try:
-        serde, other = (Rival.from_pycryptodome_aes(key=os.urandom(32)) for _ in range(2))
+        serde, other = (LangGraphSerializer.from_pycryptodome_aes(key=os.urandom(32)) for _ in range(2))
     except ImportError:
         return None
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
@@ -194,7 +195,7 @@ def _run_rival(path: Path) -> Side | None:
     return Side(path, serde, other)
 
 
-def _tell_end(claims: Claims) -> None:
+def _show_end(claims: Claims) -> None:
     if claims.broken:
         print(f"\n{len(claims.broken)} of {claims.count} claims do NOT hold:")
         print("\n".join(f"   {claim}" for claim in claims.broken))

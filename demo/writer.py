@@ -1,6 +1,6 @@
-"""A process that settles one claim after the other: `python -m demo.writer DATABASE RING`.
+"""A process that writes one claim after another: `python -m demo.writer DATABASE RING`.
 
-It says so after each, and ends when its input does.
+It prints the number of each claim, and ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sealpoint.langgraph import EncryptedSerializer
 
 
 def main(database: str, ring: str) -> None:
-    """Write to ``database`` without pause, each time to a new thread."""
+    """Write to ``database`` continuously, each claim to a new thread."""
     serde = EncryptedSerializer.from_key_file(ring)
     with closing(sqlite3.connect(database, check_same_thread=False)) as connection:
         for number in count(1):

@@ -3,9 +3,9 @@
     from sealpoint.langgraph import EncryptedSerializer
     saver = SqliteSaver(connection, serde=EncryptedSerializer.from_key_file("keys.toml"))
 
-`EncryptedSerializer` goes as ``serde=`` under LangGraph's savers, unchanged, or under
-`sealpoint.sqlite.SqliteSaver`. Here it is the core's, which needs no LangGraph; for graphs
-take the one of `sealpoint.langgraph`, which LangGraph knows as its own.
+Pass `EncryptedSerializer` as ``serde=`` to LangGraph's savers or to `sealpoint.sqlite.SqliteSaver`.
+The class exported here needs no LangGraph. For graphs use that of `sealpoint.langgraph`, which is also
+an instance of LangGraph's base class.
 """
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag

@@ -1,9 +1,9 @@
 """The bridge: sealpoint's classes as instances of LangGraph's own base classes.
 
-`StateGraph.compile` takes a checkpointer only if it is one of LangGraph's. Under
-``LANGGRAPH_STRICT_MSGPACK=true`` it also asks the checkpointer's serializer to allow the
-types of the graph's schema, and replaces a serializer that it takes for its own
-encrypting one: to LangGraph these two are its JsonPlusSerializer, which it asks as it is.
+`StateGraph.compile` accepts only LangGraph's own checkpointers. Under ``LANGGRAPH_STRICT_MSGPACK=true`` it
+also makes the checkpointer's serializer allow the types of the graph's schema, and replaces LangGraph's
+encrypting serializer. Both serializers here are subclasses of LangGraph's JsonPlusSerializer, which it uses
+as it is.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ __all__ = [
     "SqliteSaver",
 ]
 
-# Methods are the same over LangGraph's own types, which is all that the type checker objects to below.
-empty_channel_errors.add(EmptyChannelError)  # what LangGraph's channels raise
+# The methods differ only in the names of their types, which is what the type checker reports below.
+empty_channel_errors.add(EmptyChannelError)  # raised by LangGraph's channels
 
 
 class JsonPlusSerializer(serde.JsonPlusSerializer, _LangGraphSerializer):  # type: ignore[misc]
-    """`sealpoint.serde.JsonPlusSerializer`, and one of LangGraph's."""
+    """`sealpoint.serde.JsonPlusSerializer` as a subclass of LangGraph's."""
 
 
 class EncryptedSerializer(serde.EncryptedSerializer, _LangGraphSerializer):
-    """`sealpoint.serde.EncryptedSerializer`, and to LangGraph one of its own, which it keeps as it is."""
+    """`sealpoint.serde.EncryptedSerializer` as a subclass of LangGraph's JsonPlusSerializer."""
 
 
 class SqliteSaver(sqlite.SqliteSaver, _LangGraphSaver[str]):  # type: ignore[misc, override]
-    """`sealpoint.sqlite.SqliteSaver`, and one of LangGraph's savers."""
+    """`sealpoint.sqlite.SqliteSaver` as one of LangGraph's savers."""
 
 
 class AsyncSqliteSaver(aio.AsyncSqliteSaver, _LangGraphSaver[str]):  # type: ignore[misc, override]
-    """`sealpoint.sqlite.aio.AsyncSqliteSaver`, and one of LangGraph's savers."""
+    """`sealpoint.sqlite.aio.AsyncSqliteSaver` as one of LangGraph's savers."""
 
 
 class InMemorySaver(memory.InMemorySaver, _LangGraphSaver[str]):  # type: ignore[misc, override]
-    """`sealpoint.memory.InMemorySaver`, and one of LangGraph's savers."""
+    """`sealpoint.memory.InMemorySaver` as one of LangGraph's savers."""

@@ -1,4 +1,4 @@
-"""InMemorySaver: checkpoints for as long as the process lives."""
+"""InMemorySaver: checkpoints that end with the process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class InMemorySaver(SqliteSaver):
     stack: Final = Omitted("the saver is a context manager itself: use it in a 'with' statement")
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
-        """Make an empty saver.
+        """Create an empty saver.
 
         Args:
-            serde: An `EncryptedSerializer`, to have every value sealed.
+            serde: An `EncryptedSerializer` to seal every value.
         """
         conn = sqlite3.connect(":memory:", check_same_thread=False)
         super().__init__(conn, serde=serde)

@@ -1,4 +1,4 @@
-"""ReplayState: which checkpoint a subgraph starts from while its parent is replayed."""
+"""ReplayState: the checkpoint that a subgraph starts from while its parent is replayed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from sealpoint.base import BaseCheckpointSaver, CheckpointTuple, RunnableConfig
 class ReplayState:
     """Remembers which subgraphs were already restored to the time before the replay began.
 
-    The first time that a subgraph runs in a replay it starts from the latest checkpoint
-    older than the replay's; after that, in a loop for instance, from its own latest. One
-    object serves a whole run.
+    A subgraph that runs for the first time in a replay starts from the latest checkpoint older than the
+    replay's. When it runs again, in a loop for instance, it starts from its own latest. One object is used
+    for a whole run.
 
     Attributes:
         checkpoint_id: The checkpoint that the parent is replayed from.
@@ -24,7 +24,7 @@ class ReplayState:
         self._visited_ns: set[str] = set()
 
     def _is_first_visit(self, checkpoint_ns: str) -> bool:
-        """Whether the subgraph was not met before; its namespace ends in a task id, which does not count."""
+        """Whether the subgraph runs for the first time; its namespace ends in a task id, which is ignored."""
         name = checkpoint_ns.rsplit(":", 1)[0]
         first = name not in self._visited_ns
         self._visited_ns.add(name)
@@ -56,7 +56,7 @@ class ReplayState:
         checkpointer: BaseCheckpointSaver[int] | BaseCheckpointSaver[float] | BaseCheckpointSaver[str],
         checkpoint_config: RunnableConfig,
     ) -> CheckpointTuple | None:
-        """Do as `get_checkpoint`."""
+        """Async version of `get_checkpoint`."""
         if self._is_first_visit(checkpoint_ns):
             async for found in checkpointer.alist(checkpoint_config, before=self._before(), limit=1):
                 return found

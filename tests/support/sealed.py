@@ -107,7 +107,8 @@ def place_of(value: Cell) -> Place:
 
 def opened(path: Path, cipher: RingCipher) -> dict[Place, tuple[str, bytes]]:
     """The inner type and the bytes of every value."""
-    return {place_of(value): open_cell(cipher, value, allow_plaintext=True) for value in values_of(path)}
+    values = values_of(path)
+    return {place_of(value): open_cell(cipher, value, allow_plaintext=True).typed for value in values}
 
 
 def tags_of(path: Path) -> set[Any]:
@@ -119,7 +120,7 @@ def bind(path: Path, cipher: RingCipher, thread_id: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for value in values_of(path):
             if value.where.key[0] == thread_id:
-                inner, data = open_cell(cipher, value)
+                inner, data = open_cell(cipher, value).typed
                 tag, blob = cipher.seal(inner, data, row=value.where.row)
                 put(connection, value, tag, blob)
 

@@ -77,7 +77,7 @@ def test_output_fits_the_terminal(run: Run) -> None:
 
 def test_second_process_ends_the_thread(run: Run) -> None:
     assert line_of(run.output, "process 2").endswith(
-        'it ends: "Done: 48,250.00 EUR sent to Maria Lindqvist."'
+        'after approval: "Done: 48,250.00 EUR sent to Maria Lindqvist."'
     )
 
 
@@ -122,7 +122,7 @@ def test_rotation_moves_all_that_was_under_the_old_key(run: Run) -> None:
     """As many as the table of part 2 counts, while another process wrote."""
     counted = sum(int(line.split()[-1]) for line in run.output.splitlines() if "@k1 " in line)
     assert f"{counted} values moved, 0 failed, 0 left" in line_of(run.output, "sealpoint rotate")
-    assert line_of(run.output, "process 3").endswith("wrote on meanwhile, without an error")
+    assert line_of(run.output, "process 3").endswith("wrote during the rotation, without an error")
     assert {tag.partition("@")[2] for _, tag, _ in Database.look(run.kept / "state.db").rows} == {"k2"}
 
 
@@ -161,7 +161,7 @@ def test_attack_gets_through_a_lax_serializer(run: Run) -> None:
     """The forged row is one that a reader takes, unless it refuses plaintext."""
     lax = EncryptedSerializer(RingCipher(KeyRing.load(run.kept / "keys.toml")), plaintext="allow")
     outcome = attempt(attack_named("plaintext row added"), Side(run.kept / "state.db", lax, lax))
-    assert outcome == Outcome(None, 'the agent\'s last words are "Done: 48,250.00 EUR sent to Mallory."')
+    assert outcome == Outcome(None, 'the agent\'s last message is "Done: 48,250.00 EUR sent to Mallory."')
 
 
 def test_demo_notices_a_serializer_that_does_not_seal(
@@ -170,7 +170,7 @@ def test_demo_notices_a_serializer_that_does_not_seal(
     """And without pycryptodome it leaves LangGraph's column out, and says so."""
     for module in ("Crypto", "Crypto.Cipher"):  # another test may have imported it
         monkeypatch.setitem(sys.modules, module, None)
-    assert not story.tell(tmp_path, lambda ring: LangGraphSerializer())
+    assert not story.run_demo(tmp_path, lambda ring: LangGraphSerializer())
     output = capsys.readouterr().out
     broken = output.partition("claims do NOT hold:\n")[2].splitlines()
     assert {
@@ -182,7 +182,7 @@ def test_demo_notices_a_serializer_that_does_not_seal(
         "key k1 missing: UnknownKeyError",
         "rotation leaves no value under the old key",
         "every row is under k2 now",
-        "another process goes on with the thread",
+        "another process continues the thread",
     } <= {line.strip() for line in broken}
     assert "it needs pycryptodome, which is not installed" in output
     assert "claims of this demo hold" not in output
@@ -193,13 +193,13 @@ def test_command_cleans_up_and_answers(held: bool, monkeypatch: pytest.MonkeyPat
     """Exit code 0 or 1, and the folder, private while it was there, is gone."""
     folders: list[Path] = []
 
-    def tell(folder: Path) -> bool:
+    def run_demo(folder: Path) -> bool:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         (folder / "state.db").touch()
         folders.append(folder)
         return held
 
-    monkeypatch.setattr(story, "tell", tell)
+    monkeypatch.setattr(story, "run_demo", run_demo)
     assert main([]) == (0 if held else 1)
     assert not folders[0].exists()
 

@@ -1,4 +1,4 @@
-"""What a checkpoint is, and what a saver must do: LangGraph's ``langgraph.checkpoint.base``."""
+"""Checkpoints and the interface of savers, as LangGraph's ``langgraph.checkpoint.base``."""
 
 from sealpoint.base.checkpoint import (
     LATEST_VERSION,

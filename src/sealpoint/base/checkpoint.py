@@ -1,4 +1,4 @@
-"""What a checkpoint is: the state of a graph at one moment, and what is stored beside it."""
+"""Checkpoints: the state of a graph at one moment, and the data stored beside it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PendingWrite = tuple[str, str, Any]
 LATEST_VERSION: Final = 2
 
 WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
-"""Place of the special writes of a task: they stand before its others and may be replaced."""
+"""Index of the special writes of a task: they sort before its other writes and may be replaced."""
 
 
 class EmptyChannelError(Exception):
-    """A channel that was never updated was asked for its value."""
+    """The value of a channel was read that was never updated."""
 
 
 empty_channel_errors: set[type[Exception]] = {EmptyChannelError}
-"""What a channel without a value may raise. The bridge adds LangGraph's own."""
+"""The exceptions of a channel without a value. The bridge adds LangGraph's own."""
 
 
 class RunnableConfig(TypedDict, total=False):
@@ -42,7 +42,7 @@ class RunnableConfig(TypedDict, total=False):
 
 
 class CheckpointMetadata(TypedDict, total=False):
-    """What is known about a checkpoint. Stored as JSON in the clear: it is what filters ask for.
+    """Metadata of a checkpoint. Stored as JSON in the clear, because filters search it.
 
     Attributes:
         source: What made the checkpoint: the input, a step of the loop, an update, or a fork.
@@ -65,11 +65,11 @@ class Checkpoint(TypedDict):
     Attributes:
         v: Version of this format.
         id: Unique, and later ids sort after earlier ones.
-        ts: When it was made, ISO 8601.
-        channel_values: Values of the channels that have one.
+        ts: When it was created, ISO 8601.
+        channel_values: Values by channel; channels without a value are omitted.
         channel_versions: Version of each channel, increasing with every update.
         versions_seen: By node, the version of each channel it has seen.
-        updated_channels: Channels that this step updated, if that is known.
+        updated_channels: Channels that this step updated, if known.
     """
 
     v: int
@@ -82,7 +82,7 @@ class Checkpoint(TypedDict):
 
 
 class CheckpointTuple(NamedTuple):
-    """A checkpoint with all that is stored beside it."""
+    """A checkpoint with the data stored beside it."""
 
     config: RunnableConfig
     checkpoint: Checkpoint
@@ -92,7 +92,7 @@ class CheckpointTuple(NamedTuple):
 
 
 class DeltaChannelHistory(TypedDict):
-    """What the ancestors of a checkpoint hold for one delta channel.
+    """The history of one delta channel in the ancestors of a checkpoint.
 
     Attributes:
         writes: Its updates, oldest first; those of one checkpoint in the order of `writes_sort_key`.
@@ -122,7 +122,7 @@ def empty_checkpoint() -> Checkpoint:
 
 
 def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a copy whose values and versions can be changed without changing ``checkpoint``."""
+    """Return a copy; changing its values and versions does not change ``checkpoint``."""
     return _checkpoint(
         v=checkpoint["v"],
         ts=checkpoint["ts"],
@@ -145,10 +145,10 @@ def create_checkpoint(
     """Return the checkpoint that follows ``checkpoint`` after a step.
 
     Args:
-        checkpoint: The one before; its versions are taken over.
-        channels: The channels to ask for their values; without them the values are taken over.
+        checkpoint: The previous checkpoint; its versions are copied.
+        channels: The channels with the new values; without them the values are copied.
         step: Number of the step; ids made within the same 100 ns sort by it.
-        id: The id, if it is already known.
+        id: The id; a new one by default.
     """
     values = checkpoint["channel_values"] if channels is None else _values(checkpoint, channels)
     return _checkpoint(
@@ -166,24 +166,24 @@ def create_checkpoint(
 def _values(checkpoint: Checkpoint, channels: Mapping[str, ChannelProtocol[Any, Any, Any]]) -> dict[str, Any]:
     values = {}
     for name, channel in channels.items():
-        # LangGraph gives a version to a channel with its first update: one without has no value to store.
+        # LangGraph gives a channel a version at its first update: one without a version has no value.
         if name in checkpoint["channel_versions"]:
             try:
                 value = channel.checkpoint()
             except tuple(empty_channel_errors):
                 continue
-            if type(value) is not object:  # one that is nothing else: newer channels' way to say the same
+            if type(value) is not object:  # newer channels mark a missing value so
                 values[name] = value
     return values
 
 
 def _checkpoint(**fields: Any) -> Checkpoint:
-    """Make a checkpoint with the field ``pending_sends``, which LangGraph still writes and no type names."""
+    """Create a checkpoint with the field ``pending_sends``, which LangGraph still writes."""
     return fields  # type: ignore[return-value]
 
 
 def writes_sort_key(task_path: str, task_id: str = "", idx: int = 0) -> tuple[str, str, int]:
-    """Return the key that puts the writes of one step into the order a run applies them in."""
+    """Return the sort key of the writes of one step: the order in which a run applies them."""
     return task_path, task_id, idx
 
 
@@ -193,10 +193,10 @@ def get_checkpoint_id(config: RunnableConfig) -> str | None:
 
 
 class DeltaWalk:
-    """Gathers the histories of delta channels on the way from a checkpoint to its root.
+    """Collects the histories of delta channels on the path from a checkpoint to its root.
 
     Attributes:
-        open: The channels for which no stored value was met so far.
+        open: The channels without a stored value so far.
     """
 
     def __init__(self, channels: Sequence[str]) -> None:
@@ -206,9 +206,9 @@ class DeltaWalk:
         self._seeds: dict[str, Any] = {}
 
     def visit(self, values: Mapping[str, Any], writes: Sequence[PendingWrite]) -> None:
-        """Take in the next ancestor: its channel values, and its writes in their order."""
-        # Ancestors come latest first, so writes are gathered backwards. They were made on top of the
-        # ancestor's value: they are taken before that value closes the channel.
+        """Add the next ancestor: its channel values, and its writes in their order."""
+        # Ancestors come latest first, so writes are collected in reverse. They were applied to the
+        # ancestor's value, so they are collected before that value ends the channel's walk.
         for write in reversed(writes):
             if write[1] in self.open:
                 self._writes[write[1]].append(write)
@@ -217,7 +217,7 @@ class DeltaWalk:
             self.open.discard(channel)
 
     def histories(self) -> dict[str, DeltaChannelHistory]:
-        """Return what was gathered, by channel."""
+        """Return the histories by channel."""
         histories: dict[str, DeltaChannelHistory] = {}
         for channel, writes in self._writes.items():
             histories[channel] = {"writes": writes[::-1]}

@@ -1,7 +1,7 @@
 """Coordinates: what a value with the flag ``.row`` is bound to, as part of its context.
 
-They are logical: the same for every kind of database, whatever it calls its tables. All of them are
-text. Once a value has been sealed with them they never change.
+They are logical: the same for every kind of database and its names of tables. All are text. After a value
+has been sealed with them, they never change.
 
     checkpoint   table=checkpoints column=checkpoint thread_id checkpoint_ns checkpoint_id
     metadata     table=checkpoints column=metadata   thread_id checkpoint_ns checkpoint_id
@@ -24,7 +24,7 @@ class Coordinates:
     """The coordinates of one kind of value.
 
     Attributes:
-        kind: Names and texts that all values of the kind share.
+        kind: Names and texts that all values of this kind share.
         columns: Columns of the row that complete them.
     """
 
@@ -35,10 +35,10 @@ class Coordinates:
         """Return the coordinates of one value.
 
         Args:
-            columns: The columns of its row by name; others than those that are needed are ignored.
+            columns: The columns of its row by name; additional columns are ignored.
 
         Raises:
-            RowError: If a column is missing, or does not hold text.
+            RowError: If a column is missing, or does not contain text.
         """
         row = dict(self.kind)
         for name in self.columns:

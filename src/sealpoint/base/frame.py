@@ -1,4 +1,4 @@
-"""Frames: how a sealed value and its tag stand in a metadata column, beside keys that are readable.
+"""Frames: a sealed value and its tag in a metadata column, beside readable keys.
 
     {"source": "loop", "step": 1, "__sealpoint__": {"type": "<tag>", "value": "<base64>"}}
 
@@ -16,17 +16,17 @@ from sealpoint.crypto.tag import is_legacy, is_sealed
 from sealpoint.errors import MetadataError
 
 KEY: Final = "__sealpoint__"
-"""The key of metadata under which a frame stands."""
+"""The key of a frame in metadata."""
 
 _QUOTED: Final = f'"{KEY}"'.encode()
 _ESCAPE: Final = rb"\u00"  # of each ASCII character
 
 
 class Frame(NamedTuple):
-    """What stands under `KEY`.
+    """The content of `KEY`.
 
     Attributes:
-        tag: The tag of the sealed value; ``None`` if there is no tag of one.
+        tag: The tag of the sealed value; ``None`` if there is no valid one.
         value: The sealed bytes; ``None`` if there are none.
     """
 
@@ -61,7 +61,7 @@ def find_frame(metadata: bytes | str | None) -> Frame | None:
     if not isinstance(frame, dict):
         return Frame(None, None)
     tag, text = frame.get("type"), frame.get("value")
-    # LangGraph's own cipher binds no context: such a value could have been copied here from any row.
+    # LangGraph's own cipher binds no context: such a value may have been copied from any row.
     return Frame(tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text))
 
 
@@ -73,14 +73,14 @@ def encode_value(value: bytes) -> str:
 def decode_value(text: Any) -> bytes | None:
     """Return the bytes of a frame's value; ``None`` if it is not base64."""
     try:
-        # Without validate b64decode skips foreign characters: many texts would be the same value.
+        # Without validate b64decode ignores other characters: many texts would be the same value.
         return b64decode(text, validate=True) if isinstance(text, str) else None
     except (Base64Error, ValueError):
         return None
 
 
 def replace_frame(metadata: bytes | str, tag: str, value: bytes) -> bytes | str:
-    """Return metadata with another sealed value in its frame, as the same type. All else is unchanged.
+    """Return metadata of the same type with another sealed value in its frame, otherwise unchanged.
 
     Raises:
         MetadataError: If it is not strict JSON.
@@ -92,5 +92,5 @@ def replace_frame(metadata: bytes | str, tag: str, value: bytes) -> bytes | str:
 
 
 def make_frame(tag: str, value: bytes) -> dict[str, str]:
-    """Return what stands under `KEY` for a sealed value."""
+    """Return the content of `KEY` for a sealed value."""
     return {"type": tag, "value": encode_value(value)}

@@ -1,4 +1,4 @@
-"""Checkpoint ids: UUIDs of version 6, which sort by the time they were made.
+"""Checkpoint ids: UUIDs of version 6, which sort by the time of their creation.
 
 Source: RFC 9562, section 5.6. The 60 bits of a timestamp in steps of 100 ns since
 1582-10-15 come first, most significant bits first; then 14 bits of sequence number, 48 of node.
@@ -20,7 +20,7 @@ _last_timestamp = 0
 
 
 class UUID(uuid.UUID):
-    """A UUID that also knows versions 6, 7 and 8, and their times."""
+    """A UUID that also supports versions 6, 7 and 8, and their times."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class UUID(uuid.UUID):
         *,
         is_safe: uuid.SafeUUID = uuid.SafeUUID.unknown,
     ) -> None:
-        """Make a UUID from exactly one of its forms, as `uuid.UUID` does.
+        """Create a UUID from exactly one of its forms, as `uuid.UUID` does.
 
         Raises:
             ValueError: If a form is malformed, or ``version`` is not in 1 to 8.
@@ -56,7 +56,7 @@ class UUID(uuid.UUID):
 
     @property
     def time(self) -> int:
-        """The time in the units of its version: 100 ns for 6, ms for 7, us for 8."""
+        """The time in the unit of the version: 100 ns for 6, ms for 7, us for 8."""
         if self.version == 6:
             return (self.time_low << 28) | (self.time_mid << 12) | (self.time_hi_version & 0x0FFF)
         if self.version == 7:
@@ -72,7 +72,7 @@ def _subsec_decode(value: int) -> int:
 
 
 def uuid6(node: int | None = None, clock_seq: int | None = None) -> UUID:
-    """Return a UUID of version 6, later than every one that this process made before.
+    """Return a UUID of version 6, greater than all that this process created before.
 
     Args:
         node: 48 bits; random if not given.
@@ -93,7 +93,7 @@ def _next_timestamp() -> int:
     global _last_timestamp  # noqa: PLW0603 -- the one clock of the process
     with _lock:
         now = time.time_ns() // 100 + _GREGORIAN_TO_UNIX
-        # A clock can be set back, and two calls can fall into one step of 100 ns. A later id must be greater
-        # all the same: the latest checkpoint of a thread is the one with the greatest id.
+        # A clock can be set back, and two calls can be within 100 ns. A later id must be greater
+        # nevertheless: the latest checkpoint of a thread is the one with the greatest id.
         _last_timestamp = max(now, _last_timestamp + 1)
         return _last_timestamp

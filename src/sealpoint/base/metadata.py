@@ -1,4 +1,4 @@
-"""Metadata: what of a run's config is stored beside a checkpoint, and its strict JSON."""
+"""Metadata: the parts of a run's config that are stored beside a checkpoint, as strict JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger: Final = logging.getLogger("sealpoint.base")
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 64
 MAX_ELEMENTS: Final = DEFAULT_LIMITS.elements
-_SURELY_FEW_CHARS: Final = MAX_ELEMENTS  # JSON has at most one element for each character
+_SURELY_FEW_CHARS: Final = MAX_ELEMENTS  # JSON has at most one element per character
 
 EXCLUDED_METADATA_KEYS: Final = {
     "checkpoint_id",
@@ -30,11 +30,11 @@ EXCLUDED_METADATA_KEYS: Final = {
     "langgraph_triggers",
     "thread_id",
 }
-"""Keys of a config that are never stored: they stand in columns, or change with every step."""
+"""Keys of a config that are never stored as metadata: they are columns, or change with every step."""
 
 
 _warned: Final = set[str]()
-_TEXTS: Final = (bytes, str)  # a union would be made anew for every column
+_TEXTS: Final = (bytes, str)  # a union would be created for every column
 _KEPT: Final = (str, int, float)
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 
@@ -42,9 +42,9 @@ _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
     """Return ``metadata`` with the scalars of the config's ``metadata`` and ``configurable`` added.
 
-    What ``metadata`` has is kept. Left out are `EXCLUDED_METADATA_KEYS`, keys that begin
-    with ``__``, and values that are not str, int, float or bool. Text loses its NUL characters, which
-    PostgreSQL cannot store, with a warning.
+    Existing keys of ``metadata`` are not replaced. `EXCLUDED_METADATA_KEYS`, keys that begin with ``__``,
+    and values that are not str, int, float or bool are omitted. NUL characters, which PostgreSQL cannot
+    store, are removed from text, with a warning.
 
     Raises:
         MetadataError: If text has a NUL character and ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
@@ -60,25 +60,25 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
         if isinstance(value, str) and (type(value) is not str or "\x00" in value):
             if "\x00" in value:
                 _report_change("NUL characters")
-            merged[key] = value.replace("\x00", "")  # which also makes a plain str of a subclass
+            merged[key] = value.replace("\x00", "")  # also converts a subclass to a plain str
     return merged  # type: ignore[return-value]
 
 
 def get_serializable_checkpoint_metadata(
     config: RunnableConfig, metadata: CheckpointMetadata
 ) -> CheckpointMetadata:
-    """Return the same without ``writes``, which older graphs put there and JSON may not hold."""
+    """Return the same without ``writes``, which older graphs put there and JSON may not support."""
     merged = get_checkpoint_metadata(config, metadata)
     merged.pop("writes", None)  # type: ignore[typeddict-item]
     return merged
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """Return metadata as JSON in UTF-8; without lone surrogates, which have no form there, with a warning.
+    """Return metadata as JSON in UTF-8. Lone surrogates are removed with a warning.
 
     Raises:
-        MetadataError: If a value has no form in JSON, or is NaN or infinite, or two keys are
-            the same in JSON: ``1`` and ``"1"`` for instance. Also if text has a lone surrogate and
+        MetadataError: If JSON cannot represent a value, or it is NaN or infinite, or two keys are the same
+            in JSON, such as ``1`` and ``"1"``. Also if text has a lone surrogate and
             ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
     """
     try:
@@ -92,12 +92,12 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
         _report_change("lone surrogates")
         data = text.encode("utf-8", "ignore")
     if not (text.isascii() and len(text) <= _SURELY_FEW_CHARS and _is_ordinary(metadata)):
-        decode_metadata(data)  # what could not be read back is not stored
+        decode_metadata(data)  # nothing is stored that cannot be read back
     return data
 
 
 def _report_change(what: str) -> None:
-    """Report that metadata is stored without some of its characters, which LangGraph drops in silence."""
+    """Report that characters of metadata are not stored. LangGraph drops them silently."""
     if strict_from_environment():
         raise MetadataError(f"text in metadata has {what}, and would be stored without them")
     if what not in _warned:
@@ -106,10 +106,10 @@ def _report_change(what: str) -> None:
 
 
 def _is_ordinary(table: Any, *, depth: int = 2) -> bool:
-    """Whether metadata can be read back for certain if its JSON is ASCII, which saves reading it.
+    """Whether ASCII JSON of this metadata can certainly be read back, so that it need not be tried.
 
-    Nearly all of it has plain strings for keys, and for values scalars or, as ``parents`` is,
-    dicts of them: no two such keys fall together in JSON.
+    Nearly all metadata has plain strings as keys, and as values scalars or dicts of scalars, such as
+    ``parents``: no two of these keys are the same in JSON.
     """
     if type(table) is not dict or depth == 0:
         return False
@@ -123,8 +123,8 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
     """Return the metadata of a column.
 
     Raises:
-        MetadataError: If it is not an object in strict JSON, see `sealpoint.serde.jsontext`, or is larger
-            or deeper than what is stored.
+        MetadataError: If it is not an object in strict JSON (see `sealpoint.serde.jsontext`), or is larger
+            or deeper than the limits of stored metadata.
     """
     if data is None:
         return {}
@@ -145,5 +145,5 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
     raise MetadataError(f"metadata is not strict JSON: {reason}")
 
 
-# Made once: to make it takes as long as to use it.
+# Created once: creating it takes as long as using it.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""BaseCheckpointSaver: what a saver must do."""
+"""BaseCheckpointSaver: the interface of savers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from sealpoint.serde.jsonplus import JsonPlusSerializer
 
 
 class BaseCheckpointSaver(Generic[V]):
-    """Stores and loads checkpoints. Every method has a twin with an ``a`` in front, to be awaited.
+    """Stores and loads checkpoints. Every method has an async version with the prefix ``a``.
 
-    A config names a thread by ``config["configurable"]["thread_id"]``, and in it one
-    checkpoint by ``checkpoint_ns`` and ``checkpoint_id``, or else the latest.
+    A config names a thread by ``config["configurable"]["thread_id"]``, and a checkpoint of it by
+    ``checkpoint_ns`` and ``checkpoint_id``; without an id the latest.
     """
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
-        """Make a saver; ``serde`` is a `JsonPlusSerializer` if none is given."""
+        """Create a saver; ``serde`` is a `JsonPlusSerializer` by default."""
         if serde is not None:
             self.serde = maybe_add_typed_methods(serde)
 
     @cached_property
     def serde(self) -> SerializerProtocol:
-        """Turns values into bytes and back. Made at first use, so that subclasses need no ``__init__``."""
+        """Converts values to bytes and back. Created at first use: subclasses need no ``__init__``."""
         return JsonPlusSerializer()
 
     @property
@@ -49,7 +49,7 @@ class BaseCheckpointSaver(Generic[V]):
         return value.checkpoint if value else None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that ``config`` names with all that is stored beside it, or ``None``.
+        """Return the checkpoint that ``config`` names with the data stored beside it, or ``None``.
 
         Pending writes come in the order of `writes_sort_key`.
 
@@ -69,9 +69,9 @@ class BaseCheckpointSaver(Generic[V]):
         """Yield checkpoints, latest first.
 
         Args:
-            config: Thread, and perhaps namespace and id, to which they belong; ``None`` for all.
-            filter: Metadata they must have.
-            before: A checkpoint they must be older than.
+            config: Names the thread, and optionally the namespace and the id; ``None`` for all.
+            filter: Metadata that they must have.
+            before: A checkpoint that they must be older than.
             limit: How many at the most.
 
         Raises:
@@ -89,9 +89,9 @@ class BaseCheckpointSaver(Generic[V]):
         """Store a checkpoint and return the config that names it.
 
         Args:
-            config: Names its thread and namespace, and its parent by ``checkpoint_id``.
+            config: Names the thread and namespace, and the parent by ``checkpoint_id``.
             checkpoint: The checkpoint.
-            metadata: What is known about it.
+            metadata: Its metadata.
             new_versions: Versions of the channels that changed since the parent.
 
         Raises:
@@ -106,7 +106,7 @@ class BaseCheckpointSaver(Generic[V]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote on top of a checkpoint, as (channel, value) pairs.
+        """Store the writes of a task to a checkpoint, as (channel, value) pairs.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -114,7 +114,7 @@ class BaseCheckpointSaver(Generic[V]):
         raise NotImplementedError
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete all that is stored for a thread.
+        """Delete all checkpoints and writes of a thread.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -122,7 +122,7 @@ class BaseCheckpointSaver(Generic[V]):
         raise NotImplementedError
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints that the runs made, and the writes on top of them.
+        """Delete the checkpoints of the runs, and the writes to them.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -130,7 +130,7 @@ class BaseCheckpointSaver(Generic[V]):
         raise NotImplementedError
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all that is stored for a thread to another.
+        """Copy all checkpoints and writes of a thread to another thread.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -142,8 +142,8 @@ class BaseCheckpointSaver(Generic[V]):
 
         Args:
             thread_ids: The threads.
-            strategy: ``keep_latest`` keeps the latest of each namespace, with the ancestors
-                that its delta channels are rebuilt from; ``delete`` keeps nothing.
+            strategy: ``keep_latest`` keeps the latest checkpoint of each namespace, and the ancestors that
+                its delta channels need; ``delete`` keeps nothing.
 
         Raises:
             NotImplementedError: If it is not overridden.
@@ -153,14 +153,14 @@ class BaseCheckpointSaver(Generic[V]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what the ancestors of a checkpoint hold for delta channels, by channel.
+        """Return the histories of delta channels in the ancestors of a checkpoint, by channel.
 
-        Follows ``parent_config``, so that only the ancestors on a fork's own path count.
-        For each channel the walk ends at the nearest ancestor that stores its value.
+        Follows ``parent_config``, so only the ancestors on the checkpoint's own branch count. For each
+        channel the walk ends at the nearest ancestor that stores its value.
 
         Args:
-            config: Names the checkpoint; its own writes are not part of the history.
-            channels: The channels to gather.
+            config: Names the checkpoint; the writes to it are not part of the history.
+            channels: The channels to collect.
         """
         walk = DeltaWalk(channels)
         current = self.get_tuple(config) if walk.open else None
@@ -275,26 +275,26 @@ class BaseCheckpointSaver(Generic[V]):
         """Return a version that is greater than ``current``: numbers counting up from 1.
 
         Args:
-            current: The version so far, if there is one.
-            channel: Not used any more.
+            current: The current version, if there is one.
+            channel: No longer used.
 
         Raises:
-            NotImplementedError: If ``current`` is text; a saver that uses text says how it grows.
+            NotImplementedError: If ``current`` is text; a saver with text versions overrides this method.
         """
         if isinstance(current, str):
             raise NotImplementedError
         return 1 if current is None else current + 1  # type: ignore[return-value]
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[V]:
-        """Return a shallow copy whose serializer also allows ``extra_allowlist``; itself, if it does."""
+        """Return a shallow copy whose serializer also allows ``extra_allowlist``; itself if it does."""
         extend = getattr(self.serde, "with_msgpack_allowlist", None)
-        if extend is None:  # LangGraph's encrypting serializer, which LangGraph's saver knows how to ask
+        if extend is None:  # LangGraph's encrypting serializer, which LangGraph's saver supports
             inherited = getattr(super(), "with_allowlist", None)
             return self if inherited is None else inherited(extra_allowlist)
         serde = extend(extra_allowlist)
         if serde is self.serde:
             return self
-        # The saver may be shared by several graphs, and each graph brings an allowlist of its own.
+        # Several graphs may share the saver, and each graph has its own allowlist.
         clone = copy.copy(self)
         clone.serde = serde
         return clone

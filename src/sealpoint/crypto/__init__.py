@@ -1,7 +1,7 @@
-"""Bytes in, sealed bytes out; knows nothing of checkpoints.
+"""Sealing and opening of bytes. Independent of checkpoints.
 
-What a ring file says without its keys is in `sealpoint.keys.ringfile` (`RingEntry`,
-`read_ring_entries`), which is imported where it is used: a ring by hand needs no TOML.
+`sealpoint.keys.ringfile` reads a ring file without its keys (`RingEntry`, `read_ring_entries`). It is
+imported where it is used, because a ring that is created in code needs no TOML.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from sealpoint.keys.material import NeverPickled
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
 
-# Errors that a newer ring file may resolve: the key is not known, not usable, or not there to seal with.
+# Errors that a newer ring file may resolve: the key is unknown, not usable, or there is no key to seal with.
 _RETRY_AFTER_RELOAD: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
 
 
@@ -37,19 +37,19 @@ class RingCipher(NeverPickled):
     Never falls back: an unknown key, suite or flag, a missing row or secret, and every
     failed authentication each raise an error of their own. Safe to share between threads.
 
-    With a ring from a file it follows that file: see `sealpoint.keys.watch`. The file is looked at
-    every few seconds, by a call that seals or opens, and at once when a value needs a key that the
-    ring does not know or may not use. The call that finds it changed reads it. Commands run in a
-    thread of their own, and only a call that needs a key without any material so far waits for one.
+    If the ring was loaded from a file, the cipher follows that file: see `sealpoint.keys.watch`. A call
+    that seals or opens checks the file every few seconds, and at once if a value needs a key that is
+    unknown or not usable. The call that finds a change reads the file. Commands run in separate threads; a
+    call waits for one only if it needs a key whose material was never loaded.
     """
 
     def __init__(self, ring: KeyRing, suite: str = "cobblestone256", *, follow: bool = True) -> None:
         """Make a cipher.
 
         Args:
-            ring: Keys to open with; sealing needs an active one.
+            ring: The keys to open with; sealing needs an active key.
             suite: The suite to seal with: ``cobblestone256`` or ``xaes256gcm``.
-            follow: Whether to reload the ring's file, if it has one, when it changes.
+            follow: Whether to reload the ring's file, if there is one, when it changes.
 
         Raises:
             UnknownSuiteError: If values cannot be sealed in ``suite``.
@@ -67,16 +67,16 @@ class RingCipher(NeverPickled):
 
     @property
     def ring(self) -> KeyRing:
-        """The ring in force."""
+        """The ring in use."""
         return self._prepared.ring
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return how many values this cipher has sealed and opened, by key id, for metrics.
 
         Returns:
-            ``sealed``, ``opened``, and ``opened_retired``: those of the opened whose key was not active
-            any more. Failures are not counted. Each number is exact, over threads and changes of
-            the ring; numbers that change meanwhile are not all of one moment.
+            ``sealed``, ``opened``, and ``opened_retired``: opened values whose key was no longer active
+            when they were opened. Failures are not counted. Each number is exact, over all threads and
+            rings, but the numbers are not read at the same moment.
         """
         return self._tally.read()
 
@@ -86,10 +86,10 @@ class RingCipher(NeverPickled):
         """Seal one value.
 
         Args:
-            inner: What the serializer called its bytes, e.g. ``msgpack``.
+            inner: Type name from the serializer, e.g. ``msgpack``.
             data: The serializer's bytes.
-            row: Coordinates that the value is bound to; ``None`` binds it to none, ``{}``
-                to a row without coordinates.
+            row: Coordinates of the row to bind the value to; ``None`` for no row, ``{}`` for a row without
+                coordinates.
             secret: Secret of the thread, 32 bytes, mixed into the key.
 
         Returns:
@@ -97,7 +97,7 @@ class RingCipher(NeverPickled):
 
         Raises:
             NoActiveKeyError: If the ring has no active key.
-            TagError: If ``inner`` cannot stand in a tag.
+            TagError: If ``inner`` cannot be part of a tag.
         """
         if not inner:
             raise TagError("a value without a type name cannot be sealed")
@@ -138,7 +138,7 @@ class RingCipher(NeverPickled):
             RowMissingError, UnboundValueError: If only one of tag and call has a row.
             SecretMissingError, UnexpectedSecretError: If only one of tag and call has a secret.
             LegacyTypeError: If a row under LANGGRAPH_AES_KEY names a type it may not have.
-            IntegrityError: If anything is not as it was sealed.
+            IntegrityError: If the bytes, the tag, the key or the row differ from those that were sealed.
         """
         if type(blob) is not bytes:
             raise BlobError(f"sealed value is {type(blob).__name__}, not bytes")
@@ -164,26 +164,27 @@ class RingCipher(NeverPickled):
         secret: bytes | None = None,
         allow_plaintext: bool = False,
     ) -> tuple[str, bytes]:
-        """Open one value and seal it anew: same type, bytes, row and secret, active key, this cipher's suite.
+        """Open one value and seal it again under the active key and in this cipher's suite.
 
-        The bytes are not looked at. What LANGGRAPH_AES_KEY did not authenticate (the type), or
-        no key did (plaintext), is taken as it is and counts as authentic from then on.
+        Type, bytes, row and secret are unchanged, and the bytes are not examined. The type of a row under
+        LANGGRAPH_AES_KEY and a plaintext value are not authenticated: they are sealed as they are, and
+        count as authentic afterwards.
 
         Args:
             tag: The whole text of the `type` column.
             blob: The bytes beside it.
-            row: Coordinates of the row; used exactly if ``tag`` says that the value is bound to them.
-            secret: Secret of the thread; used exactly if ``tag`` says that it is mixed into the key.
-            allow_plaintext: Whether a value that is not sealed is sealed for the first time.
+            row: Coordinates of the row; used only if ``tag`` says that the value is bound to its row.
+            secret: Secret of the thread; used only if ``tag`` says that it is mixed into the key.
+            allow_plaintext: Whether to seal a value that is not sealed.
 
         Returns:
             The new tag and the new bytes.
 
         Raises:
-            PlaintextError: If the value is not sealed, and that is not allowed.
-            UnknownTypeError: If it is a pickle that is not sealed.
+            PlaintextError: If the value is not sealed, and plaintext is not allowed.
+            UnknownTypeError: If it is an unsealed pickle.
             RowMissingError, SecretMissingError: If ``tag`` needs a row or a secret that is not given.
-            SealedValueError, KeyRingError: What `open` and `seal` raise.
+            SealedValueError, KeyRingError: As `open` and `seal`.
         """
         if type(tag) is not str:
             raise TagError(f"{excerpt(tag)} is not a type tag")
@@ -196,12 +197,12 @@ class RingCipher(NeverPickled):
         return self.seal(opened.inner, opened.data, row=row, secret=secret)
 
     def forget_secret(self, secret: bytes) -> None:
-        """Drop every key that was derived from a thread's secret, and the secret, from the caches.
+        """Remove a thread's secret, and every key derived from it, from the caches.
 
-        A call with the secret that is still at work, or comes later, derives them again.
+        A call with this secret that is still running, or begins later, derives them again.
 
         Args:
-            secret: 32 bytes; one that was never used is no error.
+            secret: 32 bytes; a secret that was never used is not an error.
         """
         self._prepared.forget_secret(secret)
 
@@ -215,11 +216,11 @@ class RingCipher(NeverPickled):
         return self.seal(tag, blob)
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-        """Seal bytes of no type, for code that knows LangGraph's ``CipherProtocol`` only.
+        """Seal bytes without a type, for code that uses LangGraph's ``CipherProtocol``.
 
         Returns:
-            ``<suite>@<key id>`` and the sealed bytes. The type that such code writes before
-            the name is not bound; `EncryptedSerializer` binds it.
+            ``<suite>@<key id>`` and the sealed bytes. The type that such code writes before the name is not
+            authenticated; `EncryptedSerializer` authenticates it.
         """
         tag, blob = self._seal("", plaintext, None, None)
         return tag[1:], blob
@@ -229,14 +230,14 @@ class RingCipher(NeverPickled):
         return self.open(f"+{ciphername}", ciphertext).data
 
     def _look(self) -> None:
-        self._look_at = monotonic() + LOOK_SECONDS  # first, so that other threads do not look too
+        self._look_at = monotonic() + LOOK_SECONDS  # first, so that other threads do not check the file too
         if self._follower is not None:
             self._follower.look(wait=False)
 
     def _newer_than(self, prepared: PreparedRing, need: str) -> PreparedRing:
-        """Return what is in force after a look at the file; ``prepared`` again if that changed nothing.
+        """Check the ring file, and return the ring in use: ``prepared`` if nothing has changed.
 
-        Waits while a command that gives material of the needed key is at work.
+        Waits while a command that prints the material of the needed key runs.
         """
         if self._follower is not None:
             if self._prepared is prepared:

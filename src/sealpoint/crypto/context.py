@@ -1,11 +1,11 @@
-"""Context: what a sealed value is bound to. Authenticated with it, and never stored.
+"""Context: what a sealed value is bound to. It is authenticated with the value, and never stored.
 
     "sealpoint" 00 01 | length tag | length name | length value | ...
       11 bytes          u32 BE ..    pairs of the row, sorted by name
 
 Every field is preceded by its length as four bytes, big-endian, so that no two
-contexts share an encoding. `context` is the definition; `pack_tag`, `pack_row` and `RowTemplate`
-give its parts, for values that share them.
+contexts share an encoding. `context` is the definition; `pack_tag`, `pack_row` and `RowTemplate` pack parts
+that several values share.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PREFIX: Final = b"sealpoint\x00\x01"
 
 
 Row = Mapping[str, str]
-"""Coordinates of a row as they stand in its columns, by name."""
+"""Coordinates of a row: the text of its columns, by name."""
 
 
 class PackedRow(bytes):
@@ -46,7 +46,7 @@ def pack_row(row: Row) -> PackedRow:
     try:
         for pair in sorted(row.items()):
             for text in pair:
-                data = str.encode(text)  # `_field` without its call, which costs as much as the rest
+                data = str.encode(text)  # `_field` inlined: a call would double the time
                 parts += len(data).to_bytes(4, "big"), data
     except TypeError:
         kinds = ", ".join(f"{type(name).__name__}: {type(value).__name__}" for name, value in row.items())
@@ -55,7 +55,7 @@ def pack_row(row: Row) -> PackedRow:
 
 
 class RowTemplate:
-    """Rows that differ in few coordinates; what they share is packed once.
+    """Rows that differ in few coordinates; the shared ones are packed once.
 
     writes = RowTemplate({"table": "writes", "thread_id": "t1", ...}, ("task_id", "channel"))
     serializer.open(tag, blob, row=writes.row("task-1", "messages"))
@@ -64,10 +64,10 @@ class RowTemplate:
     __slots__ = ("_between", "_names", "_order")
 
     def __init__(self, shared: Row, names: Iterable[str]) -> None:
-        """Pack what is shared.
+        """Pack the shared coordinates.
 
         Args:
-            shared: The coordinates that are the same for all rows.
+            shared: The coordinates that all rows share.
             names: The names of the others, in the order in which `row` takes their values.
 
         Raises:
@@ -79,7 +79,7 @@ class RowTemplate:
             raise ValueError(f"a coordinate is named twice: {', '.join([*shared, *names])}")
         self._order = sorted(range(len(names)), key=names.__getitem__)
         self._names = len(names)
-        # What stands before the value of each name, in sorted order, and after the last of them.
+        # The bytes before the value of each name, in sorted order, and after the last one.
         self._between = [b""]
         for name in sorted((*shared, *names)):
             if name in shared:
@@ -89,13 +89,13 @@ class RowTemplate:
                 self._between.append(b"")
 
     def row(self, *values: str) -> PackedRow:
-        """Return the packed coordinates of one row: those of ``pack_row`` on all of them.
+        """Return the packed coordinates of one row, as `pack_row` returns them for all coordinates.
 
         Args:
             values: One for each of the names.
 
         Raises:
-            TypeError: If a value is not a string, or their number is another one.
+            TypeError: If a value is not a string, or the number of values differs from the number of names.
         """
         if len(values) != self._names:
             raise TypeError(f"{len(values)} values for {self._names} coordinates")
@@ -111,9 +111,9 @@ def context(tag: str, row: Row | PackedRow | None = None) -> bytes:
     """Encode the context of a value.
 
     Args:
-        tag: The whole type tag, as it stands in the column.
-        row: Coordinates of the row as they stand in its columns. ``None`` and ``{}``
-            encode alike; the ``.row`` flag in the tag distinguishes them.
+        tag: The whole type tag, as in the column.
+        row: Coordinates of the row. ``None`` and ``{}`` encode alike; the ``.row`` flag in the
+            tag distinguishes them.
 
     Raises:
         TypeError: If a coordinate is not a string.

@@ -11,9 +11,9 @@ OPENED_RETIRED: Final = "opened_retired"
 
 
 class Tally:
-    """Counters that outlive the ring whose keys they count.
+    """Counters by key id, kept when the ring changes.
 
-    To count is to call `next`, one step in C that no other thread divides: exact without a lock.
+    Counting is a call of `next`, which is atomic, so the numbers are exact without a lock.
     """
 
     def __init__(self) -> None:
@@ -24,13 +24,13 @@ class Tally:
         return self._counters.setdefault((kind, key_id), count())
 
     def read(self) -> dict[str, dict[str, int]]:
-        """Return what was counted, by kind and key id; keys that were not used are left out.
+        """Return the counts by kind and key id; keys that were not used are omitted.
 
-        A value that is opened under a retired key is counted as that alone, and shown as opened too.
+        A value opened under a retired key is counted once, and returned under both kinds.
         """
         shown: dict[str, dict[str, int]] = {SEALED: {}, OPENED: {}, OPENED_RETIRED: {}}
         for (kind, key_id), counter in sorted(self._counters.copy().items()):
-            number = int(repr(counter)[len("count(") : -1])  # any other way to read it would add one
+            number = int(repr(counter)[len("count(") : -1])  # any other read adds one
             names = (OPENED, kind) if kind == OPENED_RETIRED else (kind,)
             for name in names if number else ():
                 shown[name][key_id] = shown[name].get(key_id, 0) + number

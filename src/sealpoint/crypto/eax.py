@@ -17,7 +17,7 @@ from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError
 
 
 class AesEax:
-    """AES-EAX as LangGraph's EncryptedSerializer writes it: reads only, binds no context.
+    """AES-EAX as LangGraph's EncryptedSerializer writes it: read only, binds no context.
 
     Source: Bellare, Rogaway, Wagner, "The EAX Mode of Operation", section 4, over CTR and
     CMAC. The key has 16, 24 or 32 bytes and is used as it is.
@@ -31,7 +31,7 @@ class AesEax:
         self._cipher = AES(key)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
-        """Refuse: nothing new is written in a suite that binds no context.
+        """Refuse: no new values are sealed in a suite that binds no context.
 
         Raises:
             UnknownSuiteError: Always.
@@ -40,7 +40,7 @@ class AesEax:
 
     def _omac(self, number: int, data: bytes | memoryview) -> bytes:
         mac = CMAC(self._cipher)
-        # The leading block separates the three MACs: that of a nonce cannot stand for that of a ciphertext.
+        # The leading block separates the three MACs: that of a nonce is never that of a ciphertext.
         mac.update(number.to_bytes(16, "big"))
         mac.update(bytes(data))
         return mac.finalize()
@@ -63,12 +63,12 @@ class AesEax:
         """Return the plaintext of the general mode: any nonce, any header, a tag of 16 bytes.
 
         Raises:
-            IntegrityError: If the tag is not that of the other three under this key.
+            IntegrityError: If the tag does not match the other arguments under this key.
         """
         start = self._omac(0, nonce)
         macs = start, self._omac(1, header), self._omac(2, ciphertext)
         wanted = bytes(a ^ b ^ c for a, b, c in zip(*macs, strict=True))
-        # In constant time, so that a forger learns nothing of the right tag, and before any decryption.
+        # In constant time, so that timing reveals nothing about the right tag, and before any decryption.
         if not bytes_eq(wanted, tag):
             raise IntegrityError("sealed value does not open: authentication failed")
         decryptor = Cipher(self._cipher, CTR(start)).decryptor()

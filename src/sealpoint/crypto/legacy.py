@@ -2,8 +2,8 @@
 
     nonce 16 | tag 16 | ciphertext
 
-LangGraph writes AES-EAX, or AES-GCM where it was made with ``mode=AES.MODE_GCM``. Both kinds of
-row have this layout and the one tag ``+aes``; nothing in them says which it is.
+LangGraph writes AES-EAX, or AES-GCM if it was configured with ``mode=AES.MODE_GCM``. Both kinds of row have
+this layout and the tag ``+aes``, so the mode is not known.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sealpoint.errors import IntegrityError, UnknownSuiteError
 
 
 class LegacyAes:
-    """Opens both kinds of row under the one key: as EAX first, LangGraph's default, then as GCM.
+    """Opens both kinds of row under one key: as EAX first, LangGraph's default, then as GCM.
 
-    No fallback to another key, or to less: there is one key, and either mode authenticates the whole
-    row with it. The row leaves open which of the two made it, so both are asked, and what neither
-    authenticates (rows of other modes among them) is refused. A forger needs the key for either; by
-    chance one of 2^127 guesses opens instead of one of 2^128.
+    This is no fallback to another key or to weaker authentication: there is one key, and each mode
+    authenticates the whole row. A row that neither mode authenticates, including one of another mode, is
+    refused. Forging a row needs the key in both modes; a random row opens with a probability of 2^-127
+    instead of 2^-128.
     """
 
     _GCM_TAG: Final = slice(AesEax.NONCE_BYTES, AesEax.OVERHEAD_BYTES)
@@ -33,7 +33,7 @@ class LegacyAes:
         self._gcm = AESGCM(key)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
-        """Refuse: nothing new is written in a suite that binds no context.
+        """Refuse: no new values are sealed in a suite that binds no context.
 
         Raises:
             UnknownSuiteError: Always.
@@ -45,7 +45,7 @@ class LegacyAes:
 
         Raises:
             BlobError: If ``blob`` has fewer than 32 bytes.
-            IntegrityError: If it was sealed in neither mode under this key.
+            IntegrityError: If neither mode authenticates it under this key.
         """
         try:
             return self._eax.open(blob)

@@ -1,4 +1,4 @@
-"""PreparedRing: a ring with all that sealing and opening take, worked out once for each tag."""
+"""PreparedRing: a ring with derived keys and contexts, prepared once for each tag."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sealpoint.keys.state import KeyState
 
 _RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
 
-# Nothing authenticates the type of these rows: relabelled as `pickle`, a row could run code when it is read.
+# The type of these rows is not authenticated: a row relabelled as `pickle` could run code when it is read.
 LEGACY_INNER: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json"})
 _CACHED_TAGS: Final = 256
 _CACHED_SECRETS: Final = 1024
@@ -41,12 +41,12 @@ class Opened(NamedTuple):
     """A value that was opened.
 
     Attributes:
-        inner: What the serializer called its bytes, e.g. ``msgpack``.
+        inner: Type name from the serializer, e.g. ``msgpack``.
         data: The serializer's bytes.
-        authenticated: Whether a key of the ring authenticates type and bytes. Not so for a value
-            that is not sealed, for one under LANGGRAPH_AES_KEY, whose type nothing authenticates, and
-            for one that another cipher than `RingCipher` opened.
-        key_id: The key in the tag, if it names one of the ring.
+        authenticated: Whether a key of the ring authenticates type and bytes. False for an unsealed value,
+            for a value under LANGGRAPH_AES_KEY, whose type is not authenticated, and for a value that
+            another cipher than `RingCipher` opened.
+        key_id: The key id in the tag, if the ring has this key.
     """
 
     inner: str
@@ -60,14 +60,14 @@ class Opened(NamedTuple):
         return self[:2]
 
 
-# What `Opened(...)` does, without the call of its Python constructor: this is the path of every value.
+# `Opened(...)` without its Python constructor: every value that is read passes here.
 _opened: Final[Callable[[tuple[str, bytes, bool, str | None]], Opened]] = partial(tuple.__new__, Opened)
 
 
 class _Sealing(NamedTuple):
-    """What sealing takes for values of one type: their tag, its key, and the beginning of their context.
+    """What sealing a value of one type needs: the tag, the function, and the beginning of the context.
 
-    ``seal`` is without a secret, and of no use for values that have one.
+    ``seal`` uses the key without a secret, so it is not used for values that have one.
     """
 
     tag: str
@@ -78,7 +78,7 @@ class _Sealing(NamedTuple):
 
 
 class _Opening(NamedTuple):
-    """What opening takes for values with one tag."""
+    """What opening a value with one tag needs."""
 
     inner: str
     key: Key
@@ -91,7 +91,7 @@ class _Opening(NamedTuple):
 
 
 class PreparedRing(NeverPickled):
-    """One ring, and caches of what is derived from it. Never changes as seen from outside."""
+    """One ring with caches of everything derived from it. Its behaviour never changes."""
 
     def __init__(self, ring: KeyRing, suite: str, tally: Tally) -> None:
         self.ring = ring
@@ -139,7 +139,7 @@ class PreparedRing(NeverPickled):
         return _opened((inner, data, authenticated, key_id))
 
     def forget_secret(self, secret: bytes) -> None:
-        """Drop everything that was derived from a secret, and the secret itself."""
+        """Remove a secret, and every key derived from it, from the caches."""
         self._mixed.pop(secret, None)
 
     def _suite_of(self, key: Key, name: str, secret: bytes | None) -> Suite:
@@ -148,7 +148,7 @@ class PreparedRing(NeverPickled):
             suites = self._unmixed
         else:
             if len(self._mixed) >= _CACHED_SECRETS and secret not in self._mixed:
-                self._mixed = {}  # as a whole, which needs no lock
+                self._mixed = {}  # replaced as a whole, which needs no lock
             suites = self._mixed.setdefault(secret, {})
         found = suites.get((key.id, name))
         if found is None:
@@ -172,7 +172,7 @@ class PreparedRing(NeverPickled):
         return _Opening(tag.inner, key, tag.suite, pack_tag(text), open_, counter, authenticated, tag.key_id)
 
     def _require_matching(self, tag: Tag, is_bound: bool, is_mixed: bool) -> Key:
-        """Refuse what can be refused before any cryptography, and return the key."""
+        """Make all checks that need no cryptography, and return the key."""
         if tag.key_id is None and tag.inner not in LEGACY_INNER:
             raise LegacyTypeError(f"rows under LANGGRAPH_AES_KEY never have the type {excerpt(tag.inner)}")
         if "row" in tag.flags and not is_bound:

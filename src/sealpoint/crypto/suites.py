@@ -1,12 +1,12 @@
-"""Sealing suites: what a key does to bytes. One name, one meaning, for ever.
+"""Sealing suites: algorithms that seal bytes under a key. The meaning of a name never changes.
 
     cobblestone256   salt 24 | commitment 32 | chunks of 16 KiB, each followed by a tag of 16
     xaes256gcm       nonce 24 | ciphertext | tag 16
     aes              nonce 16 | tag 16 | ciphertext            (read only, LangGraph's AES-EAX or AES-GCM)
 
 cobblestone256 (C2SP chunked-encryption, Cobblestone-256) derives a fresh key for every message
-and commits to it. xaes256gcm (C2SP XAES-256-GCM) is the faster one for short messages, and does not
-commit. Neither has a count of messages that an operator would have to keep.
+and commits to it. xaes256gcm (C2SP XAES-256-GCM) is faster for short messages, and does not commit to its
+key. With either suite operators need not count messages.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation,
 from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError, excerpt
 from sealpoint.keys.ids import KEY_BYTES, LEGACY
 
-# From here on a value is sealed within one buffer: to join parts would copy it once more. Below that,
-# the buffer takes longer than the copy.
+# Values of this size and above are sealed in one buffer, because joining parts would copy them again. For
+# smaller values the copy is faster.
 IN_PLACE_BYTES: Final = 128 * 1024
 
-# From here on a blob is opened through a view, without a copy of its ciphertext. Making the view takes
-# longer than the copy of a shorter one.
+# Blobs of this size and above are opened through a view, without a copy of the ciphertext. For smaller
+# blobs the copy is faster.
 VIEW_BYTES: Final = 8 * 1024
 
 
@@ -51,12 +51,12 @@ def _too_short(blob: bytes, least: int) -> BlobError:
 
 
 def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: bytes, room: int) -> bytes:
-    """Return what ``message`` makes of ``data``, written into one buffer of ``room`` bytes or more.
+    """Process ``data`` with ``message`` into one buffer of at least ``room`` bytes, and return its content.
 
-    `BytesIO` gives its buffer away without a copy.
+    `BytesIO` returns its buffer without a copy.
 
     Raises:
-        InvalidTag: If the message does not authenticate; the buffer is empty then.
+        InvalidTag: If the message is not authentic; the buffer is then empty.
     """
     made = BytesIO(bytes(room))
     with made.getbuffer() as buffer:
@@ -72,7 +72,7 @@ def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: 
 
 
 class Cobblestone256:
-    """One C2SP chunked-encryption message a value, under a key of 32 bytes."""
+    """One C2SP chunked-encryption message per value, under a key of 32 bytes."""
 
     OVERHEAD_BYTES: Final = 24 + 32 + 16
     CHUNK_BYTES: Final = 16 * 1024
@@ -130,10 +130,10 @@ def derive_xaes_key(key: bytes, prefix: bytes) -> bytes:
 class Xaes256Gcm:
     """C2SP XAES-256-GCM under a key of 32 bytes. It does not commit to the key.
 
-    A nonce has 24 bytes, and its first 12 choose the AES key. They are the same for up to 2^24
-    messages of one process, so that the derivation, ten times as costly as a short message, is done
-    once; the last 12 are random for each message. Under one prefix a nonce repeats with a
-    probability of 2^-49, and two prefixes are equal with that of two random numbers of 96 bits.
+    A nonce has 24 bytes. The first 12, the prefix, determine the AES key, and are shared by up to 2^24
+    messages of one process: deriving the key costs ten times as much as sealing a short message. The last
+    12 are random for each message. Under one prefix a nonce repeats with a probability of 2^-49. Two
+    prefixes collide with the probability of two random numbers of 96 bits.
     """
 
     PREFIX_BYTES: Final = 12
@@ -141,7 +141,7 @@ class Xaes256Gcm:
     OVERHEAD_BYTES: Final = 24 + 16
     MAX_MESSAGES: Final = 1 << 24
     MAX_PREFIXES: Final = 128
-    """How many ciphers of others' prefixes are kept, about 1 KiB each; a process seals under few."""
+    """How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -164,14 +164,14 @@ class Xaes256Gcm:
         return made.getvalue()
 
     def _draw(self) -> _Sealing:
-        """Choose a prefix, and count its first message. Two threads may each choose one; both are good."""
+        """Choose a prefix, and count its first message. Two threads may each choose one; both are valid."""
         prefix = os.urandom(self.PREFIX_BYTES)
         cipher = AESGCM(derive_xaes_key(self._key, prefix))
         self._sealing = _Sealing(prefix, cipher, count(1))
         return self._sealing
 
     def forget_prefix(self) -> None:
-        """Draw a new prefix for the next message: the process was forked, and its parent has this one."""
+        """Choose a new prefix for the next message: after a fork the parent process uses the old one."""
         self._sealing = None
 
     def open(self, blob: bytes, context: bytes) -> bytes:
@@ -193,18 +193,18 @@ class Xaes256Gcm:
             )
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
-        if known is None:  # only now: without the key no prefix gets in, and none pushes another out
+        if known is None:  # cached only after authentication, so that forged prefixes do not displace others
             self._keep(prefix, cipher)
         return data
 
     def _keep(self, prefix: bytes, cipher: AESGCM) -> None:
         if len(self._ciphers) >= self.MAX_PREFIXES:
-            self._ciphers = {}  # as a whole, which needs no lock
+            self._ciphers = {}  # replaced as a whole, which needs no lock
         self._ciphers[prefix] = cipher
 
 
 class _Sealing(NamedTuple):
-    """A nonce's first 12 bytes, the cipher that they choose, and the count of messages sealed with it."""
+    """A nonce prefix, its cipher, and the number of messages sealed with it."""
 
     prefix: bytes
     cipher: AESGCM
@@ -219,7 +219,7 @@ def _forget_prefixes() -> None:
         suite.forget_prefix()
 
 
-# Parent and child count apart, and would together exceed `MAX_MESSAGES` under one prefix.
+# Parent and child count separately, and together could exceed `MAX_MESSAGES` under one prefix.
 os.register_at_fork(after_in_child=_forget_prefixes)
 
 
@@ -227,7 +227,7 @@ SUITES: Final[Mapping[str, Callable[[bytes], Suite]]] = {
     "cobblestone256": Cobblestone256,
     "xaes256gcm": Xaes256Gcm,
 }
-"""The suites that seal, by the name that stands in tags."""
+"""The suites that seal, by their names in tags."""
 
 
 def make_suite(name: str, key: bytes) -> Suite:

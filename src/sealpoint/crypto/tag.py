@@ -3,8 +3,8 @@
     msgpack + cobblestone256 .row @ k26b
     inner     suite          flags  key id
 
-A tag needs no key to be read, and it is authenticated with the value, so an edited one
-never opens. Rows under LANGGRAPH_AES_KEY end in a bare ``+aes`` and name no key.
+A tag can be read without a key. It is authenticated with the value, so a value with an edited tag does not
+open. Rows under LANGGRAPH_AES_KEY end in a bare ``+aes`` and name no key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_CHARS: Final = 64
 FLAGS: Final = ("dek", "row")
 
 SEALED_MARK: Final = "+"
-"""Stands in the tag of every sealed value, of earlier and later releases too, and in no other type."""
+"""Part of the tag of every sealed value, in earlier and later releases too, and of no other type."""
 
 LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
 """The end of each tag under LANGGRAPH_AES_KEY."""
@@ -76,11 +76,10 @@ class Tag:
         return cls(inner, suite, tuple(flags), key_id)
 
     def format(self) -> str:
-        """Write the tag as it stands in the `type` column.
+        """Return the text of the tag for the `type` column.
 
         Raises:
-            TagError: If the parts do not make a tag, so that `parse` reads back what
-                `format` wrote.
+            TagError: If `parse` would not return this tag for the text.
         """
         mode = "".join(f".{flag}" for flag in self.flags)
         key = "" if self.key_id is None else f"@{self.key_id}"
@@ -91,7 +90,7 @@ class Tag:
 
 
 class Kind(StrEnum):
-    """What the text of a `type` column says of its value."""
+    """How a value is protected, according to its `type` column."""
 
     SEALED = "sealed"
     LEGACY = "legacy"
@@ -102,23 +101,21 @@ class Kind(StrEnum):
 def classify(tag: object) -> tuple[Kind, Tag | None]:
     """Return the kind of a value, and the parts of its tag; of ``plaintext`` only `Tag.inner` has a meaning.
 
-    A tag that this release cannot parse, or that is no text, is ``unknown``.
+    A tag that this release cannot parse, or that is not text, is ``unknown``.
     """
     if not isinstance(tag, str) or not tag or tag.startswith(SEALED_MARK):
         return Kind.UNKNOWN, None
     try:
         if not is_sealed(tag):
-            return Kind.PLAINTEXT, Tag.parse(
-                f"{tag}{LEGACY_END}"
-            )  # for the rule of what an inner type may be
+            return Kind.PLAINTEXT, Tag.parse(f"{tag}{LEGACY_END}")  # checks the inner type
         parsed = Tag.parse(tag)
     except TagError:
         return Kind.UNKNOWN, None
     return (Kind.LEGACY if parsed.suite == LEGACY else Kind.SEALED), parsed
 
 
-# The functions below look at single marks only: they also hold for tags that `Tag.parse` refuses, and
-# they are what the row stores say in SQL.
+# The functions below look at single characters only: they also accept tags that `Tag.parse` refuses, and
+# the row stores do the same in SQL.
 
 
 def is_sealed(tag: object) -> TypeGuard[str]:
@@ -133,7 +130,7 @@ def is_legacy(tag: object) -> bool:
 
 def key_end(key_id: str) -> str:
     """Return the end of each tag that names a key."""
-    # With the '@', because one id may be the end of another.
+    # Includes the '@', because an id may be the end of another.
     return f"@{key_id}"
 
 

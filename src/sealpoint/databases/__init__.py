@@ -1,3 +1,3 @@
-"""Databases as maintenance sees them: stored values with their tags, and where they are."""
+"""Databases for maintenance: stored values with their tags and places."""
 
 __all__: list[str] = []

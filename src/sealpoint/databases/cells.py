@@ -1,14 +1,15 @@
-"""Cell: one value of a database with its tag and its place; which cells are taken; opening one."""
+"""Cell: one value of a database with its tag and its place; selecting and opening cells."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from sealpoint.base.coordinates import Coordinates
 from sealpoint.crypto import RingCipher, Row
-from sealpoint.crypto.prepared import parse_tag
+from sealpoint.crypto.prepared import Opened, parse_tag
 from sealpoint.crypto.tag import is_legacy, is_sealed, is_under
 from sealpoint.errors import BlobError, PlaintextError, RowError, UnknownTypeError, excerpt
 from sealpoint.serde.kinds import JSON, MSGPACK, PICKLE, read_plain
@@ -16,7 +17,13 @@ from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
 
-_SEAL: Final = "if it is yours, seal it: sealpoint rotate DB --allow-plaintext --apply"
+SecretOf = Callable[[Row], bytes]
+"""Returns the secret that is mixed into the key of a value, from the coordinates of the value."""
+
+_SEAL: Final = (
+    "if it is yours, accept it with --allow-plaintext,"
+    " or seal it: sealpoint rotate DB --allow-plaintext --apply"
+)
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
 
 
@@ -25,12 +32,12 @@ class Column:
     """A column that holds values.
 
     Attributes:
-        table: The table, as the database calls it.
+        table: The table's name in the database.
         name: The column.
-        key: Columns that tell one row of the table from all others, primary key first.
-        coordinates: What values in this column are bound to.
-        in_json: Whether a value stands with its tag in a frame inside JSON (`sealpoint.base.frame`); else
-            the column holds the value alone, and ``type`` holds its tag.
+        key: Columns that identify a row of the table, primary key first.
+        coordinates: The coordinates of values in this column.
+        in_json: Whether a value and its tag are in a frame inside JSON (`sealpoint.base.frame`); otherwise
+            the column contains the value, and ``type`` its tag.
     """
 
     table: str
@@ -41,12 +48,12 @@ class Column:
 
     @property
     def label(self) -> str:
-        """The name in reports: the table's, or ``checkpoints.metadata``."""
+        """The name in reports: the table, or ``checkpoints.metadata``."""
         return f"{self.table}.{self.name}" if self.in_json else self.table
 
 
 class Unreadable:
-    """Stands for the bytes of a value that the database itself cannot read."""
+    """Placeholder for the bytes of a value that the database itself cannot read."""
 
 
 class Where(NamedTuple):
@@ -55,7 +62,7 @@ class Where(NamedTuple):
     Attributes:
         column: The column.
         key: The columns of the row's key, in the order of ``column.key``.
-        locator: What the store needs to find and replace the cell without a search.
+        locator: Lets the store find and replace the cell without a search.
     """
 
     column: Column
@@ -64,7 +71,7 @@ class Where(NamedTuple):
 
     @property
     def names(self) -> dict[str, Any]:
-        """The columns of the row's key by name, for people."""
+        """The columns of the row's key by name, for reports."""
         return dict(zip(self.column.key, self.key, strict=True))
 
     def require_key(self) -> None:
@@ -88,10 +95,10 @@ class Where(NamedTuple):
 
     @property
     def row(self) -> Row:
-        """The coordinates that a value here is bound to, if it is bound.
+        """The coordinates that a row-bound value here has.
 
         Raises:
-            RowError: If a column of the key does not hold text.
+            RowError: If a column of the key does not contain text.
         """
         return self.column.coordinates.row(self.names)
 
@@ -102,11 +109,11 @@ def _types_of(key: tuple[str, ...]) -> tuple[type, ...]:
 
 
 class Cell(NamedTuple):
-    """One value, as it stands in its row.
+    """One value, as stored in its row.
 
     Attributes:
-        value: Bytes, unless something else was put there; `Unreadable` if they are lost.
-        tag: Text, unless something else was put there.
+        value: Bytes, unless another type is stored; `Unreadable` if they are lost.
+        tag: Text, unless another type is stored.
         where: Its place.
     """
 
@@ -125,16 +132,23 @@ class Cell(NamedTuple):
         return self.where.row if "row" in parse_tag(self.tag).flags else None
 
 
+class _Binding(TypedDict, total=False):
+    """What `RingCipher.open` and `seal` take beside tag and bytes."""
+
+    row: Row | None
+    secret: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which values a batch is made of.
+    """Selects the values of a batch.
 
     Attributes:
-        without_key: Leave out what is under this key already.
-        plaintext: Take values that are not sealed.
-        legacy: Take values under LANGGRAPH_AES_KEY.
-        thread_id: Take this thread's values alone.
-        with_key: Of the sealed values, take those under this key alone.
+        without_key: Omit values under this key.
+        plaintext: Include values that are not sealed.
+        legacy: Include values under LANGGRAPH_AES_KEY.
+        thread_id: Only values of this thread.
+        with_key: Of the sealed values, only those under this key.
     """
 
     without_key: str | None = None
@@ -144,7 +158,7 @@ class Selection:
     with_key: str | None = None
 
     def takes(self, tag: Any) -> bool:
-        """Whether a value with ``tag`` is taken, whatever its thread. A missing tag counts as not sealed."""
+        """Whether values with ``tag`` are selected, in any thread. A missing tag counts as not sealed."""
         text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
         if not is_sealed(text):
             return self.plaintext
@@ -158,15 +172,43 @@ class Selection:
 EVERYTHING: Final = Selection()
 
 
-def open_cell(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False) -> tuple[str, bytes]:
-    """Open one value: return its inner type and the serializer's bytes.
+def open_cell(
+    cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False, secret_of: SecretOf | None = None
+) -> Opened:
+    """Open one value. A value that is not sealed is returned as it stands, if that is allowed.
 
     Raises:
         RowError: If the key of its row is not of the types that a saver writes.
         PlaintextError: If it is not sealed, and that is not allowed.
         BlobError: If the database cannot read it, or something else than bytes stands there.
-        SealpointError: What `RingCipher.open` raises.
+        SecretMissingError: If it has a secret in its key, and there is no ``secret_of``.
+        SealpointError: What `RingCipher.open` and ``secret_of`` raise.
     """
+    return _open(cipher, cell, allow_plaintext, secret_of)[0]
+
+
+def reseal_cell(
+    cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False, secret_of: SecretOf | None = None
+) -> tuple[str, bytes]:
+    """Open one value and seal it anew under the active key: same type, bytes, row and secret.
+
+    Sealed values are decoded later without the check that all others must pass. Plaintext and LangGraph's
+    own rows must pass it here, because nothing has authenticated their type.
+
+    Raises:
+        NoActiveKeyError: If the ring has no active key.
+        SealpointError: What `open_cell` raises, and `require_decodable` for bytes that no key authenticates.
+    """
+    opened, binding = _open(cipher, cell, allow_plaintext, secret_of)
+    changed = cipher.seal(opened.inner, opened.data, **binding)
+    if not opened.authenticated:
+        require_decodable(opened.inner, opened.data)
+    return changed
+
+
+def _open(
+    cipher: RingCipher, cell: Cell, allow_plaintext: bool, secret_of: SecretOf | None
+) -> tuple[Opened, _Binding]:
     cell.where.require_key()
     if isinstance(cell.value, Unreadable):
         hint = "restore the row from backup; the log of the server says where it is damaged"
@@ -174,19 +216,22 @@ def open_cell(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False) 
     if type(cell.value) is not bytes:
         raise BlobError(f"value is {type(cell.value).__name__}, not bytes")
     if is_sealed(cell.tag) or not isinstance(cell.tag, str):
-        return cipher.open(cell.tag, cell.value, row=cell.row).typed
+        binding: _Binding = {"row": cell.row}
+        if secret_of is not None and "dek" in parse_tag(cell.tag).flags:
+            binding["secret"] = secret_of(cell.where.row)
+        return cipher.open(cell.tag, cell.value, **binding), binding
     if not allow_plaintext:
         hint = _READ_FIRST if cell.tag == PICKLE else _SEAL
         raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)
-    return cell.tag, cell.value
+    return Opened(cell.tag, cell.value, authenticated=False, key_id=None), {}
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Check unauthenticated bytes as a strict serializer does before it decodes them. Nothing is built.
+    """Check unauthenticated bytes as a strict serializer does before decoding. Nothing is built.
 
     Raises:
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
-        DecodeError: If they are not what ``kind`` says.
+        DecodeError: If they do not match ``kind``.
         UnknownTypeError: If values of this type are never read unauthenticated, such as ``pickle``.
     """
     if kind == MSGPACK:

@@ -1,4 +1,4 @@
-"""Failures of a run over a database, and the one accumulator of them."""
+"""Failures of a run over a database, and their accumulator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OTHER_CAUSES: Final = "other causes"
 
 
 class Failure(NamedTuple):
-    """A value did not open; it was left as it is.
+    """A value did not open; it was not changed.
 
     Attributes:
         table: The label of its column, see `Column.label`.
@@ -29,12 +29,12 @@ class Failure(NamedTuple):
 
 
 def failure(cell: Cell, error: Exception) -> Failure:
-    """Return the failure of a value."""
+    """Return the failure of a cell."""
     return Failure(cell.where.column.label, cell.where.names, cell.tag, _bare(error))
 
 
 def _bare(error: Exception) -> Exception:
-    """Return an error that keeps no frame alive, and so no bytes of a value."""
+    """Return an error without a traceback, which would keep bytes of a value in memory."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
@@ -44,17 +44,17 @@ class Failures:
 
     Attributes:
         count: How many values failed.
-        kept: The first of them, at most `MAX_KEPT`.
-        causes: How many failed for each cause, by the hint that the causes share. Causes beyond
-            `MAX_CAUSES`, of which a forged database may have any number, are counted as one.
-        lacks_keys_only: Whether all of them failed because a key is missing: with another ring they may open.
+        kept: The first failures, at most `MAX_KEPT`.
+        causes: Number of failures by cause, grouped by hint. Causes beyond `MAX_CAUSES` are counted as one:
+            a forged database may have any number.
+        lacks_keys_only: Whether all failed because a key is missing: with another ring they may open.
     """
 
     def __init__(self, *, may_repeat: bool = False) -> None:
         """Begin without any.
 
         Args:
-            may_repeat: Whether a value may be met again; then a number is kept for each that failed.
+            may_repeat: Whether a value may be read again; then a hash is kept for each failure.
         """
         self.count = 0
         self.kept: list[Failure] = []
@@ -63,7 +63,7 @@ class Failures:
         self._marks = set[int]() if may_repeat else None
 
     def add(self, failed: Failure) -> bool:
-        """Count a failure; return whether its value has not failed before."""
+        """Count a failure; return whether it is the first of its value."""
         if self._marks is not None:
             mark = hash(repr((failed.table, failed.place)))  # hash() alone is the same for -1 and -2
             if mark in self._marks:

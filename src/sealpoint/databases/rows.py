@@ -1,8 +1,8 @@
-"""RowStore: a database as maintenance sees it, whichever kind it is.
+"""RowStore: a database of any kind, as used by maintenance.
 
-A store hands out cells (`sealpoint.databases.cells`) column by column, in batches in the order of the
-rows' keys. It changes a cell only if its tag and bytes are still those that were read
-(compare-and-swap), so a live writer never loses an update.
+A store returns cells (`sealpoint.databases.cells`) column by column, in batches in the order of the rows'
+keys. It changes a cell only if its tag and bytes are unchanged since it read them (compare-and-swap), so an
+agent never loses an update.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sealpoint.errors import DatabaseCorruptError, RowError, SealpointError
 
 
 class TagCount(NamedTuple):
-    """How many values of a column carry one tag, and how many bytes they have as they are stored.
+    """The number of values of a column with one tag, and their size as stored.
 
     Attributes:
         table: The label of the column, see `Column.label`.
@@ -34,11 +34,11 @@ class TagCount(NamedTuple):
 
 
 MAX_TAGS: Final = 100_000
-"""How many different tags a column may have; an agent writes a handful."""
+"""Maximum number of different tags in a column; an agent writes few."""
 
 
 def require_few_tags(column: Column, found: Sequence[object]) -> None:
-    """Refuse a column whose tags would fill memory.
+    """Refuse a column with so many tags that they would fill memory.
 
     Raises:
         RowError: If there are over `MAX_TAGS`.
@@ -59,7 +59,7 @@ def noting_damage(column: Column, damage: list[SealpointError] | None) -> Iterat
 
 
 class InlineValue(NamedTuple):
-    """Values that a database keeps readable beside the sealed ones: their channel, kind and count."""
+    """Readable values that a database stores besides the sealed ones: channel, kind and count."""
 
     channel: str
     kind: str
@@ -68,7 +68,7 @@ class InlineValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """How much is read, or changed in one transaction: at most ``rows``, and about ``size_bytes``."""
+    """Size of a read, or of a transaction: at most ``rows``, and about ``size_bytes``."""
 
     rows: int = 1000
     size_bytes: int = 8 * 1024 * 1024
@@ -82,7 +82,7 @@ class Page(NamedTuple):
 
     Attributes:
         cells: In the order of the store's keys.
-        last: Where the next page begins; ``None`` if this was the last one.
+        last: The position after which the next page begins; ``None`` for the last page.
     """
 
     cells: Sequence[Cell]
@@ -93,12 +93,12 @@ class Rewritten(NamedTuple):
     """A batch that was changed.
 
     Attributes:
-        seen: Values that were handed to ``change``.
+        seen: Values that were passed to ``change``.
         changed: Values that were changed.
-        raced: Values that a writer had changed meanwhile; theirs stands.
-        size_bytes: Of the values that were seen.
-        lock_seconds: How long the write lock was held since the last batch.
-        last: Where the next batch begins; ``None`` if this was the last one.
+        raced: Values that a writer has changed meanwhile; the writer's value is kept.
+        size_bytes: Bytes of the values that were seen.
+        lock_seconds: Time that the write lock was held since the last batch.
+        last: The position after which the next batch begins; ``None`` for the last batch.
     """
 
     seen: int
@@ -110,7 +110,7 @@ class Rewritten(NamedTuple):
 
 
 Change = Callable[[Cell], tuple[str, bytes] | None]
-"""Gives the new tag and bytes of a value, or ``None`` to leave it."""
+"""Returns the new tag and bytes of a value, or ``None`` to leave it unchanged."""
 
 
 class RowStore(Protocol):
@@ -118,14 +118,14 @@ class RowStore(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name for people: a path, or a URL without a password."""
+        """Its name in messages: a path, or a URL without a password."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns with values, of those tables that the database has."""
+        """The columns with values in the tables of the database."""
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
-        """Return how many values carry which tag, by column and tag.
+        """Return how many values have which tag, by column and tag.
 
         Args:
             damage: Receives why metadata cannot be counted, if it cannot; then all other values are counted.
@@ -140,7 +140,7 @@ class RowStore(Protocol):
     ) -> Page:
         """Return the selected values after the position ``after``, which is ``None`` at the start.
 
-        At least one value is read, whatever its size.
+        At least one value is read, regardless of its size.
         """
 
     def rewrite(
@@ -151,45 +151,45 @@ class RowStore(Protocol):
         selection: Selection = EVERYTHING,
         batch: Batch = BATCH,
     ) -> Rewritten:
-        """Hand the selected values after ``after`` to ``change``, and store what it gives.
+        """Pass the selected values after ``after`` to ``change``, and store the results.
 
-        One transaction. What ``change`` raises goes on to the caller, and nothing of the batch is stored.
+        In one transaction: an exception of ``change`` is passed on, and nothing of the batch is stored.
         """
 
     def hold(self) -> AbstractContextManager[None]:
-        """Exclude other runs for as long as the context lasts, also those of other processes.
+        """Exclude other runs within the context, including other processes.
 
         Raises:
             HeldError: If another run holds the database.
         """
 
     def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns: each column with each distinct text of it, by table.
+        """Yield the readable text of key columns: each column with each of its distinct texts, by table.
 
-        With ``only``, of that column alone.
+        With ``only``, from that column.
         """
 
     def metadata(self) -> Iterator[Any]:
-        """Yield the metadata of each checkpoint, as it stands in the column."""
+        """Yield the metadata of each checkpoint, as stored."""
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield what is kept readable beside the values. SQLite keeps nothing there."""
+        """Yield the readable values besides the sealed ones. SQLite has none."""
 
     def close(self) -> None:
         """Close the connection to the database."""
 
 
 class Progress(NamedTuple):
-    """A run has done another batch.
+    """A run has finished another batch.
 
     Attributes:
-        table: The one it is at.
-        rows: Values looked at so far in this pass, over all tables.
-        total: Values that there were to look at when the pass began.
+        table: The current table.
+        rows: Values examined so far in this pass, over all tables.
+        total: Values to examine when the pass began.
         changed: Values changed so far in the run.
-        raced: Values that writers had changed meanwhile, so far in the run.
-        size_bytes: Of the values looked at so far in the run.
-        lock_seconds: How long the write lock was held since the last batch.
+        raced: Values that writers have changed meanwhile, so far in the run.
+        size_bytes: Bytes of the values examined so far in the run.
+        lock_seconds: Time that the write lock was held since the last batch.
     """
 
     table: str
@@ -203,4 +203,4 @@ class Progress(NamedTuple):
 
 Event = Progress | Failure
 Events = Generator[Event, None, None]
-"""A run: it goes on while its events are asked for, and ends when it is closed."""
+"""A run: it continues while its events are consumed, and ends when it is closed."""

@@ -15,6 +15,12 @@ class UnsupportedTypeError(SerdeError, TypeError):
     hint = "convert it to a supported type; see docs/serializer.md"
 
 
+class NestingError(UnsupportedTypeError):
+    """A value cannot be written: it is nested so deeply that writing or reading it may exhaust the stack."""
+
+    hint = "store a long chain of objects as a list"
+
+
 class UnreadableTypeError(SerdeError, TypeError):
     """A value cannot be written: a reader would not find its class by module and name.
 

@@ -1,6 +1,6 @@
 """Everything about keys: ids, states, material, and the ring file that lists them.
 
-Nothing here knows what is sealed: `sealpoint.crypto` is the layer above.
+Sealing values is the task of `sealpoint.crypto`, the layer above.
 """
 
 from sealpoint.keys.key import Key, check_value

@@ -1,7 +1,7 @@
-"""A ring file that is locked while a command changes it, and replaced as a whole.
+"""Changing a ring file: it is locked meanwhile, and replaced as a whole.
 
-The new file is read back before it is put in place: an interrupted command leaves the old ring or the new
-one, and can be run again. The file is not replaced if it was changed by hand meanwhile.
+The new file is read back before it replaces the old one: an interrupted command leaves the old ring or the
+new one, and can be repeated. The file is not replaced if it was changed by hand meanwhile.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from sealpoint.keys.ringfile import SHARED, RingFile, find_ring_file, read_ring_
 from sealpoint.keys.ringtext import Change, changed
 
 Precondition = Callable[[RingFile, RingEntry], object]
-"""Raises if a key may not change its state. Called with the ring and the key's entry, while the ring file is
-locked and before anything is written."""
+"""Raises an error if a key may not change its state. Called with the ring and the key's entry while the
+ring file is locked, before any change."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockedRing:
-    """A ring file that no other command changes, as it was found."""
+    """A locked ring file: no other command changes it."""
 
     file: Path
     parsed: RingFile
 
     @property
     def entries(self) -> tuple[RingEntry, ...]:
-        """What it says about its keys."""
+        """The entries of its keys."""
         return self.parsed.entries
 
     def replace(self, change: Change) -> LockedRing:
-        """Put a changed file in the place of this one.
+        """Replace the file by a changed one.
 
         Raises:
             HeldError: If the file was changed by hand since it was read.
             MissingExtraError: If tomlkit is not installed.
             RingFileError: If the text is written in a way that cannot be changed without loss.
-            KeyRingError: Another of its subclasses, if the changed file would not be a ring.
+            KeyRingError: Another subclass, if the changed file would not be a valid ring.
             StoppedError: If the new file cannot be written.
-            FilePermissionsError: If it cannot be given to the owner of the old one.
-            OSError: If the old file is gone, or cannot be replaced.
+            FilePermissionsError: If it cannot be given the owner of the old file.
+            OSError: If the old file is missing, or cannot be replaced.
         """
         text = changed(self.parsed.data.decode(), change, str(self.file))
         like = self.file.stat(follow_symlinks=False)
         fresh = files.write_private(files.beside(self.file, "new"), text.encode(), like)
         try:
             read_ring_entries(fresh)
-            # The lock stops other commands, and no editor: a change by hand shows in the bytes alone.
+            # The lock does not exclude an editor: a change by hand is found by comparing the bytes.
             if files.read_private(self.file, forbidden=SHARED) != self.parsed.data:
                 raise HeldError(
                     f"{self.file} was changed by hand meanwhile",
-                    hint="look at what was changed, then run the same command again",
+                    hint="check the change, then run the same command again",
                 )
             fresh.replace(self.file)
         finally:
@@ -75,7 +75,7 @@ def lock_ring(path: str | PathLike[str] | None) -> Iterator[LockedRing]:
     """Lock a ring file, and read it.
 
     Raises:
-        KeyRingError: If it is not a ring, or not in a folder that this account alone may write.
+        KeyRingError: If it is not a valid ring, or every account can write in its folder.
         HeldError: If another command has locked it.
     """
     file = find_ring_file(path)
@@ -85,7 +85,7 @@ def lock_ring(path: str | PathLike[str] | None) -> Iterator[LockedRing]:
 
 @contextmanager
 def lock_folder(file: Path) -> Iterator[None]:
-    """Lock a ring file that need not exist yet, in a folder that can be trusted.
+    """Lock a ring file, which need not exist, in a folder that not every account can write.
 
     Raises:
         FilePermissionsError: If this account cannot write in its folder, or every account can.
@@ -106,5 +106,5 @@ def find_key(tree: Any, key_id: str) -> Any:
 
 
 def now_in_seconds() -> datetime:
-    """Return the time as it is written into a ring: in UTC, in whole seconds."""
+    """Return the time in the form of a ring file: UTC, in whole seconds."""
     return datetime.now(UTC).replace(microsecond=0)

@@ -1,4 +1,4 @@
-"""Commands that print key material: no shell, no input, a time limit, ended with all they started."""
+"""Commands that print key material: no shell, no input, a time limit, ended with all child processes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sealpoint.errors import SourceError, SourceTimeoutError, excerpt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# More than any text form of a key, and a bound for a command that prints without end.
+# More than any text form of a key, and a limit for a command that prints endlessly.
 MAX_BYTES: Final = 4096
 TIMEOUT_SECONDS: Final = 10.0
 
 
 def run_command(argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -> bytes:
-    """Return what a command prints, at most 4096 bytes, and end it with all it started.
+    """Return the output of a command, at most 4096 bytes, and end it with all its child processes.
 
     Raises:
         SourceError: If it cannot be started, prints more, or exits with another code than 0.
@@ -32,7 +32,7 @@ def run_command(argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            # The stderr of an agent often goes to a log, and the command may quote a token there.
+            # The stderr of an agent often ends up in a log, and the command may print a token there.
             stderr=subprocess.DEVNULL,
             # A new session is a process group that `_end` can kill, and has no terminal to prompt on.
             start_new_session=True,

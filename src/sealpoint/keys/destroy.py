@@ -1,4 +1,4 @@
-"""Destroying a key: its entry is marked first, then its key file is removed and that is recorded.
+"""Destroying a key: its entry is marked first, then its key file is removed, then the removal is recorded.
 
 Until the file is removed, the entry says ``material = "left"``: an interrupted command can be repeated.
 """
@@ -27,17 +27,17 @@ from sealpoint.keys.state import COMMANDS, KeyState
 def destroy_key(
     path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None
 ) -> Path | None:
-    """Mark a key as destroyed and remove the file with its material. Nothing undoes it.
+    """Mark a key as destroyed, and remove its key file. This cannot be undone.
 
-    The file is removed, not overwritten: journals, snapshots and flash memory may have copies that no
-    program reaches. Material from other sources is not removed; the entry says where it was.
-    Run again on a destroyed key, it removes what an interrupted run left.
+    The file is removed, not overwritten: journals, snapshots and flash memory may have copies that a
+    program cannot reach. Material from other sources is not removed; the entry records the source. For a
+    destroyed key, this removes what an interrupted run has left.
 
     Returns:
         The file that was removed, if there was one.
 
     Raises:
-        KeyTransitionError: If the key's state does not allow it, or it shares its file with another.
+        KeyTransitionError: If the key's state does not allow it, or another key has the same file.
         StoppedError: If the file cannot be removed.
     """
     with lock_ring(path) as ring:
@@ -47,6 +47,7 @@ def destroy_key(
             if require is not None:
                 require(ring.parsed, entry)
             return _destroy(ring, entry)
+        leftovers.remove_second_name(ring.file, key_id)
         file = _own_file(ring, entry) if entry.material == MATERIAL_LEFT else None
         if file is None:
             return None
@@ -59,17 +60,17 @@ def _destroy(ring: LockedRing, entry: RingEntry) -> Path | None:
     file, now = _own_file(ring, entry), now_in_seconds()
     is_gone = file is not None and not os.path.lexists(file)
     outcome = MATERIAL_GONE if is_gone else MATERIAL_LEFT
-    # Marked before the file is removed: in the other order a crash could leave a usable entry without
-    # material, and a ring with such an entry does not load.
+    # Marked before the file is removed: otherwise a crash could leave a usable entry without material, and
+    # the ring would not load.
     marked = ring.replace(lambda tree, _: _mark_destroyed(tree, entry.id, outcome, now))
+    # The second name is a hard link: the material is on the disk as long as either name is.
+    leftovers.remove_second_name(ring.file, entry.id)
     return None if file is None or is_gone else _remove(marked, entry.id, file)
 
 
 def _remove(ring: LockedRing, key_id: str, file: Path) -> Path | None:
-    """Remove the key file of a destroyed key, and record it. Until then the entry says that it is left."""
+    """Remove the key file of a destroyed key, and record that. Until then ``material`` is ``left``."""
     is_there = os.path.lexists(file)
-    # The second name is a hard link: the material is on the disk as long as either name is.
-    leftovers.remove_second_name(ring.file, key_id)
     try:
         with suppress(FileNotFoundError):  # perhaps with its folder
             file.unlink(missing_ok=True)
@@ -84,7 +85,7 @@ def _remove(ring: LockedRing, key_id: str, file: Path) -> Path | None:
 
 
 def _require_holds(file: Path, entry: RingEntry) -> None:
-    """Refuse to remove a file that may be another by now: one that does not have the key's check value."""
+    """Refuse to remove a file that may have been replaced: it does not match the key's check value."""
     with suppress(KeyRingError):
         raw = files.read_private(file)
         material = raw if entry.suite == LEGACY else parse_material(raw, str(file))
@@ -97,7 +98,7 @@ def _require_holds(file: Path, entry: RingEntry) -> None:
 
 
 def _mark_destroyed(tree: Any, key_id: str, outcome: str, now: datetime) -> None:
-    """Record where the material was. Material in the ring itself is removed with its source."""
+    """Mark an entry as destroyed. Inline material is removed; other sources remain as a record."""
     key = find_key(tree, key_id)
     if KeyState(key["state"]) is KeyState.COMPROMISED:
         key.setdefault("compromised", now)
@@ -110,7 +111,7 @@ def _mark_destroyed(tree: Any, key_id: str, outcome: str, now: datetime) -> None
 
 
 def _own_file(ring: LockedRing, entry: RingEntry) -> Path | None:
-    """Return the file of a key, if no other entry has the same."""
+    """Return the file of a key, if no other entry has the same file."""
     if entry.source != FileSource.kind or entry.location is None:
         return None
     folder = ring.file.parent

@@ -1,4 +1,4 @@
-"""Changes of a ring file: make one, add a key, take a key from state to state."""
+"""Changes of a ring file: create one, add a key, change the state of a key."""
 
 from __future__ import annotations
 
@@ -30,25 +30,24 @@ from sealpoint.keys.state import COMMANDS, KeyState
 
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
-    """Make a ring file with one new key, which is active, and the folder for key files beside it.
+    """Create a ring file with one new active key, and the folder for key files beside it.
 
     Args:
-        path: The file that is to be made.
-        key_id: Id of the key; by default the next of the year and a random part, e.g. ``k26a-4f7c``.
+        path: The new file.
+        key_id: Id of the key; by default the next id of the year with a random part, e.g. ``k26a-4f7c``.
 
     Returns:
         The id of the key.
 
     Raises:
         OutputExistsError: If the ring file or the key file exists already.
-        FilePermissionsError: If every account can write in its folder, as for all other changes, or this
-            account cannot.
-        OSError: If a folder cannot be made.
+        FilePermissionsError: If every account can write in its folder, or this account cannot.
+        OSError: If a folder cannot be created.
     """
     file = Path(path)
     if not file.name:
         raise OutputExistsError(f"{file} is a folder")
-    for folder in reversed(file.parents):  # parents=True would give those above it what the umask leaves
+    for folder in reversed(file.parents):  # parents=True would give the parents the mode of the umask
         try:
             folder.mkdir(mode=0o755, exist_ok=True)
         except PermissionError:
@@ -58,11 +57,11 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
         if os.path.lexists(file):
             hint = f"nothing is overwritten; to add a key: sealpoint keys generate --keys {quote(str(file))}"
             raise OutputExistsError(f"{file} is there already", hint=hint)
-        # The key file is on the disk before the ring names it: a crash leaves no entry without material.
+        # The key file is written first: a crash leaves no entry without material.
         key_id, entry = _new_key(file, key_id, (), KeyState.ACTIVE)
         text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
         fresh = files.write_private(files.beside(file, "new"), text.encode())
-        # A new ring holds no material, and agents that run as other accounts must be able to read it.
+        # A new ring contains no material, and agents of other accounts must be able to read it.
         fresh.chmod(0o644)
         os.link(fresh, file)  # unlike rename, never replaces a file
         fresh.unlink()
@@ -82,21 +81,19 @@ def stage_key(
 
     Args:
         path: The ring file, as for `KeyRing.load`; also in all other changes.
-        key_id: Id of the key; by default the next of the year and a random part, e.g. ``k26b-4f7c``.
-        expires: When it should no longer seal.
-        owner: Who is responsible for it, one line.
+        key_id: Id of the key; by default the next id of the year with a random part, e.g. ``k26b-4f7c``.
+        expires: When the key should no longer seal.
+        owner: Who is responsible for the key, one line.
 
     Returns:
         The id of the key.
 
     Raises:
-        DuplicateKeyError: If the id is taken, even by a destroyed key.
+        DuplicateKeyError: If the id is used, even by a destroyed key.
         OutputExistsError: If its key file exists already, and is not from an interrupted command.
         RingFileError: If ``owner`` is not one line of text.
     """
     with lock_ring(path) as ring:
-        for entry in ring.entries:
-            leftovers.remove_second_name(ring.file, entry.id)
         taken = [entry.id for entry in ring.entries]
         if ring.parsed.index_id is not None:
             taken.append(ring.parsed.index_id)
@@ -114,8 +111,9 @@ def _new_key(
     expires: datetime | None = None,
     owner: str | None = None,
 ) -> tuple[str, str]:
-    """Make the material of a key; return its id and the text of its entry."""
+    """Create the material of a key; return its id and the text of its entry."""
     now = now_in_seconds()
+    leftovers.remove_second_names(file, taken)
     key_id = leftovers.free_id(file, taken, now.year) if key_id is None else require_key_id(key_id)
     if key_id in taken:
         raise DuplicateKeyError(f"{file} has a key {key_id!r} already")
@@ -130,15 +128,15 @@ def _new_key(
 def promote_key(
     path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None
 ) -> str | None:
-    """Make a key the one that seals; the one before it then only opens.
+    """Make a key active; the previously active key becomes decrypt-only.
 
     Args:
         path: The ring file.
         key_id: The key.
-        require: What else must hold; also in all other transitions.
+        require: A further check, as in all other transitions.
 
     Returns:
-        The id of the one before it: ``key_id`` itself if it was active already, ``None`` if none was.
+        The id of the previously active key: ``key_id`` itself if it was active, ``None`` if no key was.
 
     Raises:
         KeyTransitionError: If the key's state does not allow it.
@@ -150,7 +148,7 @@ def promote_key(
         if before == key_id:
             return key_id
         entry.require_transition(COMMANDS[KeyState.ACTIVE])
-        ring.parsed.load_key(key_id)  # without its material no process could load the ring
+        ring.parsed.load_key(key_id)  # without its material the ring would not load
         if require is not None:
             require(ring.parsed, entry)
         now = now_in_seconds()
@@ -159,7 +157,7 @@ def promote_key(
 
 
 def disable_key(path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None) -> None:
-    """Refuse values under a key that only opened. A key that is disabled already is left as it is.
+    """Disable a decrypt-only or compromised key. A disabled key is not changed.
 
     Raises:
         KeyTransitionError: If its state does not allow it.
@@ -168,9 +166,9 @@ def disable_key(path: str | PathLike[str] | None, key_id: str, require: Precondi
 
 
 def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
-    """Let a disabled key open again: as compromised if it was, else as decrypt-only.
+    """Let a disabled key open again: as compromised if it was compromised, otherwise as decrypt-only.
 
-    A key that only opens is left as it is.
+    A key that opens is not changed.
 
     Raises:
         KeyTransitionError: If its state does not allow it.
@@ -184,11 +182,10 @@ def compromise_key(
 ) -> None:
     """Mark a key as compromised: it opens, and never seals again.
 
-    A key that is compromised already is left as it is.
+    A compromised key is not changed.
 
     Raises:
-        KeyTransitionError: If its state does not allow it: in the place of an active key another is promoted
-            first.
+        KeyTransitionError: If its state does not allow it: for an active key, promote another one first.
     """
     _change_state(path, key_id, KeyState.COMPROMISED, require)
 
@@ -196,14 +193,14 @@ def compromise_key(
 def check_ring(
     path: str | PathLike[str] | None = None, ids: Iterable[str] | None = None
 ) -> dict[str, KeyRingError | None]:
-    """Ask for the material of each key, and compare it with its check value.
+    """Load the material of each key, and compare it with its check value.
 
     Args:
         path: The ring file.
-        ids: The keys to ask for; by default all that are not destroyed.
+        ids: The keys to load; by default all that are not destroyed.
 
     Returns:
-        By id, what is wrong; ``None`` for a key whose material is available and right.
+        The problem by key id; ``None`` for a key whose material is available and correct.
     """
     ring = RingFile(find_ring_file(path))
     found: dict[str, KeyRingError | None] = {}
@@ -217,7 +214,7 @@ def check_ring(
     return found
 
 
-# --- what a transition does to the ring's tree ------------------------------------------------
+# --- changes of the ring's tree ------------------------------------------------
 
 
 def _change_state(

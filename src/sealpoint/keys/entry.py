@@ -1,4 +1,4 @@
-"""RingEntry: what a ring file says about one key, and which fields an entry may have."""
+"""RingEntry: the entry of one key in a ring file, and the fields that it may have."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import KeyTransitionError, RingFileError, UnknownKeyError, excerpt
-from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.sources import InlineSource, Source, parse_source
 from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"
@@ -27,24 +28,24 @@ _MAY_BE_MARKED: Final = (KeyState.COMPROMISED, KeyState.DISABLED, KeyState.DESTR
 
 @dataclass(frozen=True, slots=True)
 class RingEntry:
-    """What a ring file says about one key. No key material.
+    """The entry of one key in a ring file, without key material.
 
     Attributes:
         id: Public name of the key.
         state: What may be done with it.
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, else ``None``.
-        check: Its check value, if the file has one; not compared with the material.
+        check: Its check value, if there is one; not compared with the material.
         source: Kind of its source, e.g. ``file``; ``None`` for a destroyed key whose source is not recorded.
-        location: Where the material is, as the source says; ``None`` for material in the ring itself.
+        location: Where the material is, according to the source; ``None`` for inline material.
         material: What became of a destroyed key's material: ``removed``, ``left`` or ``gone-before``.
         owner: Who is responsible for the key.
-        created: When it was made; this and all others if the file says so.
+        created: When it was created; this and the other times are ``None`` if the file does not have them.
         activated: When it first became active.
         retired: When another key became active in its place.
         disabled: When it was disabled.
         compromised: When it was marked as compromised.
         destroyed: When it was destroyed.
-        expires: When it should no longer seal.
+        expires: When the key should no longer seal.
     """
 
     id: str
@@ -65,7 +66,7 @@ class RingEntry:
 
     @property
     def transitions(self) -> tuple[str, ...]:
-        """The commands that the key's state allows; none if it is active, which only a promotion changes."""
+        """The commands that the key's state allows; none for an active key."""
         if self.state is KeyState.ACTIVE:
             return ()
         commands = (COMMANDS[state] for state in self.state.transitions)
@@ -77,7 +78,7 @@ class RingEntry:
         return self.state is KeyState.COMPROMISED or self.compromised is not None
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether the key's time to seal is over at ``now``. A time without a zone is in UTC."""
+        """Whether the key has expired at ``now``. A time without a zone is in UTC."""
         if self.expires is None:
             return False
         expires = self.expires if self.expires.tzinfo else self.expires.replace(tzinfo=UTC)
@@ -114,31 +115,28 @@ def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
     return held[key_id]
 
 
-def read_entry(table: Mapping[str, Any], where: str) -> tuple[RingEntry, Source | None]:
-    """Return what the table of a key says, and its source. Its id was checked before.
+def read_entry(table: Mapping[str, Any], file: Path) -> tuple[RingEntry, Source | None]:
+    """Return what the table of a key in a ring file says, and its source.
 
     Raises:
-        RingFileError: If a field is missing, of the wrong type, or contradicts the key's state; ``where``
-            names the key in the message.
+        RingFileError: If a field is missing, of the wrong type, or contradicts the key's state.
+        KeyIdError: If its id is not a key id.
         KeyTransitionError: If a key for its suite cannot be in its state.
     """
+    require_fields(table, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
+    where = f"{file}: key {require_key_id(table['id'])!r}"
     try:
         state = KeyState(table["state"])
-    # An Enum raises ValueError for a list or a table too, although neither can be hashed.
+    # An Enum also raises ValueError for a list or a table, although neither can be hashed.
     except ValueError:
         known = ", ".join(state.value for state in KeyState)
         raise RingFileError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
     require_types(table, where)
     if table.get("suite") not in (None, LEGACY):
-        raise RingFileError(
-            f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only one to be named"
-        )
+        raise RingFileError(f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only valid value")
     require_suite_state(table["id"], table.get("suite"), state)
-    if state is KeyState.DESTROYED:
-        needed, refused = set[str](), set[str]()
-    else:
-        needed, refused = {"source"}, {"destroyed", "material"}
-    require_fields(table, KEY_FIELDS - refused, needed, where)
+    if state is not KeyState.DESTROYED:
+        require_fields(table, KEY_FIELDS - {"destroyed", "material"}, {"source"}, where)
     if "compromised" in table and state not in _MAY_BE_MARKED:
         hint = 'give it state = "compromised"; a key that was compromised does not seal again'
         raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)
@@ -154,7 +152,7 @@ def require_owner(owner: object, where: str) -> str:
     """Return the owner of a key.
 
     Raises:
-        RingFileError: If it is not one line of text that can be shown.
+        RingFileError: If it is not one line of printable text.
     """
     # `entry_text` writes it as JSON. That is TOML only for printable text: DEL is forbidden in TOML.
     if not isinstance(owner, str) or not owner.isprintable():
@@ -163,7 +161,7 @@ def require_owner(owner: object, where: str) -> str:
 
 
 def require_fields(table: Mapping[str, Any], known: frozenset[str], needed: set[str], where: str) -> None:
-    """Refuse a table with other fields than the known ones, or without a needed one.
+    """Refuse a table with an unknown field, or without a required one.
 
     Raises:
         RingFileError: If a field is not in ``known``, or one of ``needed`` is missing; ``where`` names the
@@ -191,4 +189,4 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
     if "owner" in entry:
         require_owner(entry["owner"], where)
     if "material" in entry and entry["material"] not in _OUTCOMES:
-        raise RingFileError(f"{where}: 'material' is none of {', '.join(_OUTCOMES)}")
+        raise RingFileError(f"{where}: 'material' is not one of {', '.join(_OUTCOMES)}")

@@ -1,4 +1,4 @@
-"""Private files: read only if no other account can read or change them, written whole or not at all."""
+"""Private files: read only if no other account can read or change them; written completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, S
 
 MAX_FILE_BYTES: Final = 1 << 20
 _GONE: Final = (
-    "put its copy back in this place; a key that nothing needs any more can be disabled, and is not asked for"
+    "restore its copy at this path; a key that is no longer needed can be disabled, and is then not read"
 )
 _DENIED: Final = "let this account write in the folder, then run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A ring file as it was found.
+    """A ring file at the time it was found.
 
     Attributes:
-        path: The file, from the root.
-        stamp: What tells whether it has changed since; ``None`` for a file that is not there.
+        path: The absolute path.
+        stamp: Differs if the file has changed; ``None`` for a missing file.
     """
 
     path: Path
@@ -34,7 +34,7 @@ class Origin:
 
     @classmethod
     def of(cls, path: Path) -> Origin:
-        """Look at a file. The change time is part of the stamp: a corrected mode is a change."""
+        """Examine a file. The change time is part of the stamp: a corrected mode is a change."""
         path = path.absolute()
         try:
             found = path.lstat()
@@ -46,27 +46,27 @@ class Origin:
 def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = False) -> bytes:
     """Read a file that is private to this process.
 
-    That is the rule for every file with key material, whichever source names it: it belongs to root or
-    to the account of the process, and no other account may read or write it. One thing more is allowed: a
-    file of root's may be readable by its group if that is root's group or one of the process's own. So
-    Kubernetes shows a Secret to a pod with ``fsGroup``, and systemd a credential, whose access list stands
-    in the bits of the group.
+    One rule applies to every file with key material: it belongs to root or to the account of the process,
+    and no other account may read or write it. There is one exception: a file of root may be readable by its
+    group if that is root's group or one of the process's groups. Kubernetes provides a Secret in this way
+    to a pod with ``fsGroup``, and systemd a credential, whose access list appears as the group's
+    permissions.
 
     Args:
         path: The file; relative to the current directory.
-        forbidden: Bits that its mode must not have: by default all that give access to other accounts.
+        forbidden: Bits that its mode must not have: by default all that grant access to other accounts.
         allow_links: Whether it may be a symbolic link that ends within the folder of ``path``.
 
     Raises:
-        FileLinkError: If it is a symbolic link that is not allowed, or no regular file.
+        FileLinkError: If it is a symbolic link that is not allowed, or not a regular file.
         FilePermissionsError: If its mode has a forbidden bit, or it belongs to another
             account that is not root.
         SourceError: If it cannot be read or has over 1 MiB.
     """
-    is_link = allow_links and os.path.islink(path)  # noqa: PTH114 -- of a path too long it is no link
+    is_link = allow_links and os.path.islink(path)  # noqa: PTH114 -- False for a path that is too long
     target = _require_within(path) if is_link else path
     try:
-        # The checks use the descriptor: a file exchanged after a check by path would be read unchecked.
+        # The checks use the descriptor: a file replaced after a check by path would be read unchecked.
         # O_NONBLOCK: opening a FIFO waits for a writer, and the process would hang.
         descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -89,14 +89,14 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
 def _read(path: Path, descriptor: int) -> bytes:
     try:
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            # st_size is no bound: it is 0 for files of /proc, and a file can grow after fstat.
+            # st_size is not reliable: it is 0 in /proc, and a file can grow after fstat.
             return file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
 
 
 def _require_within(path: Path) -> Path:
-    """Return the target of a link within its own folder: Kubernetes mounts ``k1 -> ..data/k1``."""
+    """Return the target of a link within its folder: Kubernetes mounts ``k1 -> ..data/k1``."""
     target, folder = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
     if not target.is_relative_to(folder):
         raise FileLinkError(f"{path} is a symbolic link that leads out of its folder")
@@ -120,7 +120,7 @@ def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None
 
 
 def _hint_for(owner: int) -> str | None:
-    """Return the hint for root about a file of another account: run as that account, not change the owner."""
+    """Return the hint for root about a file of another account: use that account, do not change the owner."""
     if os.geteuid() != 0:
         return None
     try:
@@ -139,24 +139,24 @@ def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -
     """Write a new file, flush it to the disk, and return its path.
 
     Args:
-        path: The file; what an interrupted command left under this name is removed first.
+        path: The file; one that an interrupted command has left is removed first.
         data: Its contents.
-        like: Status of the file whose owner and mode it gets; by default this account and 0600.
+        like: Status of a file whose owner and mode it gets; by default this account and 0600.
 
     Raises:
         StoppedError: If it cannot be written.
-        FilePermissionsError: If it cannot be given to that owner.
+        FilePermissionsError: If it cannot be given that owner.
     """
     try:
         path.unlink(missing_ok=True)
-        # Private when it is created: between open and chmod another account could open it and keep it open.
+        # Private from the start: before a chmod another account could open it and keep it open.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             if like is not None:
                 _give(path, descriptor, like)
-            # Before any rename or link: after a power failure the name could lead to an empty file.
+            # Before any rename or link: otherwise a power failure could leave an empty file under the name.
             os.fsync(descriptor)
     except FilePermissionsError:
         path.unlink(missing_ok=True)
@@ -170,20 +170,20 @@ def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -
 
 def _give(path: Path, descriptor: int, like: os.stat_result) -> None:
     own = os.fstat(descriptor)
-    # The owner before the mode: with the mode first, the group of this account could read the file.
+    # The owner before the mode: otherwise the group of this account could read the file meanwhile.
     if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid):
         try:
             os.fchown(descriptor, like.st_uid, like.st_gid)
         except PermissionError:
             raise FilePermissionsError(
-                f"{path.parent} has a file of user {like.st_uid}, group {like.st_gid}, to be written anew",
+                f"{path.parent} has a file of user {like.st_uid}, group {like.st_gid}; it cannot be replaced",
                 hint="run this as that account",
             ) from None
     os.fchmod(descriptor, like.st_mode & 0o777)
 
 
 def fsync_path(path: Path) -> None:
-    """Flush a file to the disk, or a folder with the names that were made and removed in it."""
+    """Flush a file to the disk, or a folder with its names."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -198,10 +198,10 @@ def require_unshared(folder: Path) -> None:
 
     Raises:
         FilePermissionsError: If its mode lets every account write in it.
-        OSError: If the folder is missing or cannot be looked at.
+        OSError: If the folder is missing or its status cannot be read.
     """
     mode = stat.S_IMODE(folder.stat().st_mode)
-    # Also with the sticky bit: others cannot replace a file then, and can still create one of its name.
+    # Also with the sticky bit: others can still create a file with a name that is free.
     if mode & 0o002:
         raise FilePermissionsError(
             f"{folder} has mode {mode:04o}: every account can put files into it",

@@ -1,4 +1,4 @@
-"""Key ids, and how long keys are."""
+"""Key ids, and the lengths of keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sealpoint.errors import KeyIdError, excerpt
 KEY_BYTES: Final = 32
 
 LEGACY: Final = "aes"
-"""The suite of a key that only opens: LangGraph's own rows under LANGGRAPH_AES_KEY."""
+"""The suite of LANGGRAPH_AES_KEY, which only opens LangGraph's own rows."""
 
 LEGACY_KEY_BYTES: Final = (16, 24, 32)
 

@@ -1,8 +1,8 @@
-"""A key: its state, its material, and what is derived from it.
+"""A key: its state, its material, and the keys derived from it.
 
-Every suite has a subkey of its own, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32)
-(RFC 5869, section 2.3). A thread's secret of 32 bytes is mixed in by using
-HMAC-SHA512(key, "sealpoint v1 secret" | secret) in the key's place.
+Every suite has its own subkey, HKDF-Expand-SHA512(key, "sealpoint v1 " + suite, 32) (RFC 5869, section
+2.3). A thread's secret of 32 bytes is mixed in by using HMAC-SHA512(key, "sealpoint v1 secret" | secret) in
+place of the key.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from sealpoint.errors import (
+    ActiveKeyError,
+    DuplicateKeyError,
     KeyDestroyedError,
     KeyDisabledError,
     KeyMaterialError,
@@ -27,7 +29,10 @@ from sealpoint.keys.material import Material, NeverPickled
 from sealpoint.keys.state import KeyState, require_suite_state
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
+
+    from sealpoint.keys.entry import RingEntry
 
 SECRET_BYTES: Final = 32
 
@@ -61,18 +66,20 @@ def mix(key: bytes, secret: bytes) -> bytes:
 
 
 def check_value(key: bytes) -> str:
-    """Return eight hex digits that differ from key to key and reveal nothing else about it."""
+    """Return eight hex digits that identify a key and reveal nothing else about it."""
     # 32 bits detect a swapped or damaged file. An attacker can find another key with the same 32 bits.
     return expand(key, "check")[:4].hex()
 
 
-def require_length(material: bytes, suite: str | None, what: str) -> bytes:
+def require_length(material: object, suite: str | None, what: str) -> bytes:
     """Return key material.
 
     Raises:
-        KeyMaterialError: If it does not have 32 bytes; for the suite ``aes`` 16, 24 or 32. ``what`` names
-            the key in the message.
+        KeyMaterialError: If it is not 32 bytes; for the suite ``aes`` 16, 24 or 32. ``what`` names the key
+            in the message.
     """
+    if not isinstance(material, bytes):
+        raise KeyMaterialError(f"{what}: material is {type(material).__name__}, not bytes")
     lengths = LEGACY_KEY_BYTES if suite == LEGACY else (KEY_BYTES,)
     if len(material) not in lengths:
         raise KeyMaterialError(
@@ -87,13 +94,13 @@ class Key(NeverPickled):
     """A key of a ring.
 
     Attributes:
-        id: Public name, 1 to 24 of ``[a-z0-9.-]``; stands in the tag of every value it sealed.
+        id: Public name, 1 to 24 of ``[a-z0-9.-]``; part of the tag of every value that it sealed.
         state: What may be done with it.
         created: When it was made, if known.
-        destroyed: When it was destroyed, if it was and that is known.
+        destroyed: When it was destroyed, if that is known.
         suite: ``"aes"`` for LANGGRAPH_AES_KEY, whose rows name no key; else ``None``.
-        compromised: When it was found to be compromised, if it was and that is known.
-        lazy_material: What holds the key's bytes or loads them; ``None`` for a key without material.
+        compromised: When it was marked as compromised, if that is known.
+        lazy_material: The key's bytes, or what loads them; ``None`` for a key without material.
     """
 
     id: str
@@ -118,8 +125,8 @@ class Key(NeverPickled):
 
         Args:
             id: Its public name.
-            material: 32 bytes; for ``suite="aes"`` 16, 24 or 32; empty for a destroyed key, and it
-                may be for a disabled one, which needs none to be refused. Or what loads them.
+            material: 32 bytes; 16, 24 or 32 for ``suite="aes"``; empty for a destroyed key, optionally for
+                a disabled one. Or an object that loads them.
             state: What may be done with it.
             created: When it was made.
             destroyed: When it was destroyed.
@@ -128,9 +135,9 @@ class Key(NeverPickled):
 
         Raises:
             KeyIdError: If ``id`` is not a key id.
-            UnknownSuiteError: If ``suite`` is another.
+            UnknownSuiteError: If ``suite`` is another suite.
             KeyTransitionError: If a key for ``suite`` cannot be in ``state``.
-            KeyMaterialError: If material that is given as bytes does not have the right length.
+            KeyMaterialError: If ``material`` is bytes of the wrong length.
             KeyRingError: If ``state`` is not a `KeyState`.
         """
         require_key_id(id)
@@ -150,16 +157,16 @@ class Key(NeverPickled):
 
     @property
     def material(self) -> bytes:
-        """The bytes of the key, loaded now if they have not been; empty for a key without material.
+        """The bytes of the key, loaded at first use; empty for a key without material.
 
         Raises:
-            KeyRingError: If its source does not give them, or gives others.
+            KeyRingError: If its source does not provide them, or provides others.
         """
         return b"" if self.lazy_material is None else self.lazy_material.get()
 
     @property
     def is_compromised(self) -> bool:
-        """Whether the key was ever marked as compromised, be it disabled since."""
+        """Whether the key was ever marked as compromised, even if it is disabled now."""
         return self.state is KeyState.COMPROMISED or self.compromised is not None
 
     def with_state(self, state: KeyState, compromised: datetime | None = None) -> Key:
@@ -178,7 +185,7 @@ class Key(NeverPickled):
         return expand(self.material if secret is None else mix(self.material, secret), suite)
 
     def require_open(self) -> Key:
-        """Return the key, if values under it may be opened.
+        """Return the key if values under it may be opened.
 
         Raises:
             KeyDisabledError: If it is disabled.
@@ -193,10 +200,29 @@ class Key(NeverPickled):
 
 
 def _hold(key_id: str, material: bytes, state: KeyState, suite: str | None) -> Material | None:
-    if not isinstance(material, bytes):
-        raise KeyMaterialError(f"key {key_id!r}: material is {type(material).__name__}, not bytes")
-    if not material and not state.opens:
+    if material == b"" and not state.opens:
         return None
     if state is KeyState.DESTROYED:
         raise KeyMaterialError(f"key {key_id!r}: {len(material)} bytes of material instead of 0")
     return Material(None, require_length(material, suite, f"key {key_id!r}"))
+
+
+def require_consistent(keys: Sequence[Key] | Sequence[RingEntry], where: str = "a ring") -> None:
+    """Refuse keys that cannot be in one ring. ``where`` names the ring in the message.
+
+    Raises:
+        DuplicateKeyError: If two keys have one id.
+        ActiveKeyError: If two keys are active.
+        KeyRingError: If two keys are for the suite ``aes``.
+    """
+    ids = [key.id for key in keys]
+    if len(set(ids)) < len(ids):
+        raise DuplicateKeyError(f"{where}: two keys are called {max(ids, key=ids.count)!r}")
+    active = [key.id for key in keys if key.state is KeyState.ACTIVE]
+    if len(active) > 1:
+        raise ActiveKeyError(f"{where}: {len(active)} keys are active: {', '.join(active)}")
+    if sum(key.suite == LEGACY for key in keys) > 1:
+        raise KeyRingError(
+            f"{where}: two keys are for suite 'aes', whose rows do not say which of them sealed them",
+            hint="give each of them a ring of its own, and open its rows with that ring",
+        )

@@ -1,9 +1,10 @@
-"""Key files of new keys, and what an interrupted command leaves of them beside a ring file.
+"""Key files of new keys, and the files that an interrupted command leaves beside a ring file.
 
-    .<ring>.new               a new ring file that was not put in place; the next command writes it anew
+    .<ring>.new               a new ring file that did not replace the old one; the next command overwrites it
     keys.d/.<ring>.<id>.new   a second name of a new key's file, until an entry of the ring names the key
 
-A key file with a second name belongs to an interrupted command: the next one for this id uses it.
+A key file with a second name belongs to an interrupted command: the next one for this id uses it, and the
+next default id is this id. A second name without a key file is removed when the next key is made.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from sealpoint.keys.ids import KEY_BYTES
 from sealpoint.keys.material import parse_material
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 KEY_FOLDER: Final = "keys.d"
+
+_DEFAULT_ID: Final = re.compile(r"k[0-9]{2}[a-z]+-[0-9a-f]{4}")
 
 
 def key_file(ring: Path, key_id: str) -> Path:
@@ -39,7 +42,7 @@ def _pending(ring: Path, key_id: str) -> Path:
 
 
 def _is_left_over(ring: Path, key_id: str) -> bool:
-    """Whether a key file was made for ``ring`` by a command that was interrupted before an entry named it."""
+    """Whether an interrupted command made this key file for ``ring``: no entry names it."""
     try:
         return _pending(ring, key_id).samefile(key_file(ring, key_id))
     except FileNotFoundError:
@@ -47,29 +50,35 @@ def _is_left_over(ring: Path, key_id: str) -> bool:
 
 
 def free_id(ring: Path, taken: Collection[str], year: int) -> str:
-    """Return an id for a new key: ``k26a-4f7c``, the next key of the year, and a random part.
+    """Return an id for a new key, such as ``k26a-4f7c``: the year, a counter and a random part.
 
     The random part differs between environments: rows under a key of one never name a key of the other.
+    An id like this for which an interrupted command made a key file is returned first.
     """
+    for key_id in _pending_ids(ring):
+        if key_id not in taken and _DEFAULT_ID.fullmatch(key_id) and _is_left_over(ring, key_id):
+            return key_id
     for number in count(1):
         stem = f"k{year % 100:02}{_letters(number)}"
         if any(key_id == stem or key_id.startswith(f"{stem}-") for key_id in taken):
             continue
-        left_over = _left_over_id(ring, stem)
-        key_id = left_over or f"{stem}-{secrets.token_hex(2)}"
-        if left_over or not any(os.path.lexists(key_file(ring, name)) for name in (stem, key_id)):
+        key_id = f"{stem}-{secrets.token_hex(2)}"
+        if not any(os.path.lexists(key_file(ring, name)) for name in (stem, key_id)):
             break
     return key_id
 
 
-def _left_over_id(ring: Path, stem: str) -> str | None:
-    """Return the id of a key file that an interrupted command made for the same key of the year."""
-    pending = re.compile(rf"{re.escape(f'.{ring.name}.{stem}')}(-[0-9a-f]{{4}})\.new", re.DOTALL)
+def _pending_ids(ring: Path) -> list[str]:
+    """Return the ids for which ``ring`` has a second name of a key file, in order.
+
+    An id with a dot is not among them: ``.a.b.k1.new`` may be for the key ``b.k1`` of the ring ``a``, or for
+    ``k1`` of ``a.b``.
+    """
+    pending = re.compile(rf"\.{re.escape(ring.name)}\.([a-z0-9-]+)\.new")
     with suppress(FileNotFoundError, NotADirectoryError):
-        for name in sorted(file.name for file in (ring.parent / KEY_FOLDER).iterdir()):
-            if (match := pending.fullmatch(name)) and _is_left_over(ring, stem + match[1]):
-                return stem + match[1]
-    return None
+        found = (pending.fullmatch(file.name) for file in (ring.parent / KEY_FOLDER).iterdir())
+        return sorted(match[1] for match in found if match)
+    return []
 
 
 def _letters(number: int) -> str:
@@ -79,13 +88,13 @@ def _letters(number: int) -> str:
 
 
 def make_material(ring: Path, key_id: str) -> bytes:
-    """Return 32 new random bytes, after they were written to the key's file.
+    """Write 32 new random bytes to the key's file, and return them.
 
-    Until `remove_second_name` is called, the file has a second name that says which ring it is for: if
-    the command is interrupted, the next one for this id uses the material.
+    Until `remove_second_name` is called, the file has a second name that identifies its ring. If the
+    command is interrupted, the next one for this id uses the same material.
 
     Raises:
-        OutputExistsError: If another file has the name.
+        OutputExistsError: If another file has this name.
         FileLinkError: If the folder for key files is a link.
         FilePermissionsError: If others can write in it.
         StoppedError: If it cannot be written.
@@ -114,6 +123,17 @@ def _require_own_folder(folder: Path) -> None:
     require_unshared(folder)
 
 
+def remove_second_names(ring: Path, held: Iterable[str]) -> None:
+    """Remove the second names of the keys in ``ring``, and those whose key file was not made.
+
+    A command that is killed before it makes the key file leaves such a name, and perhaps half a key. Called
+    while the ring is locked: no other command is about to make the key file.
+    """
+    unmade = [key_id for key_id in _pending_ids(ring) if not os.path.lexists(key_file(ring, key_id))]
+    for key_id in (*held, *unmade):
+        remove_second_name(ring, key_id)
+
+
 def remove_second_name(ring: Path, key_id: str) -> None:
-    """Remove the second name of a key file, once an entry of the ring names the key."""
+    """Remove the second name of a key file, after an entry of the ring names the key."""
     _pending(ring, key_id).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""A lock on a file: one run at a time, also among processes, and released when the process ends.
+"""A lock on a file: one run at a time, across processes, released when the process ends.
 
-The lock is on a file of its own beside the locked one. A lock on a database itself would interfere with
-SQLite's: a process loses its POSIX locks on a file as soon as it closes any descriptor of that file.
+The lock is on a separate file beside the locked one. A lock on a database itself would interfere with
+SQLite's locks: a process loses its POSIX locks on a file as soon as it closes any descriptor of that file.
 The lock file is removed on release, unlike that of the package filelock, and `is_held` makes none.
 """
 
@@ -19,17 +19,17 @@ from sealpoint.errors import HeldError, OutputNameError, StoppedError, excerpt
 
 SUFFIX: Final = ".sealpoint-lock"
 
-_HINT: Final = "let the account that runs this write to the folder, and see that there is room in it"
+_HINT: Final = "let the account that runs this write to the folder, and check its free space"
 
 
 @contextmanager
 def holding(path: Path) -> Iterator[None]:
-    """Lock ``path`` for as long as the context lasts.
+    """Lock ``path`` in a context.
 
     Raises:
         HeldError: If another run has locked it.
         OutputNameError: If the name of the lock file beside it would be too long.
-        StoppedError: If the lock file cannot be made.
+        StoppedError: If the lock file cannot be created.
     """
     path = path.resolve()  # one lock by any symbolic link; hard links are two files
     lock = path.with_name(path.name + SUFFIX)
@@ -38,12 +38,12 @@ def holding(path: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            lock.unlink()  # while it is locked: the next run finds another file and tries again
+            lock.unlink()  # while it is locked: a waiting run then finds another file and retries
         os.close(descriptor)
 
 
 def is_held(path: Path) -> bool:
-    """Whether a run has locked ``path`` now, as far as this account can see. Makes no file."""
+    """Whether a run has locked ``path``, as far as this account can see. Creates no file."""
     path = path.resolve()
     try:
         descriptor = os.open(path.with_name(path.name + SUFFIX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -81,4 +81,4 @@ def _take(lock: Path) -> int:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), lock.stat(follow_symlinks=False)):
                 return descriptor
-        os.close(descriptor)  # removed by the run that had locked it
+        os.close(descriptor)  # removed by the run that held the lock

@@ -1,4 +1,4 @@
-"""Key material: parsed from text, held or loaded at first use, never pickled or shown."""
+"""Key material: parsed from text, loaded at first use, never pickled or shown."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sealpoint.errors import KeyMaterialError, KeyPickleError, KeyRingError
 from sealpoint.keys.ids import KEY_BYTES
 
 RETRY_SECONDS: Final = 30.0
-"""How long a source that failed is not asked again."""
+"""How long a failed source is not read again."""
 
 logger: Final = logging.getLogger("sealpoint.keys")
 
 
 class NeverPickled:
-    """Base of classes that hold key material: they can be neither pickled nor copied."""
+    """Base class of objects with key material: they cannot be pickled or copied."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class NeverPickled:
 
 
 class Loader(Protocol):
-    """Reads the material of one key. Equal loaders read the same material."""
+    """Reads the material of one key. Equal loaders read equal material."""
 
     @property
     def is_slow(self) -> bool:
@@ -46,20 +46,19 @@ class Loader(Protocol):
 
 
 class Material(NeverPickled):
-    """The material of one key, loaded from its source once, when it is first used. Safe between threads.
+    """The material of one key, loaded once from its source at first use. Safe to share between threads.
 
-    Material from a slow source is loaded by a thread of its own: a caller that needs it waits, and runs no
-    command itself. After a failure the source is not asked again for `RETRY_SECONDS`; until then
-    every use raises the same error.
+    Material from a slow source is loaded by a separate thread; a caller that needs it waits. After a
+    failure the source is not read again for `RETRY_SECONDS`: until then every use raises the same error.
     """
 
     __slots__ = ("__weakref__", "_error", "_lock", "_retry_at", "_thread", "_value", "loader")
 
     def __init__(self, loader: Loader | None, value: bytes | None = None) -> None:
-        """Describe material.
+        """Create material, without loading it.
 
         Args:
-            loader: Reads it; ``None`` if ``value`` is given.
+            loader: Loads the bytes; ``None`` if ``value`` is given.
             value: The bytes, if they are known.
         """
         self.loader = loader
@@ -84,25 +83,25 @@ class Material(NeverPickled):
         return self.loader is not None and self.loader.is_slow
 
     def get(self) -> bytes:
-        """Return the bytes, once they are loaded.
+        """Return the bytes; load them first if necessary.
 
         Raises:
-            KeyRingError: If the source does not give them, or gives others.
+            KeyRingError: If the source does not provide them, or provides others.
         """
         if self._value is None and self.is_slow and not self._has_failed():
             self.start().join()
         return self.load()
 
     def load(self) -> bytes:
-        """Return the bytes. If they are not loaded, the calling thread asks the source.
+        """Return the bytes. If they are not loaded, the calling thread reads the source.
 
         Raises:
-            KeyRingError: If the source does not give them, or gives others.
+            KeyRingError: If the source does not provide them, or provides others.
         """
         with self._lock:
             if self._value is None and self.loader is not None:
                 if self._error is not None and self._has_failed():
-                    # A new instance: several threads that raise the same one would add to the same traceback.
+                    # A new instance: threads that raise the same one would extend the same traceback.
                     raise type(self._error)(*self._error.args, hint=self._error.hint)
                 try:
                     self._value = self.loader()
@@ -112,7 +111,7 @@ class Material(NeverPickled):
             return self._value or b""
 
     def start(self) -> Thread:
-        """Return the thread that loads the bytes; if none is at work, start one."""
+        """Return the thread that loads the bytes; start one if none is running."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             thread = self._thread = Thread(target=self._run, name="sealpoint-key", daemon=True)
@@ -146,12 +145,12 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def parse_material(text: bytes, what: str) -> bytes:
-    """Return 32 bytes from 32 raw ones, or from base64 or hex of them with one optional newline.
+    """Parse 32 raw bytes, or base64 or hex of them with an optional newline.
 
     Raises:
         KeyMaterialError: If ``text`` is none of these. ``what`` names it in the message.
     """
-    # Before any newline is removed: the last of 32 raw bytes can be one.
+    # Before a newline is removed: the last of 32 raw bytes can be one.
     if len(text) == KEY_BYTES:
         return text
     line = text.removesuffix(b"\n").removesuffix(b"\r")

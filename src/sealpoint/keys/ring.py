@@ -1,21 +1,15 @@
-"""KeyRing: the keys that a process may use. At most one seals, the others only open."""
+"""KeyRing: the keys that a process may use. At most one seals; the others only open."""
 
 from __future__ import annotations
 
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from sealpoint.errors import (
-    ActiveKeyError,
-    DuplicateKeyError,
-    KeyMaterialError,
-    NoActiveKeyError,
-    UnknownKeyError,
-)
-from sealpoint.keys.ids import KEY_BYTES, LEGACY
-from sealpoint.keys.key import Key, expand
+from sealpoint.errors import NoActiveKeyError, UnknownKeyError
+from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.key import Key, expand, require_consistent, require_length
 from sealpoint.keys.material import Material, NeverPickled
-from sealpoint.keys.state import KeyState, require_one_legacy
+from sealpoint.keys.state import KeyState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KeyRing(NeverPickled):
-    """The keys a process may use: at most one seals, the others only open. Immutable."""
+    """The keys that a process may use: at most one seals, the others only open. Immutable."""
 
     __slots__ = ("_by_id", "_index", "keys", "origin")
 
@@ -41,46 +35,41 @@ class KeyRing(NeverPickled):
 
         Args:
             keys: At most one of them active, and at most one for the suite ``aes``.
-            index: 32 bytes for blind indexes, if there are any, or what loads them.
-            origin: The file it was read from, if it was.
+            index: 32 bytes for blind indexes, or an object that loads them; ``None`` for no index key.
+            origin: The file it was read from; ``None`` for a ring that is created in code.
 
         Raises:
-            DuplicateKeyError: If two keys have one id.
+            DuplicateKeyError: If two keys have the same id.
             ActiveKeyError: If two keys are active.
             KeyRingError: If two keys are for the suite ``aes``.
             KeyMaterialError: If ``index`` does not have 32 bytes.
         """
         self.keys = tuple(keys)
         self.origin = origin
+        require_consistent(self.keys)
         self._by_id = {key.id: key for key in self.keys}
-        if len(self._by_id) != len(self.keys):
-            ids = self.ids
-            raise DuplicateKeyError(f"two keys are called {next(i for i in ids if ids.count(i) > 1)!r}")
-        active = [key.id for key in self.keys if key.state is KeyState.ACTIVE]
-        if len(active) > 1:
-            raise ActiveKeyError(f"{len(active)} keys are active: {', '.join(active)}")
-        require_one_legacy(key.suite for key in self.keys)
         if index is not None and not isinstance(index, Material):
-            if type(index) is not bytes or len(index) != KEY_BYTES:
-                raise KeyMaterialError(f"index key is not {KEY_BYTES} bytes")
-            index = Material(None, index)
+            index = Material(None, require_length(index, None, "index key"))
         self._index = index
 
     @classmethod
     def load(cls, path: str | PathLike[str] | None = None) -> KeyRing:
         """Read a ring from its file.
 
-        Material in files, variables and the ring itself is read and checked, and so is that of the active
-        key. Commands of other keys are run when their material is first used, or by `load_material`.
+        Material in files, variables and the ring itself is read and checked, as is that of the active key.
+        Commands of other keys run when their material is first used, or in `load_material`.
 
         Args:
-            path: The ring file. Without it the first of ``$SEALPOINT_KEYS``,
-                ``$CREDENTIALS_DIRECTORY/sealpoint.keys`` and ``/etc/sealpoint/keys.toml`` counts.
+            path: The ring file; by default the first of ``$SEALPOINT_KEYS``,
+                ``$CREDENTIALS_DIRECTORY/sealpoint.keys`` and ``/etc/sealpoint/keys.toml``.
 
         Raises:
             KeyRingError: One of its subclasses, each for one thing that can be wrong.
         """
-        from sealpoint.keys.ringfile import RingFile, find_ring_file  # a ring by hand needs no TOML
+        from sealpoint.keys.ringfile import (
+            RingFile,
+            find_ring_file,
+        )  # a ring that is created in code needs no TOML
 
         ring = cls.of_file(RingFile(find_ring_file(path))).load_local()
         for key in ring.keys:
@@ -90,14 +79,14 @@ class KeyRing(NeverPickled):
 
     @classmethod
     def of_file(cls, file: RingFile, *older: KeyRing) -> KeyRing:
-        """Make the ring that a file describes; nothing is loaded.
+        """Create the ring that a file describes. No material is loaded.
 
         Args:
             file: The file, parsed.
-            older: Earlier rings of this file, whose material is used again if it came from a slow source.
+            older: Earlier rings of this file; their material from slow sources is reused.
 
         Raises:
-            KeyRingError: What making a ring raises.
+            KeyRingError: As the constructor.
         """
         held = [material for ring in older for material in ring.materials]
         return cls(file.make_keys(held), index=file.make_index(held), origin=file.origin)
@@ -107,12 +96,12 @@ class KeyRing(NeverPickled):
 
     @property
     def path(self) -> Path | None:
-        """The ring file it was read from; ``None`` for a ring made by hand."""
+        """The ring file it was read from; ``None`` for a ring that is created in code."""
         return None if self.origin is None else self.origin.path
 
     @property
     def active_id(self) -> str | None:
-        """Id of the key that seals, if there is one."""
+        """Id of the active key, if there is one."""
         return next((key.id for key in self.keys if key.state is KeyState.ACTIVE), None)
 
     @property
@@ -125,7 +114,7 @@ class KeyRing(NeverPickled):
         return self._by_id.get(key_id)
 
     def require_active(self) -> Key:
-        """Return the key that seals.
+        """Return the active key.
 
         Raises:
             NoActiveKeyError: If none is active.
@@ -136,15 +125,15 @@ class KeyRing(NeverPickled):
         raise NoActiveKeyError(f"no key of the ring is active (held: {', '.join(self.ids) or 'none'})")
 
     def require_key(self, key_id: str) -> Key:
-        """Return the key called ``key_id``, if values under it may be opened.
+        """Return the key called ``key_id`` if values under it may be opened.
 
         Raises:
-            UnknownKeyError: If the ring does not hold it.
+            UnknownKeyError: If the ring does not have it.
             KeyDisabledError: If it is disabled.
             KeyDestroyedError: If it was destroyed.
         """
         key = self._by_id.get(key_id)
-        # LangGraph's rows name no key: a tag that names the legacy key would use it with another suite.
+        # LangGraph's rows name no key: a tag with the id of the legacy key would use it with another suite.
         if key is None or key.suite == LEGACY:
             raise UnknownKeyError(key_id, self.ids)
         return key.require_open()
@@ -167,15 +156,15 @@ class KeyRing(NeverPickled):
 
     @property
     def materials(self) -> tuple[Material, ...]:
-        """The material of all keys that have some, loaded or not, that of the index key among them."""
+        """The material of all keys that have any, including the index key, loaded or not."""
         found = (*(key.lazy_material for key in self.keys), self._index)
         return tuple(material for material in found if material is not None)
 
     def load_local(self) -> KeyRing:
-        """Load what files, variables and the ring file itself give, and return the ring.
+        """Load material from files, variables and the ring file itself, and return the ring.
 
         Raises:
-            KeyRingError: If the source of a key does not give its material, or gives other material.
+            KeyRingError: If a source does not provide the material of its key, or provides other material.
         """
         for material in self.materials:
             if not material.is_slow:
@@ -183,25 +172,25 @@ class KeyRing(NeverPickled):
         return self
 
     def load_material(self) -> KeyRing:
-        """Load what has not been loaded, and return the ring.
+        """Load all material that is not loaded yet, and return the ring.
 
-        For programs that are to fail at once if any key is not available.
+        For programs that should fail at once if any key is not available.
 
         Raises:
-            KeyRingError: If the source of a key does not give its material, or gives other material.
+            KeyRingError: If a source does not provide the material of its key, or provides other material.
         """
         for material in self.materials:
             material.load()
         return self
 
     def with_keys(self, keys: Iterable[Key]) -> KeyRing:
-        """Return a ring of the same file and with the same index key, and other keys."""
+        """Return a ring with other keys, and the same file and index key."""
         return KeyRing(keys, index=self._index, origin=self.origin)
 
     def has_index_of(self, older: KeyRing) -> bool:
-        """Whether blind indexes made with ``older`` are those that this ring makes.
+        """Whether this ring makes the same blind indexes as ``older``.
 
-        Index keys of which one was not loaded yet are taken for the same.
+        If one of the index keys is not loaded yet, they are assumed to be the same.
         """
         if older._index is None or self._index is None:
             return older._index is None
@@ -210,7 +199,7 @@ class KeyRing(NeverPickled):
         return compare_digest(older._index.get(), self._index.get())
 
     def index_key(self, purpose: str) -> bytes:
-        """Derive 32 bytes for a blind index, from an entry of its own that never rotates.
+        """Derive 32 bytes for a blind index from the index key, which never rotates.
 
         Raises:
             UnknownKeyError: If the ring has no index entry.

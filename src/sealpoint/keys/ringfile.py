@@ -1,7 +1,7 @@
-"""The ring file: TOML with ids, states, dates and check values, and where the material is.
+"""The ring file: TOML with ids, states, dates, check values and sources of the material.
 
 See ``keys.example`` for a complete one. Every unknown field of a key is an error. The tables `RESERVED` are
-for other parts of sealpoint: what does not know one of them skips it, with one warning.
+for other parts of sealpoint; a release that does not use one of them skips it, with one warning.
 """
 
 from __future__ import annotations
@@ -25,20 +25,13 @@ from sealpoint.errors import (
     TestKeysError,
     excerpt,
 )
-from sealpoint.keys.entry import (
-    KEY_FIELDS,
-    RingEntry,
-    read_entry,
-    require_entry,
-    require_fields,
-    require_types,
-)
+from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_fields, require_types
 from sealpoint.keys.files import Origin, read_private
 from sealpoint.keys.ids import LEGACY, require_key_id
-from sealpoint.keys.key import Key, check_value, require_length
+from sealpoint.keys.key import Key, check_value, require_consistent, require_length
 from sealpoint.keys.material import Material, NeverPickled, parse_material
 from sealpoint.keys.sources import InlineSource, Source, parse_source
-from sealpoint.keys.state import KeyState, require_one_legacy
+from sealpoint.keys.state import KeyState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,13 +39,13 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 MAX_RING_BYTES: Final = 64 * 1024
-MAX_LINE_DOTS: Final = 64  # the parser's time grows with the square of the parts of a dotted key
-SHARED: Final = 0o022  # a ring file may be read by all, and written by its owner alone
+MAX_LINE_DOTS: Final = 64  # the parser's time is quadratic in the parts of a dotted key
+SHARED: Final = 0o022  # all accounts may read a ring file, only its owner may write it
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
 RESERVED: Final[Mapping[str, type]] = {"threads": dict, "ledger": dict, "wrapper": list, "database": list}
-"""Tables of a ring file that are no business of keys, and whether each stands there once or several times."""
+"""Tables of a ring file for other parts of sealpoint, and whether each is a table or an array of tables."""
 
 _RING_FIELDS: Final = frozenset({"version", "active", "key", "index", *RESERVED})
 _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
@@ -61,10 +54,10 @@ logger: Final = logging.getLogger("sealpoint.keys")
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
-    """Return the ring file: the argument, else the first that is named by the environment or /etc.
+    """Return the path of the ring file: the argument, or the first default location.
 
     Raises:
-        RingFileMissingError: If none is named, or the named one is not there.
+        RingFileMissingError: If there is no location, or no file at it.
     """
     named = os.environ.get("SEALPOINT_KEYS")
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
@@ -83,13 +76,13 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
 
 
 def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntry, ...]:
-    """Read what the ring file says about its keys, and ask no source for any material.
+    """Read the entries of a ring file, without reading any material.
 
     Args:
         path: As for `KeyRing.load`.
 
     Raises:
-        KeyRingError: For everything that `KeyRing.load` refuses, except what only the material shows.
+        KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
     """
     return RingFile(find_ring_file(path)).entries
 
@@ -119,13 +112,13 @@ class _Loader:
             if os.environ.get(ALLOW_TEST_KEYS) != "1":
                 raise TestKeysError(f"{self.where} is a public test key of keys.example")
         elif isinstance(self.source, InlineSource):
-            read_private(self.file)  # a ring with real material in it must be as private as a key file
+            read_private(self.file)  # a ring with inline material must be as private as a key file
         if self.check not in (None, check_value(material)):
             raise CheckValueError(f"{self.where}: the material is not the one that 'check' was made from")
         return material
 
     def accepts(self, held: Material) -> bool:
-        """Whether material that is held, or is being loaded, is what this would read."""
+        """Whether this loader would read the same material."""
         if held.loader == self:
             return True
         is_same_source = isinstance(held.loader, _Loader) and held.loader.source == self.source
@@ -133,12 +126,12 @@ class _Loader:
 
 
 class RingFile(NeverPickled):
-    """A ring file that was read and parsed; no source was asked yet.
+    """A ring file that was read and parsed, without any material.
 
     Attributes:
-        origin: The file, as it was before it was read: a change in between is noticed by the next look.
-        data: Its bytes.
-        entries: What it says about its keys.
+        origin: The file before it was read: the next check notices a change since then.
+        data: The bytes of the file.
+        entries: The entries of its keys.
         index_id: Id of the index key, if it has one.
     """
 
@@ -146,14 +139,15 @@ class RingFile(NeverPickled):
         """Read and parse a file.
 
         Raises:
-            KeyRingError: For everything that `KeyRing.load` refuses, except what only the material shows.
+            KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
         """
         self.origin = Origin.of(file)
         self.data = read_private(file, forbidden=SHARED)
-        keys, indexes = _read_tables(self.data, file)
-        entries = [read_entry(table, f"{file}: key {table['id']!r}") for table in keys]
+        table = _read_table(self.data, file)
+        entries = [read_entry(key, file) for key in _get_tables(table, "key", file)]
         self.entries = tuple(entry for entry, _ in entries)
-        require_one_legacy(entry.suite for entry in self.entries)
+        require_consistent(self.entries, str(file))
+        _require_active(self.entries, table.get("active"), file)
         self._loaders = {
             entry.id: _Loader(source, file, f"{file}: key {entry.id!r}", entry.suite, entry.check)
             for entry, source in entries
@@ -161,6 +155,9 @@ class RingFile(NeverPickled):
         }
         self.index_id: str | None = None
         self._index: _Loader | None = None
+        indexes = _get_tables(table, "index", file)
+        if len(indexes) > 1:
+            raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
         for index in indexes:
             source = _require_index(index, f"{file}: [[index]]")
             self.index_id = index.get("id")
@@ -169,22 +166,22 @@ class RingFile(NeverPickled):
             raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")
 
     def make_keys(self, held: Sequence[Material] = ()) -> list[Key]:
-        """Return the keys; nothing is loaded.
+        """Return the keys. No material is loaded.
 
         Args:
-            held: Material of earlier rings of this file. What came from a slow source is used again.
+            held: Material of earlier rings of this file; that from slow sources is reused.
         """
         return [self._make_key(entry, held) for entry in self.entries]
 
     def make_index(self, held: Sequence[Material] = ()) -> Material | None:
-        """Return the material of the index key, if there is one; nothing is loaded."""
+        """Return the material of the index key, if there is one, without loading it."""
         return None if self._index is None else _get_material(self._index, held)
 
     def load_key(self, key_id: str) -> Key:
         """Load one key, whatever its state.
 
         Raises:
-            KeyRingError: If its material is not available, or is not the key's.
+            KeyRingError: If its material is not available, or is that of another key.
         """
         entry = require_entry(self.entries, key_id)
         key = self._make_key(entry, (), is_needed=True)
@@ -193,7 +190,7 @@ class RingFile(NeverPickled):
         return key
 
     def _make_key(self, entry: RingEntry, held: Sequence[Material], *, is_needed: bool = False) -> Key:
-        # Inline material of a disabled key is read as well, to see that the ring is private.
+        # Inline material of a disabled key is read too, so that the ring file is checked to be private.
         loader = self._loaders.get(entry.id)
         if loader is not None and (is_needed or entry.state.opens or entry.source == InlineSource.kind):
             material: bytes | Material = _get_material(loader, held)
@@ -211,13 +208,13 @@ class RingFile(NeverPickled):
 
 
 def _get_material(loader: _Loader, held: Sequence[Material]) -> Material:
-    """Return new material for a loader; for a slow one what is held, if it is the same."""
+    """Return new material for a loader; for a slow loader held material, if it is the same."""
     same = (material for material in held if loader.accepts(material)) if loader.is_slow else iter(())
     return next(same, None) or Material(loader)
 
 
-def _read_tables(data: bytes, file: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the tables of keys and of the index, and refuse what is wrong with the ring as a whole."""
+def _read_table(data: bytes, file: Path) -> dict[str, Any]:
+    """Return what a ring file contains, of which only the version and the reserved tables were checked."""
     table = _parse(data, file)
     require_fields(table, _RING_FIELDS, {"version"}, str(file))
     # TOML's true is a bool, which is an int and equal to 1.
@@ -225,11 +222,7 @@ def _read_tables(data: bytes, file: Path) -> tuple[list[dict[str, Any]], list[di
         hint = f"this release reads version = {VERSION}"
         raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
     _skip_reserved(table, file)
-    keys, indexes = (_tables(table, name, file) for name in ("key", "index"))
-    _require_ids(keys, table.get("active"), file)
-    if len(indexes) > 1:
-        raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
-    return keys, indexes
+    return table
 
 
 def _parse(data: bytes, file: Path) -> dict[str, Any]:
@@ -243,14 +236,14 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         problem = "is not UTF-8"
     except tomllib.TOMLDecodeError as error:
-        place = str(error).rpartition("(")[2].rstrip(")")  # and none of the text before it
+        place = str(error).rpartition("(")[2].rstrip(")")  # without the text before it
         problem = f"is not TOML ({place})"
     # Python refuses to convert integers of over 4300 digits, whose time grows with the square.
     except ValueError:
         problem = "has a number with too many digits"
     except RecursionError:
         problem = "is nested too deeply"
-    # Raised out here so that the error above is not its context: it may hold the text, and that inline keys.
+    # Raised here, so that its context is not the error above: that may contain the text with inline keys.
     raise RingFileError(f"{file} {problem}")
 
 
@@ -268,29 +261,19 @@ def _skip_reserved(table: Mapping[str, Any], file: Path) -> None:
             logger.warning("%s: %s is skipped, this release does not use it", file, shown)
 
 
-def _tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
+def _get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
     entries = table.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise RingFileError(f"{file}: '{name}' is written as [[{name}]]")
     return entries
 
 
-def _require_ids(entries: list[dict[str, Any]], active: object, file: Path) -> None:
-    seen: set[str] = set()
-    actives = []
-    for entry in entries:
-        require_fields(entry, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
-        key_id = require_key_id(entry["id"])
-        if key_id in seen:
-            raise DuplicateKeyError(f"{file}: two keys are called {key_id!r}")
-        seen.add(key_id)
-        if entry["state"] == KeyState.ACTIVE.value:
-            actives.append(key_id)
-    if len(actives) > 1:
-        raise ActiveKeyError(f"{file}: {len(actives)} keys are active: {', '.join(actives)}")
-    if actives != ([] if active is None else [active]):
-        named = "names no key" if active is None else f"names {excerpt(active)}"
-        raise ActiveKeyError(f"{file}: 'active' {named}, and the key with that state is {actives or 'none'}")
+def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> None:
+    """Refuse a ring whose ``active`` does not name the one key with that state."""
+    active = next((entry.id for entry in entries if entry.state is KeyState.ACTIVE), None)
+    if named != active:
+        claim = "names no key" if named is None else f"names {excerpt(named)}"
+        raise ActiveKeyError(f"{file}: 'active' {claim}, and the key with that state is {active or 'none'}")
 
 
 def _require_index(table: Mapping[str, Any], where: str) -> Source:

@@ -1,4 +1,4 @@
-"""The text of a ring file, changed in place: comments, order and spaces are preserved.
+"""Changes to the text of a ring file: comments, order and spaces are preserved.
 
 A change is made twice, on the text and on the parsed tree, and is accepted only if the new text parses to
 exactly the changed tree.
@@ -16,22 +16,22 @@ from typing import Any, Final
 from sealpoint.errors import MissingExtraError, RingFileError
 
 Change = Callable[[Any, Callable[[str], Any]], None]
-"""Changes a ring, given as nested mappings and lists. Its second argument parses more TOML."""
+"""Changes a ring, given as nested mappings and lists. The second argument parses TOML."""
 
 NEW_RING: Final = """\
-# A sealpoint key ring. It holds no secrets of its own: ids, states, dates, a check value
-# each, and where the material is. Change it with `sealpoint keys`, or by hand.
+# A sealpoint key ring. It contains no secrets: only ids, states, dates, check values
+# and where the material is. Change it with `sealpoint keys`, or by hand.
 
 version = 1
 {active} # the only key that seals; every other usable key only opens
 
-# state     seals  opens   how it comes about
-# staged      no    yes    generate: give it to every host before one host writes with it
+# state     seals  opens   meaning
+# staged      no    yes    generate: copy it to every host before one host seals with it
 # active      yes   yes    promote a staged (or decrypt-only) key
-# decrypt-only no   yes    was active until another was promoted
-# disabled    no    no     disable: nothing should need it any more; enable undoes it
-# compromised no    yes    compromise: others may know it; never seals again, every command reports it
-# destroyed   no    no     destroy: this ring no longer uses it; the entry keeps the id taken
+# decrypt-only no   yes    was active until another key was promoted
+# disabled    no    no     disable: should no longer be needed; enable undoes it
+# compromised no    yes    compromise: may be known to an attacker; never seals again
+# destroyed   no    no     destroy: no longer usable; the entry reserves the id
 
 """
 
@@ -39,36 +39,38 @@ version = 1
 def entry_text(
     key_id: str, state: str, dates: Mapping[str, datetime | None], owner: str | None, check: str
 ) -> str:
-    """Return the entry of a key whose material is in ``keys.d``.
+    """Return the text of the entry of a key whose material is in ``keys.d``.
 
     Args:
         key_id: Its id.
         state: Its state.
-        dates: Times by field; those that are ``None`` are left out.
+        dates: Times by field; ``None`` omits a field.
         owner: Who is responsible for it, one printable line, or ``None``.
         check: Its check value.
     """
     lines = ["[[key]]", f'id = "{key_id}"', f'state = "{state}"']
     lines += [f"{field} = {_format_time(time)}" for field, time in dates.items() if time is not None]
     if owner is not None:
-        lines.append(f"owner = {json.dumps(owner, ensure_ascii=False)}")  # as TOML writes printable text
+        lines.append(
+            f"owner = {json.dumps(owner, ensure_ascii=False)}"
+        )  # for printable text JSON is valid TOML
     lines += [f'check = "{check}"', f'source = {{ file = "keys.d/{key_id}.key" }}', ""]
     return "\n".join(lines)
 
 
 def _format_time(time: datetime) -> str:
-    """Return a time as TOML writes it; one without a zone is in UTC."""
+    """Return a time as TOML; a time without a zone is in UTC."""
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     return f"{aware.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def changed(text: str, change: Change, name: str) -> str:
-    """Return a ring's text with a change made to it.
+    """Return the text of a ring after a change.
 
     Args:
         text: A valid ring.
-        change: What to do; called once with the text's own tree and once with plain dicts.
-        name: The file's, for messages.
+        change: Makes the change; called once with the tree of the text and once with plain dicts.
+        name: Name of the file, for messages.
 
     Raises:
         MissingExtraError: If tomlkit is not installed.
@@ -89,7 +91,7 @@ def changed(text: str, change: Change, name: str) -> str:
 
 
 def _rewritten(text: str, change: Change) -> str | None:
-    """Return the changed text, or ``None`` if tomlkit does not read it as it stands."""
+    """Return the changed text, or ``None`` if tomlkit does not preserve the original."""
     try:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
@@ -108,7 +110,7 @@ def _change_tree(ring: Any, change: Change) -> None:
     import tomlkit
 
     keys = ring["key"]
-    # Comments after an entry belong to its neighbour or to the file: they are not moved with the entry.
+    # Comments after an entry belong to the next entry or to the file: they are not moved with the entry.
     tails = [_take_tail(entry) for entry in keys]
     last = keys[-1]
     change(ring, tomlkit.parse)
@@ -120,7 +122,7 @@ def _change_tree(ring: Any, change: Change) -> None:
 
 
 def _take_tail(entry: Any) -> list[Any]:
-    """Take the comments and blank lines off an entry that follow its last field."""
+    """Remove the comments and blank lines after the last field of an entry, and return them."""
     body = entry.value.body
     while body and hasattr(body[-1][1], "is_table") and body[-1][1].is_table():
         body = body[-1][1].value.body

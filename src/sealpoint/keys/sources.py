@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, Self
 
 from sealpoint.errors import RingFileError, SourceError, excerpt
 from sealpoint.keys.command import run_command
@@ -17,45 +17,39 @@ from sealpoint.keys.files import read_private
 
 
 class Source(Protocol):
-    """Where the material of a key is. Two that are equal give the same material."""
+    """Where the material of a key is. Equal sources provide the same material."""
 
     kind: ClassVar[str]
-    """Its name in a ring file."""
+    """The name of the kind in a ring file."""
 
     is_slow: ClassVar[bool]
-    """Whether reading may wait for another program or a network. Calls that seal or open never do that."""
+    """Whether reading may wait for another program or a network. Sealing and opening never do."""
 
     @property
     def location(self) -> str | None:
-        """Where the material is, for people, and no part of it; ``None`` if it is in the ring itself."""
+        """Where the material is, for messages; ``None`` if it is in the ring itself."""
 
-    def read(self, folder: Path) -> bytes:
+    def read(self, folder: Path, /) -> bytes:
         """Return the bytes that the source has.
 
         Args:
-            folder: Where relative paths begin: the folder of the ring file.
+            folder: The folder of the ring file, for relative paths.
 
         Raises:
-            KeyRingError: One of its subclasses, if there are none or they are not private.
+            KeyRingError: One of its subclasses, if they are not available or not private.
         """
 
 
-def _require_text(kind: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise RingFileError(f"source {kind!r} is a string that is not empty")
-    return value
-
-
 @dataclass(frozen=True, slots=True)
-class FileSource:
-    """A private file."""
+class _NamedSource:
+    """A source that is described by one string."""
 
-    kind: ClassVar = "file"
+    kind: ClassVar[str]
     is_slow: ClassVar = False
     location: str
 
     @classmethod
-    def parse(cls, value: object) -> FileSource:
+    def parse(cls, value: object) -> Self:
         """Check the value that stands in a ring file.
 
         Raises:
@@ -63,94 +57,52 @@ class FileSource:
         """
         return cls(_require_text(cls.kind, value))
 
-    def read(self, folder: Path) -> bytes:
+
+@dataclass(frozen=True, slots=True)
+class FileSource(_NamedSource):
+    """A private file."""
+
+    kind: ClassVar = "file"
+
+    def read(self, folder: Path, /) -> bytes:
         """Return the contents of the file.
 
         Raises:
-            FileLinkError: If it is no regular file, or a link that leads out of its folder.
-            FilePermissionsError: If another account can read or change it, or owns it and is not root.
+            FileLinkError: If it is not a regular file, or is a link out of its folder.
+            FilePermissionsError: If another account can read or change it, or owns it (except root).
             SourceError: If it cannot be read or has over 1 MiB.
         """
         return read_private(folder / self.location, allow_links=True)
 
 
 @dataclass(frozen=True, slots=True)
-class EnvSource:
+class EnvSource(_NamedSource):
     """An environment variable."""
 
     kind: ClassVar = "env"
-    is_slow: ClassVar = False
-    location: str
 
-    @classmethod
-    def parse(cls, value: object) -> EnvSource:
-        """Check the value that stands in a ring file.
-
-        Raises:
-            RingFileError: If ``value`` is not a string, or is empty.
-        """
-        return cls(_require_text(cls.kind, value))
-
-    def read(self, folder: Path) -> bytes:
+    def read(self, _: Path, /) -> bytes:
         """Return the variable's value.
 
         Raises:
             SourceError: If the variable is not set.
         """
-        del folder
         value = os.environ.get(self.location)
         if value is None:
-            hint = "set it for this process; a key that nothing needs any more can be disabled"
+            hint = "set it for this process; a key that is no longer needed can be disabled"
             raise SourceError(f"environment variable {self.location} is not set", hint=hint)
-        # os.environ holds bytes that are not UTF-8 as surrogates: this gives back the bytes that were set.
+        # os.environ represents bytes that are not UTF-8 as surrogates: this returns the original bytes.
         return os.fsencode(value)
 
 
 @dataclass(frozen=True, slots=True)
-class CommandSource:
-    """What a command prints."""
-
-    kind: ClassVar = "command"
-    is_slow: ClassVar = True
-    argv: tuple[str, ...] = field(repr=False)
-
-    @classmethod
-    def parse(cls, value: object) -> CommandSource:
-        """Check the value that stands in a ring file.
-
-        Raises:
-            RingFileError: If ``value`` is not a list of strings, or is empty.
-        """
-        if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
-            raise RingFileError("source 'command' is a list of words: program and arguments, no shell")
-        return cls(tuple(value))
-
-    @property
-    def location(self) -> str:
-        """The program, without its arguments: one of them may be a token."""
-        return self.argv[0]
-
-    def read(self, folder: Path) -> bytes:
-        """Run the command, and return what it prints.
-
-        Raises:
-            SourceError: If it cannot be started, prints over 4096 bytes, or exits with another code than 0.
-            SourceTimeoutError: If it does not end in time.
-        """
-        del folder
-        return run_command(self.argv)
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialSource:
+class CredentialSource(_NamedSource):
     """A credential of systemd."""
 
     kind: ClassVar = "credential"
-    is_slow: ClassVar = False
-    location: str
 
     @classmethod
-    def parse(cls, value: object) -> CredentialSource:
+    def parse(cls, value: object) -> Self:
         """Check the value that stands in a ring file.
 
         Raises:
@@ -161,7 +113,7 @@ class CredentialSource:
             raise RingFileError(f"credential {excerpt(name)} is not a plain name")
         return cls(name)
 
-    def read(self, folder: Path) -> bytes:
+    def read(self, _: Path, /) -> bytes:
         """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``.
 
         Raises:
@@ -170,17 +122,50 @@ class CredentialSource:
             FileLinkError: If it is no regular file, or a link that leads out of its folder.
             FilePermissionsError: If another account can read or change it, or owns it and is not root.
         """
-        del folder
-        place = os.environ.get("CREDENTIALS_DIRECTORY")
-        if place is None:
+        folder = os.environ.get("CREDENTIALS_DIRECTORY")
+        if folder is None:
             hint = "add LoadCredential= to the systemd unit"
             raise SourceError("$CREDENTIALS_DIRECTORY is not set", hint=hint)
-        return read_private(Path(place) / self.location, allow_links=True)
+        return read_private(Path(folder) / self.location, allow_links=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSource:
+    """The output of a command."""
+
+    kind: ClassVar = "command"
+    is_slow: ClassVar = True
+    argv: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def parse(cls, value: object) -> CommandSource:
+        """Check the value in a ring file.
+
+        Raises:
+            RingFileError: If ``value`` is not a list of strings, or is empty.
+        """
+        if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+            raise RingFileError("source 'command' is a list of words: program and arguments, no shell")
+        return cls(tuple(value))
+
+    @property
+    def location(self) -> str:
+        """The program, without its arguments, which may contain a token."""
+        return self.argv[0]
+
+    def read(self, _: Path, /) -> bytes:
+        """Run the command, and return what it prints.
+
+        Raises:
+            SourceError: If it cannot be started, prints over 4096 bytes, or exits with another code than 0.
+            SourceTimeoutError: If it does not end in time.
+        """
+        return run_command(self.argv)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InlineSource:
-    """The ring file itself, for development. It is never equal: that would compare material."""
+    """The ring file itself, for development. Never equal to another: that would compare material."""
 
     kind: ClassVar = "inline"
     is_slow: ClassVar = False
@@ -189,39 +174,43 @@ class InlineSource:
 
     @classmethod
     def parse(cls, value: object) -> InlineSource:
-        """Check the value that stands in a ring file.
+        """Check the value in a ring file.
 
         Raises:
             RingFileError: If ``value`` is not a string, or is empty.
         """
         return cls(_require_text(cls.kind, value))
 
-    def read(self, folder: Path) -> bytes:
+    def read(self, _: Path, /) -> bytes:
         """Return the text."""
-        del folder
         return self.text.encode()
 
 
 SOURCES: Final[Mapping[str, Callable[[object], Source]]] = {
-    "file": FileSource.parse,
-    "env": EnvSource.parse,
-    "command": CommandSource.parse,
-    "credential": CredentialSource.parse,
-    "inline": InlineSource.parse,
+    FileSource.kind: FileSource.parse,
+    EnvSource.kind: EnvSource.parse,
+    CommandSource.kind: CommandSource.parse,
+    CredentialSource.kind: CredentialSource.parse,
+    InlineSource.kind: InlineSource.parse,
 }
-"""How the value of each kind of source is parsed."""
+"""The parser of each kind of source."""
+
+
+def _require_text(kind: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise RingFileError(f"source {kind!r} is a string that is not empty")
+    return value
 
 
 def parse_source(source: object) -> Source:
-    """Return a key's source as it stands in a ring file. Nothing is read.
+    """Parse the source of a key in a ring file. No material is read.
 
     Raises:
-        RingFileError: If ``source`` is not a table with exactly one known kind, and after
-            it what that kind takes.
+        RingFileError: If ``source`` is not a table with exactly one known kind and a valid value.
     """
     if not isinstance(source, dict) or len(source) != 1:
         raise RingFileError(f"source names exactly one of {', '.join(SOURCES)}")
     ((kind, value),) = source.items()
     if kind not in SOURCES:
-        raise RingFileError(f"source {excerpt(kind)} is none of {', '.join(SOURCES)}")
+        raise RingFileError(f"source {excerpt(kind)} is not one of {', '.join(SOURCES)}")
     return SOURCES[kind](value)

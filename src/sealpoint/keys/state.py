@@ -1,21 +1,20 @@
-"""KeyState: what may be done with a key, and which states may follow.
+"""KeyState: what may be done with a key, and its possible transitions.
 
 States follow NIST SP 800-57 part 1, section 7:
 
     staged -> active <-> decrypt-only <-> disabled -> destroyed
     staged, decrypt-only, disabled <-> compromised -> destroyed
 
-A key that was marked as compromised can be disabled and enabled again; it is compromised then, and never
-active or decrypt-only again.
+A compromised key can be disabled and enabled again. It is then compromised as before, and never active or
+decrypt-only again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from sealpoint.errors import KeyRingError, KeyTransitionError
+from sealpoint.errors import KeyTransitionError
 from sealpoint.keys.ids import LEGACY
 
 
@@ -31,37 +30,27 @@ class KeyState(Enum):
 
     @property
     def opens(self) -> bool:
-        """Whether values under such a key may be opened."""
+        """Whether values under a key in this state may be opened."""
         return self not in (KeyState.DISABLED, KeyState.DESTROYED)
 
     @property
     def transitions(self) -> tuple[KeyState, ...]:
-        """The states that a key in this one may go to in one step."""
+        """The states that can follow this one in one step."""
         return _TRANSITIONS[self]
 
     def reaches(self, to: KeyState) -> bool:
-        """Whether a key in this state is in state ``to``, or can get there in any number of steps."""
+        """Whether a key in this state is in state ``to``, or can reach it in any number of steps."""
         found = {self}
         while more := {after for state in found for after in state.transitions} - found:
             found |= more
         return to in found
 
-    def require_transition(self, to: KeyState) -> KeyState:
-        """Return ``to``.
-
-        Raises:
-            KeyTransitionError: If a key in this state may not go there.
-        """
-        if to not in self.transitions:
-            raise KeyTransitionError(f"a key that is {self.value} cannot become {to.value}")
-        return to
-
 
 _TRANSITIONS: Final = {
     KeyState.STAGED: (KeyState.ACTIVE, KeyState.COMPROMISED, KeyState.DESTROYED),
-    # Only the promotion of another key ends this state: no command leaves a ring without a key that seals.
+    # Only promoting another key ends this state: no command leaves a ring without an active key.
     KeyState.ACTIVE: (KeyState.DECRYPT_ONLY,),
-    # Disabled before destroyed: a row that was overlooked shows while `enable` can still undo it.
+    # Disabled before destroyed: a row that was missed raises an error while `enable` can still undo it.
     KeyState.DECRYPT_ONLY: (KeyState.ACTIVE, KeyState.DISABLED, KeyState.COMPROMISED),
     KeyState.DISABLED: (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED, KeyState.DESTROYED),
     KeyState.COMPROMISED: (KeyState.DISABLED, KeyState.DESTROYED),
@@ -75,11 +64,11 @@ COMMANDS: Final = {
     KeyState.COMPROMISED: "compromise",
     KeyState.DESTROYED: "destroy",
 }
-"""The command of ``sealpoint keys`` that brings a key into a state."""
+"""The command of ``sealpoint keys`` that leads to a state."""
 
 
 def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
-    """Refuse a state that a key for ``suite`` cannot be in.
+    """Refuse a state that is not valid for keys of ``suite``.
 
     Raises:
         KeyTransitionError: If a key for the suite ``aes``, which only opens, is active or staged.
@@ -88,17 +77,4 @@ def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None
         raise KeyTransitionError(
             f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens",
             hint='give it state = "decrypt-only", and let another key be active',
-        )
-
-
-def require_one_legacy(suites: Iterable[str | None]) -> None:
-    """Refuse a ring with several keys for LangGraph's own rows.
-
-    Raises:
-        KeyRingError: If two keys are for the suite ``aes``.
-    """
-    if sum(suite == LEGACY for suite in suites) > 1:
-        raise KeyRingError(
-            "two keys are for suite 'aes', whose rows do not say which of them sealed them",
-            hint="give each of them a ring of its own, and open its rows with that ring",
         )

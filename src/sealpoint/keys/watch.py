@@ -1,8 +1,13 @@
-"""Follower: reads a ring file again when it has changed, and refuses one that is older than the ring in use.
+"""Follower: reloads a ring file when it has changed, and refuses one that is older than the ring in use.
 
 Only the ring file is watched, by its `stat`: as long as that is the same, nothing is read and no source is
 asked. Key files are not watched: a key's material never changes, other material is another key. For the
 same reason material from a slow source is not asked for again.
+
+Other material under the id of a key is noticed if the process has had the first: it keeps a mark of it.
+Material that was never loaded has no mark, and that of a changed source is accepted in its place: this
+process has sealed and opened nothing with the first one, and a source that never worked must be correctable.
+What protects such a key is the ``check`` in its entry, with which material is compared when it is loaded.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from sealpoint.keys.material import Material, NeverPickled
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import KeyState
 
-SEALING: Final = "+seal"  # what a call may need besides a key by its id, which has no '+'
+SEALING: Final = "+seal"  # what a call may need instead of a key id; ids contain no '+'
 ANY_LEGACY: Final = "+aes"
 
 LOOK_SECONDS: Final = 3.0
@@ -34,14 +39,14 @@ logger: Final = logging.getLogger("sealpoint.crypto")
 
 
 class _Load(NamedTuple):
-    """A changed ring whose slow sources are being asked.
+    """A changed ring whose slow sources are being read.
 
     Attributes:
         ring: The ring.
-        missing: Its material that was never held.
-        is_first: Whether this is the first attempt since the file has changed.
+        missing: Its material that was never loaded.
+        is_first: Whether this is the first attempt after a change of the file.
         needs: Which calls wait: ids of keys, `SEALING`, `ANY_LEGACY`.
-        ended: Set when the ring is in force, refused, or replaced by a newer one.
+        ended: Set when the ring is in use, refused, or replaced by a newer one.
     """
 
     ring: KeyRing
@@ -52,28 +57,29 @@ class _Load(NamedTuple):
 
 
 class Follower(NeverPickled):
-    """Follows one ring file for one cipher. Safe to share between threads, and over a fork.
+    """Follows one ring file for one cipher. Safe to share between threads, and after a fork.
 
-    States are in force once the file is parsed, before any source is asked. Files and variables are read by
-    the call that finds the change. Commands run in a thread, and only for keys whose material is not held;
-    until it ends, the keys that are held are in force with their new states.
+    New states apply when the file is parsed, before any source is read. The call that finds the change
+    reads files and variables. Commands run in a thread, and only for keys whose material is not loaded;
+    until it ends, the loaded keys are used with their new states.
 
-    A file that is refused (broken, missing, or older than the ring in use) leaves the ring as it is, is
-    reported once, and is tried again when it changes and every ``RETRY_SECONDS``, since a missing source
-    may be the reason. Keys that it disables or destroys are refused all the same, if only a source failed.
+    A file that is broken, missing, or older than the ring in use is refused: the ring is unchanged, and the
+    refusal is reported once. The file is read again when it changes and every ``RETRY_SECONDS``, since a
+    missing source may be the reason. If only a source failed, keys that the file disables or destroys are
+    refused nevertheless.
     """
 
     def __init__(self, ring: KeyRing, origin: Origin, put: Callable[[KeyRing], None]) -> None:
         """Follow the file that a ring was read from.
 
         Args:
-            ring: The ring in force.
-            origin: Its file, as it was when the ring was read.
-            put: Called with each new ring to be in force, by one thread at a time.
+            ring: The ring in use.
+            origin: Its file at the time the ring was read.
+            put: Called with each new ring, by one thread at a time.
         """
-        self._ring = ring  # the last ring that was loaded, with the keys closed that were closed since
+        self._ring = ring  # the last loaded ring, with later disabled and destroyed states applied
         self._in_force = ring
-        self._marks = marks(ring)
+        self._marks: dict[str, bytes] = {}  # of all material in use so far, taken before each change
         self._path = origin.path
         self._seen = origin.stamp
         self._put = put
@@ -87,10 +93,10 @@ class Follower(NeverPickled):
                 material.start()
 
     def look(self, *, wait: bool) -> None:
-        """Read the file again if it has changed. Runs no command, and waits for none.
+        """Reload the file if it has changed, without running or awaiting a command.
 
         Args:
-            wait: Whether to wait for another thread that is looking, or return at once.
+            wait: Whether to wait for another thread that is checking the file, or return at once.
         """
         if self._lock.acquire(blocking=wait):
             try:
@@ -99,19 +105,19 @@ class Follower(NeverPickled):
                 self._lock.release()
 
     def wait_for(self, need: str) -> None:
-        """Wait while the material of a key is being loaded that was never held.
+        """Wait while the material of a key is being loaded for the first time.
 
         Args:
-            need: Id of the key, `SEALING` for the one that seals, `ANY_LEGACY` for the one of suite ``aes``.
+            need: Id of the key, `SEALING` for the active key, `ANY_LEGACY` for the key of suite ``aes``.
         """
         while (load := self._load) is not None and need in load.needs:
             load.ended.wait()
 
     def reset_after_fork(self) -> None:
-        """Release what belongs to threads that do not exist in this process: the lock, and a load."""
+        """Release the lock and the load of threads that do not exist in this process."""
         self._lock = Lock()
         if self._load is not None:
-            self._seen = ()  # no file has this stamp, so the next look begins again
+            self._seen = ()  # no file has this stamp, so the next check starts again
         self._load, self._is_running = None, False
 
     def _look(self) -> None:
@@ -127,7 +133,6 @@ class Follower(NeverPickled):
             if any(material.is_slow for material in missing):
                 self._load_beside(ring, missing, changed)
                 return
-            self._marks |= marks(self._ring)
             ring = require_later(self._ring, ring.load_local(), self._marks)
         except (SealpointError, OSError) as error:
             self._refuse(stamp, changed, error)
@@ -135,9 +140,10 @@ class Follower(NeverPickled):
             self._use(ring)
 
     def _read(self) -> KeyRing:
-        """Parse the file, and close what it closes. No source is asked."""
-        from sealpoint.keys.ringfile import RingFile  # rings made by hand need no TOML
+        """Parse the file, and apply its disabled and destroyed states. No source is read."""
+        from sealpoint.keys.ringfile import RingFile  # rings that are created in code need no TOML
 
+        self._marks |= marks(self._ring)  # first: the ring loses the material of keys that are closed below
         # A newer file may come while commands run: what they give is used for it, too.
         held = (self._ring,) if self._load is None else (self._ring, self._load.ring)
         later = KeyRing.of_file(RingFile(self._path), *held)
@@ -151,7 +157,7 @@ class Follower(NeverPickled):
 
     def _load_beside(self, ring: KeyRing, missing: Collection[Material], is_first: bool) -> None:
         needs = frozenset[str]()
-        if is_first:  # on later attempts the earlier ring is in force, and nothing waits
+        if is_first:  # on later attempts the earlier ring is used, and no call waits
             interim, needs = _interim(self._ring, ring)
             self._enforce(interim)
         before, self._load = self._load, _Load(ring, missing, is_first, needs, Event())
@@ -163,7 +169,7 @@ class Follower(NeverPickled):
             Thread(target=self._run, name="sealpoint-ring", daemon=True).start()
 
     def _run(self) -> None:
-        """Load what is to be loaded, until nothing is; in a thread of its own."""
+        """Load the missing material of the latest file; runs in a separate thread."""
         try:
             while (load := self._next_load()) is not None:
                 error = None
@@ -217,14 +223,13 @@ class Follower(NeverPickled):
         self._seen, self._retry_at = stamp, monotonic() + RETRY_SECONDS
 
     def _use(self, ring: KeyRing) -> None:
-        level = logging.INFO if self._retry_at is None else logging.WARNING  # as loud as the refusal was
+        level = logging.INFO if self._retry_at is None else logging.WARNING  # at the level of the refusal
         self._enforce(ring)
         self._ring = ring
-        self._marks |= marks(ring)
         logger.log(level, "ring file %s was read again: %r", self._path, ring)
         self._end_load()
         self._retry_at = None
-        self._seen = _stamp(ring)  # last, so that an interrupted look is repeated
+        self._seen = _stamp(ring)  # last, so that an interrupted check is repeated
 
 
 def _stamp(ring: KeyRing) -> tuple[int, ...] | None:
@@ -232,7 +237,7 @@ def _stamp(ring: KeyRing) -> tuple[int, ...] | None:
 
 
 def _interim(ring: KeyRing, later: KeyRing) -> tuple[KeyRing, frozenset[str]]:
-    """Return the keys whose material is held, with the states of a later ring, and what is missing."""
+    """Return the keys whose material is loaded, with the states of a later ring, and the missing material."""
     keys, needs = [], set()
     for key in later.keys:
         held = ring.get_key(key.id)
@@ -248,29 +253,29 @@ def _interim(ring: KeyRing, later: KeyRing) -> tuple[KeyRing, frozenset[str]]:
 
 
 def marks(ring: KeyRing) -> dict[str, bytes]:
-    """Return 32 bytes for each key with loaded material: they differ between materials and do not show them.
+    """Return 32 bytes for each key with loaded material, which identify the material and do not reveal it.
 
-    They are kept while a key is disabled and its material is not loaded.
+    The caller keeps the marks of disabled keys, whose material is not loaded.
     """
     loaded = [key for key in ring.keys if key.lazy_material is not None and key.lazy_material.is_loaded]
-    # All 32 bytes: other material with the same 4 bytes of check value can be found by search.
+    # All 32 bytes: other material with the same check value of 4 bytes can be found by search.
     return {key.id: expand(key.material, "check") for key in loaded}
 
 
 def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None = None) -> KeyRing:
-    """Return ``new``, if transitions of keys and new keys lead to it from ``old``.
+    """Return ``new`` if it follows from ``old`` by transitions and new keys.
 
-    Several transitions may happen between two looks at a file, so any state is accepted that can be reached
-    in any number of steps. A state that cannot be reached shows an older file, or another ring.
+    Several transitions may happen between two checks of a file, so every state that can be reached in any
+    number of steps is accepted. Any other state means an older file, or another ring.
 
     Args:
         old: The ring in use.
-        new: The ring that is to replace it.
-        seen: The `marks` of all rings so far; by default those of ``old`` alone.
+        new: The ring that should replace it.
+        seen: The `marks` of all rings so far; by default those of ``old``.
 
     Raises:
         RingRollbackError: If a key is missing, is in a state that it cannot have reached, or has other
-            material or another suite; or if the index key is missing or another.
+            material or another suite; or if the index key is missing or has changed.
     """
     for key in old.keys:
         _require_later_key(key, new.get_key(key.id))
@@ -279,18 +284,20 @@ def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None =
         if not compare_digest(before.get(key_id, mark), mark):
             raise RingRollbackError(f"key {key_id!r} has other material than before")
     if not new.has_index_of(old):
-        raise RingRollbackError("the index key is gone, or is another one")
+        raise RingRollbackError("the index key is missing or has changed")
     return new
 
 
 def _require_later_key(old: Key, new: Key | None) -> None:
     if new is None:
-        raise RingRollbackError(f"key {old.id!r} is gone; a key that is not wanted any more is destroyed")
+        raise RingRollbackError(
+            f"key {old.id!r} is missing; keys that are no longer used are marked as destroyed, not removed"
+        )
     if new.suite != old.suite:
         raise RingRollbackError(f"key {old.id!r} is for another suite than before")
     if not old.state.reaches(new.state):
         raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
-    # A key that was compromised may be disabled and then open again, but never as a key that is trusted.
+    # A compromised key may be disabled and then open again, but it is never trusted again.
     if old.is_compromised and not new.is_compromised and new.state.opens:
         raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was compromised before")
 

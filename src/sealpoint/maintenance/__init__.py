@@ -1,4 +1,4 @@
-"""Maintenance of whole databases: rotate, verify, audit. Library functions that know no terminal.
+"""Maintenance of whole databases: rotate, verify, audit. Library functions, independent of a terminal.
 
     from sealpoint.databases.failures import Failure
 from sealpoint.maintenance.rotate import rotate
@@ -7,7 +7,7 @@ from sealpoint.maintenance.rotate import rotate
         for event in rotate(store, RingCipher(KeyRing.load())):
             print(event)
 
-What a module does is called like the module, so each function is imported from its own.
+The main function of a module has the name of the module, and is imported from there.
 """
 
 from sealpoint.databases.postgres.rows import PostgresRows

@@ -1,7 +1,7 @@
-"""Audit: what is readable without a key. Needs no keys, and no sealpoint before it.
+"""Audit: what is readable without a key, also in databases that were never sealed. Needs no keys.
 
-Reads tags, metadata and names; no value. What is readable is never quoted, only its shape:
-letters become ``a``, digits ``9``.
+Reads tags, metadata and names, but no values. Readable text is never quoted; only its shape is: letters
+become ``a``, digits ``9``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LANGGRAPH_KEYS: Final = frozenset({"parents", "run_id", "source", "step"})
 _SHAPE_CHARS: Final = 40
 _LABEL_CHARS: Final = 48
 _SEARCHED_CHARS: Final = 2000
-# A name from a program's source, and no input of it: no address, no long number.
+# A name from source code, not from user input: no address, no long number.
 _LABEL: Final = re.compile(r"(?!(?:.*\d){6})[A-Za-z_][\w.:/-]*", re.ASCII)
 # Bounded repetitions: with `+` a forged name without '@' would take quadratic time. A local part has at
 # most 64 characters, a DNS label 63.
@@ -34,14 +34,14 @@ _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}(?:@|%40)[\w-]{1,63}\.[\w.-]{2}")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A key of metadata, and what stands under it.
+    """A key of metadata, and its values.
 
     Attributes:
-        key: The key; only its shape, if it looks like something a user typed.
-        rows: How often it is met.
-        own: Whether LangGraph puts it there in every checkpoint, and nothing of a user's.
-        types: JSON types of what stands under it.
-        examples: A few shapes of it, each with its length.
+        key: The key; only its shape if it looks like user input.
+        rows: Number of checkpoints with the key.
+        own: Whether LangGraph writes it in every checkpoint, without user data.
+        types: JSON types of its values.
+        examples: A few shapes of its values, each with its length.
     """
 
     key: str
@@ -53,13 +53,13 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What stands readable in the metadata of checkpoints.
+    """The readable metadata of checkpoints.
 
     Attributes:
         rows: How many checkpoints there are.
         unreadable: How many of them have metadata that is not strict JSON.
-        fields: The keys, the commonest first, at most `MAX_LABELS`.
-        other_rows: How often keys are met beyond those.
+        fields: The keys, the most frequent first, at most `MAX_LABELS`.
+        other_rows: Number of occurrences of other keys.
     """
 
     rows: int
@@ -70,11 +70,11 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Texts of one key column in which an e-mail address seems to stand.
+    """Texts of one key column that seem to contain an e-mail address.
 
     Attributes:
-        column: Of which column, e.g. ``thread_id``.
-        texts: How many different ones; counted up to `MAX_ADDRESSES`.
+        column: The column, e.g. ``thread_id``.
+        texts: Number of distinct texts; counted up to `MAX_ADDRESSES`.
         examples: A few shapes.
     """
 
@@ -85,10 +85,10 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Values that Postgres keeps readable in JSON beside the sealed ones.
+    """Readable values in JSON beside the sealed ones, on Postgres.
 
     Attributes:
-        channel: Of which channel; only the shape, if it looks like something a user typed.
+        channel: The channel; only its shape if it looks like user input.
         kind: Their type.
         rows: How many there are.
     """
@@ -100,13 +100,13 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found.
+    """The results.
 
     Attributes:
-        shares: What protects the values, see `status`.
-        metadata: What stands in metadata.
-        addresses: Columns in which e-mail addresses seem to stand.
-        inline: Values that stand readable beside the others, at most `MAX_LABELS`.
+        shares: How the values are protected, see `status`.
+        metadata: The metadata.
+        addresses: Columns that seem to contain e-mail addresses.
+        inline: Readable values beside the sealed ones, at most `MAX_LABELS`.
         other_inline: How many there are beyond those.
     """
 
@@ -128,19 +128,19 @@ class Audit:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether all is sealed that a serializer can seal."""
+        """Whether all values that a serializer can seal are sealed."""
         return self.open_rows == 0
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing stands readable beside the values either, save what LangGraph puts everywhere."""
+        """Whether nothing else is readable, except what LangGraph writes in every checkpoint."""
         fields = any(not field.own for field in self.metadata.fields)
         beside = fields or self.metadata.unreadable or self.metadata.other_rows
         return not (beside or self.addresses or any(part.kind != "null" for part in self.inline))
 
 
 def audit(store: RowStore) -> Audit:
-    """Look at a whole database. Its metadata and names stream past; what is kept of them is bounded."""
+    """Audit a whole database. Metadata and names are streamed; memory is bounded."""
     inline, other_inline = _inline(store)
     return Audit(
         shares=tuple(status(store)),
@@ -152,10 +152,10 @@ def audit(store: RowStore) -> Audit:
 
 
 def shape(value: Any) -> str:
-    """Return what a readable value looks like, and not what it is.
+    """Return the shape of a readable value, not the value.
 
-    Text shows its length and the kinds of its first characters: ``9: aaaa-9999``. Of all else only
-    the size is shown.
+    For text this is its length and the kinds of its first characters: ``9: aaaa-9999``. For other types
+    only the size is shown.
     """
     if isinstance(value, str):
         more = "..." if len(value) > _SHAPE_CHARS else ""
@@ -180,12 +180,12 @@ def _digits(number: int) -> str:
 
 
 def label(text: str) -> str:
-    """Return a key or a channel as it is if a programmer named it so, else its shape."""
+    """Return a key or a channel if it looks like a name in source code, otherwise its shape."""
     return text if len(text) <= _LABEL_CHARS and _LABEL.fullmatch(text) else shape(text)
 
 
 class _Tally:
-    """What was met under one label."""
+    """Counts for one label."""
 
     def __init__(self) -> None:
         self.rows = 0

@@ -1,7 +1,7 @@
-"""The way back out: a copy of a SQLite database with nothing sealed in it, for LangGraph's plain saver.
+"""Decryption: an unsealed copy of a SQLite database, for LangGraph's plain saver.
 
-The copy is made of tables that this module creates, and of rows that it inserts one by one. Nothing
-else of the source reaches it: no schema, index, other table or free page.
+The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
+the source is copied: no schema, index, other table or free page.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from sealpoint.base.frame import has_frame
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import is_legacy
-from sealpoint.databases.cells import Cell, Column, Selection, open_cell, require_decodable
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.databases.cells import Cell, Column, SecretOf, open_cell, require_decodable
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress
 from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
@@ -28,7 +28,6 @@ from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
     OutputExistsError,
     OutputNameError,
-    PlaintextError,
     RowError,
     SealpointError,
     StoppedError,
@@ -42,8 +41,6 @@ from sealpoint.sqlite import schema
 
 _WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
 _BESIDE: Final = ("", "-journal", "-wal", "-shm")
-_SEALED: Final = Selection(plaintext=False)
-_UNSEALED: Final = "if such values are yours, take them over: allow_plaintext, or --allow-plaintext"
 _MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
 _COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {  # all others hold text
     "idx": (int,),
@@ -58,28 +55,30 @@ def decrypt(
     cipher: RingCipher,
     *,
     allow_plaintext: bool = False,
+    secret_of: SecretOf | None = None,
     batch: Batch = BATCH,
 ) -> Events:
-    """Write the checkpoints and writes of ``source``, opened, to the new file ``out``.
+    """Write the decrypted checkpoints and writes of ``source`` to the new file ``out``.
 
-    The source is read as it stands at one moment, and not changed. ``out`` is readable by its owner
-    alone, and appears when it is complete: a run that ends early, or meets a value that does not open,
-    leaves none. Until then the copy is in a private folder beside ``out``.
+    One state of the source is read; it is not changed. Only its owner can read ``out``, which appears when
+    it is complete: a run that ends early, or finds a value that does not open, leaves no copy. Until then
+    the copy is in a private folder beside ``out``.
 
     Args:
         source: A SQLite file.
-        out: Where the copy goes; there must be nothing yet.
+        out: The path of the copy; it must not exist.
         cipher: Opens with the keys of its ring.
         allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
             nothing tells them from what a holder of the key wrote.
+        secret_of: Gives the secrets of values that have one in their key; without it these are failures.
         batch: How much to read at a time.
 
     Yields:
         Progress after each batch; a failure for each value that does not open.
 
     Raises:
-        OutputExistsError: If there is something at ``out``.
-        OutputNameError: If that name is too long.
+        OutputExistsError: If ``out`` exists.
+        OutputNameError: If its name is too long.
         HeldError: If another run writes to ``out``.
         StoppedError: If the disk is full. The run can be repeated.
     """
@@ -90,14 +89,16 @@ def decrypt(
         with private_folder(out) as folder:
             copy = folder / "copy.db"
             with closing(SqliteRows(source)) as store, closing(create_database(copy)) as target:
-                run = _Copy(store, target, cipher, batch, allow_plaintext=allow_plaintext)
+                run = _Copy(
+                    store, target, cipher, batch, allow_plaintext=allow_plaintext, secret_of=secret_of
+                )
                 yield from run.events()
             if run.is_complete:
                 _put_in_place(copy, out)
 
 
 class _Copy:
-    """Inserts the rows of a database into another one, with their values opened.
+    """Inserts the rows of a database into another one, with decrypted values.
 
     Attributes:
         is_complete: Whether all of them were inserted.
@@ -111,6 +112,7 @@ class _Copy:
         batch: Batch,
         *,
         allow_plaintext: bool,
+        secret_of: SecretOf | None,
     ) -> None:
         self.is_complete = False
         self._store = store
@@ -118,6 +120,7 @@ class _Copy:
         self._cipher = cipher
         self._batch = batch
         self._allow_plaintext = allow_plaintext
+        self._secret_of = secret_of
         self._rows = self._total = self._opened = self._size = 0
         self._failed = False
 
@@ -159,25 +162,22 @@ class _Copy:
     def _copy_row(self, statement: str, cell: Cell, columns: dict[str, Any]) -> Failure | None:
         try:
             _require_types(cell, columns)
-            opened = self._open(cell)
+            opened = open_cell(
+                self._cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self._secret_of
+            )
+            was_sealed = is_sealed(cell.tag)
+            if was_sealed and not opened.authenticated:
+                require_decodable(opened.inner, opened.data)
             if not self._failed:  # else there will be no copy, and the other values are only opened
-                self._insert(statement, (*columns.values(), *opened))
+                self._insert(statement, (*columns.values(), *opened.typed))
         # A full disk ends the run; it is not a failure of this value.
         except StoppedError:
             raise
         except SealpointError as error:
             return failure(cell, error)
-        self._opened += _SEALED.takes(cell.tag)
+        self._opened += was_sealed
         self._size += len(cell.value)
         return None
-
-    def _open(self, cell: Cell) -> tuple[str, bytes]:
-        if not self._allow_plaintext and not _SEALED.takes(cell.tag):
-            raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=_UNSEALED)
-        inner, data = open_cell(self._cipher, cell, allow_plaintext=True)
-        if is_legacy(cell.tag):  # the key did not authenticate the type
-            require_decodable(inner, data)
-        return inner, data
 
     def _insert(self, statement: str, row: tuple[Any, ...]) -> None:
         with translate_errors():
@@ -188,10 +188,10 @@ class _Copy:
 
 
 def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
-    """Refuse a row whose columns do not hold what a saver writes there, or which stays sealed in part.
+    """Refuse a row with wrong types, or a row that would remain partly sealed.
 
     Raises:
-        RowError: If a column holds another type, or the metadata is sealed.
+        RowError: If a column contains another type, or the metadata is sealed.
     """
     for name, column in columns.items():
         if type(column) not in _COLUMN_TYPES.get(name, (str,)):
@@ -199,13 +199,15 @@ def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
                 f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
             )
     if has_frame(columns.get("metadata")):
-        hint = "read the thread with the saver that sealed it, and put it again through one that does not"
-        raise RowError("the metadata of the row is sealed, and a copy would keep it so", hint=hint)
+        hint = (
+            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
+        )
+        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
 
 
 def _require_free(out: Path) -> None:
-    for suffix in _BESIDE:  # SQLite would take a log that is there for the copy's own
-        file = Path(f"{out}{suffix}")  # a folder may have no name to change
+    for suffix in _BESIDE:  # SQLite would use an existing log as the copy's own
+        file = Path(f"{out}{suffix}")  # a path may have no name
         try:
             file.lstat()
         except FileNotFoundError:
@@ -218,8 +220,8 @@ def _require_free(out: Path) -> None:
 
 
 def _put_in_place(copy: Path, out: Path) -> None:
-    # Checked again, because the run took a while. The content is on the disk before the name: after a
-    # power cut `out` never holds a part of the copy.
+    # Checked again, because the run took a while. The content is flushed before it is named: after a power
+    # failure `out` is never incomplete.
     _require_free(out)
     fsync_path(copy)
     _name(copy, out)
@@ -227,7 +229,7 @@ def _put_in_place(copy: Path, out: Path) -> None:
 
 
 def _name(copy: Path, out: Path) -> None:
-    """Give the copy its name, unless there is something under that name by now."""
+    """Give the copy its name, unless the name exists by now."""
     try:
         try:
             # link() fails where a file exists; rename() would replace it.

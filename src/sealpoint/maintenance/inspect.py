@@ -1,7 +1,7 @@
-"""Inspection: the values of one thread as plain data that JSON has a form for. Nothing is imported or built.
+"""Inspection: the values of one thread as JSON data. Nothing is imported or built.
 
-What JSON lacks stands as an object whose first key begins with ``$``. A dict that could be taken for
-such an object, or has other keys than text, stands as a ``$map``.
+Types that JSON lacks are objects whose first key begins with ``$``. A dict that could be mistaken for such
+an object, or has keys other than text, is a ``$map``.
 
     {"$bytes": 3, "hex": "010203"}             bytes: how many, and the first of them
     {"$text": 9000, "start": "..."}            text that is too long to be shown: its length and beginning
@@ -40,7 +40,7 @@ class Readable(NamedTuple):
         table: The label of its column, see `Column.label`.
         place: The columns of the row's key by name.
         tag: Its tag.
-        value: What it holds, as plain data.
+        value: The value as plain data.
     """
 
     table: str
@@ -70,9 +70,9 @@ def inspect(
 
     Args:
         store: A database.
-        cipher: Opens what is sealed; without one, each sealed value is a failure.
+        cipher: Opens sealed values; without it each of them is a failure.
         thread_id: The thread.
-        limits: What a value may be; one beyond them is a failure.
+        limits: Limits of a value; exceeding them is a failure.
         batch: How much to read at a time.
     """
     opener = RingCipher(KeyRing([])) if cipher is None else cipher
@@ -84,20 +84,20 @@ def inspect(
 
 def _read(cipher: RingCipher, cell: Cell, limits: Limits) -> Readable | Failure:
     try:
-        kind, data = open_cell(cipher, cell, allow_plaintext=True)
-        shown = plain(decode_inert(kind, data, limits))
+        opened = open_cell(cipher, cell, allow_plaintext=True)
+        shown = plain(decode_inert(opened.inner, opened.data, limits))
     except SealpointError as error:
         return failure(cell, error)
     return Readable(cell.where.column.label, cell.where.names, cell.tag, shown)
 
 
 def plain(value: Any) -> Any:
-    """Return a value of `decode_inert` as data that JSON has a form for, cut where it is very long."""
+    """Return a value of `decode_inert` as JSON data, truncated where it is very long."""
     return _Plain().show(value)
 
 
 class _Plain:
-    """Shows one value; the members left to be shown are counted over all of it."""
+    """Converts one value; the number of shown members is limited for the whole value."""
 
     def __init__(self) -> None:
         self._left = MAX_MEMBERS
@@ -124,7 +124,7 @@ class _Plain:
         return {"$text": len(text), "start": text[:MAX_CHARS]}
 
     def _take(self, members: int) -> int:
-        """Return how many of so many members may be shown."""
+        """Return how many of ``count`` members may be shown."""
         taken = min(members, self._left)
         self._left -= taken
         return taken

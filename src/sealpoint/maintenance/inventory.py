@@ -1,4 +1,4 @@
-"""Inventory: the types that a database's values name, counted and never imported."""
+"""Inventory: counts of the types that a database's values name. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sealpoint.serde.inert import inventory as named_types
 from sealpoint.serde.kinds import KINDS
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
-# Names come from unauthenticated values too: a forged one may name any number of types.
+# Names also come from unauthenticated values: a forged one may name any number of types.
 MAX_TYPES: Final = 10_000
 MAX_NAME_CHARS: Final = 200
 
@@ -29,9 +29,9 @@ class Constructor:
     """A type that values name.
 
     Attributes:
-        module: Its module, as the bytes name it; cut off, with ``...``, after `MAX_NAME_CHARS`.
-        name: Its name, cut off in the same way.
-        thread: The first thread with a value that names it; cut off too.
+        module: Its module, as the bytes name it; truncated, with ``...``, after `MAX_NAME_CHARS`.
+        name: Its name, truncated in the same way.
+        thread: The first thread with a value that names it; also truncated.
         records: How often it is named.
     """
 
@@ -42,30 +42,30 @@ class Constructor:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """What an allowlist calls it."""
+        """Its entry in an allowlist."""
         return self.module, self.name
 
     @property
     def is_safe(self) -> bool:
-        """Whether a strict serializer builds it without an allowlist."""
+        """Whether a strict serializer builds it by default."""
         return self.pair in SAFE_TYPES
 
     @property
     def is_nameable(self) -> bool:
-        """Whether there can be such a type in Python, so that an allowlist may hold it."""
+        """Whether the name is possible in Python, so that an allowlist may contain it."""
         return all(part.isidentifier() for part in f"{self.module}.{self.name}".split("."))
 
 
 @dataclass(slots=True)
 class Inventory:
-    """What was found.
+    """The results.
 
     Attributes:
-        constructors: By (module, name), in the order in which they were met; at most `MAX_TYPES`.
-        other_records: How often types are named beyond those.
+        constructors: By (module, name), in the order of reading; at most `MAX_TYPES`.
+        other_records: Number of records with other types.
         values: Values that were read.
-        not_opened: Sealed values that were passed over, because there was nothing to open them with.
-        failures: Values that did not open, or are not what their tag says.
+        not_opened: Sealed values that were skipped for lack of a cipher.
+        failures: Values that did not open, or do not match their tag.
     """
 
     constructors: dict[tuple[str, str], Constructor] = field(default_factory=dict)
@@ -96,8 +96,8 @@ def inventory(
 
     Args:
         store: A database.
-        cipher: Opens what is sealed; without one, sealed values are passed over and counted.
-        limits: What a value may be; one beyond them is a failure.
+        cipher: Opens sealed values; without it they are skipped and counted.
+        limits: Limits of a value; exceeding them is a failure.
         batch: How much to read at a time.
         report: Called with the progress after each batch, and with each failure.
     """
@@ -125,7 +125,7 @@ def _take(
         found.not_opened += 1
         return None
     try:
-        names = _names(*open_cell(cipher, cell, allow_plaintext=True), limits)
+        names = _names(*open_cell(cipher, cell, allow_plaintext=True).typed, limits)
     except SealpointError as error:
         found.failures += 1
         return failure(cell, error)

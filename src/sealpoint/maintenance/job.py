@@ -1,7 +1,7 @@
-"""A rotation job: plan, rotate, verify, scrub, as far as the options ask and the run gets.
+"""A rotation job: plan, rotate, verify and scrub, according to its options.
 
-The functions of this module know no terminal: they report phases, progress and failures to a callback,
-and return what was done.
+The module is independent of a terminal: phases, progress and failures are reported to a callback, and the
+outcome is returned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SAMPLE_EVERY: Final = 100
 
 
 class Action(StrEnum):
-    """What a job does with values that are protected alike."""
+    """What a job does with values of one kind of protection."""
 
     NONE = "none"
     ROTATE = "rotate"
@@ -49,7 +49,7 @@ class Action(StrEnum):
 
 
 class Step(NamedTuple):
-    """A part of a plan: values of one table that are protected alike, and what is done with them."""
+    """A step of a plan: values of one table with the same protection, and the action for them."""
 
     share: Share
     action: Action
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 def make_plan(
     store: RowStore, ring: KeyRing, options: Options, damage: list[SealpointError] | None = None
 ) -> list[Step]:
-    """Return what a job would do with what the database holds.
+    """Return what a job would do with the values of the database.
 
     What cannot be counted is in ``damage`` if that is given, see `RowStore.count`.
 
@@ -93,11 +93,11 @@ class Phase(StrEnum):
 
 
 Report = Callable[[Phase | Event], None]
-"""Called with each phase as it begins, with progress, and once for each value that does not open."""
+"""Called with each phase when it begins, with progress, and once for each value that does not open."""
 
 
 class End(StrEnum):
-    """How far a job came."""
+    """How far a job has come."""
 
     COMPLETE = "complete"
     STOPPED = "stopped"
@@ -105,7 +105,7 @@ class End(StrEnum):
     LOCKED = "locked"
     """Other connections kept rows locked; all other values were rotated."""
     UNVERIFIED = "unverified"
-    """All values were rotated; not all were opened once more."""
+    """All values were rotated; the verification was not completed."""
     UNSCRUBBED = "unscrubbed"
     """All but the scrub is done."""
 
@@ -116,15 +116,15 @@ class Outcome:
 
     Attributes:
         end: How far it came.
-        problem: What was in its way, if it was an error.
-        changed: Values that were sealed anew.
+        problem: The error that stopped it, if any.
+        changed: Values that were resealed.
         raced: Values that writers had changed meanwhile.
         left: Values that are not under the active key.
-        remaining: The plan for another job like this one, if values are left.
-        verified: Values that were opened once more; ``None`` if that was not begun.
+        remaining: The plan of another job with the same options, if values are left.
+        verified: Values that were opened again; ``None`` if verification did not begin.
         scrubbed: What the scrub found, if it was done.
         seconds: How long the rotation took.
-        longest_lock_seconds: How long writers were kept waiting, at most.
+        longest_lock_seconds: The longest time that writers waited.
     """
 
     end: End = End.COMPLETE
@@ -139,21 +139,21 @@ class Outcome:
     longest_lock_seconds: float = 0.0
 
     def count(self, *actions: Action) -> int:
-        """Return how many of the values that are left have one of these actions in the remaining plan."""
+        """Return how many of the remaining values have one of these actions in the remaining plan."""
         return sum(share.rows for share, action in self.remaining if action in actions)
 
     @property
     def pending(self) -> int:
-        """How many of the values that are left another job like this would change."""
+        """How many of the remaining values another job like this would change."""
         return self.count(Action.ROTATE, Action.SEAL)
 
     def note_lock(self, seconds: float) -> None:
-        """Record how long writers were kept waiting."""
+        """Record how long writers waited."""
         self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
 
 
 def require_keys(store: RowStore, ring: KeyRing, options: Options) -> None:
-    """Refuse the ring of another environment before anything is changed, unless the check is left out.
+    """Refuse the ring of another environment before any change, unless the check is disabled.
 
     Raises:
         WrongRingError: If the database is sealed under other keys.
@@ -179,11 +179,11 @@ class Job:
 
         Args:
             store: The database, writable. A job that scrubs closes it.
-            cipher: Opens what is there, and seals under its active key.
+            cipher: Opens existing values, and seals under its active key.
             options: What to do.
-            stop: Ends the job between two batches.
+            stop: Stops the job between two batches.
             report: Receives phases, progress and failures.
-            url: The database's, for jobs with more than one worker; these load the cipher's ring file.
+            url: URL of the database, for jobs with several workers, which load the cipher's ring file.
         """
         self._store = store
         self._cipher = cipher
@@ -197,13 +197,13 @@ class Job:
         self._failures = Failures(may_repeat=True)
 
     def run(self) -> Outcome:
-        """Rotate, open what is there once more, and scrub, while the store is held.
+        """Rotate, verify and scrub, while the store is held.
 
         Raises:
             HeldError: If another run holds the database.
             WrongRingError: If the database is sealed under other keys. Nothing has been changed.
             NoActiveKeyError: If the ring has no active key. Nothing has been changed.
-            SealpointError: What `rotate` and `verify` raise, if the job cannot go on.
+            SealpointError: As `rotate` and `verify`, if the job cannot continue.
         """
         options, outcome = self._options, self._outcome
         with self._store.hold():
@@ -235,7 +235,7 @@ class Job:
 
     def _events(self) -> Events:
         options, cipher = self._options, self._cipher
-        if options.workers > 1:  # each of them has a pace of its own
+        if options.workers > 1:  # each worker has its own pace
             rate = options.rows_per_second
             each = replace(options, rows_per_second=None if rate is None else rate / options.workers)
             key_id = cipher.ring.require_active().id
@@ -257,7 +257,7 @@ class Job:
         return self._pace.limit(run)
 
     def _take(self, event: Event) -> None:
-        """Count what an event says, and report it; of a value's failures only the first."""
+        """Count an event, and report it; of a value's failures only the first."""
         if isinstance(event, Progress):
             self._outcome.changed, self._outcome.raced = event.changed, event.raced
             self._outcome.note_lock(event.lock_seconds)
@@ -271,7 +271,7 @@ class Job:
         self._outcome.remaining = make_plan(store, ring, self._options) if self._outcome.left else []
 
     def _verify(self) -> None:
-        """Open what is sealed once more. What the rotation left as it was is reported already."""
+        """Open sealed values again. Values that the rotation left are already reported."""
         every = SAMPLE_EVERY if self._options.check is Check.SAMPLE else 1
         rows = failed = 0
         self._report(Phase.VERIFY)
@@ -289,7 +289,7 @@ class Job:
         self._outcome.verified = -(-rows // every) - failed
 
     def _scrub(self, path: Path) -> None:
-        """Scrub, or record what is in the way: the rest of the job is done all the same."""
+        """Scrub, or record the problem: the rest of the job is done."""
         outcome = self._outcome
         self._report(Phase.SCRUB)
         try:
@@ -305,7 +305,7 @@ class Job:
 
 @contextmanager
 def _halting(store: RowStore, pace: Pace) -> Iterator[None]:
-    """Let the end of a job also end a statement of SQLite that is at work, however long that takes."""
+    """Let the end of a job also end a running SQLite statement."""
     if not isinstance(store, SqliteRows):
         yield
         return

@@ -1,4 +1,4 @@
-"""Options of a rotation job, in one object that also goes to worker processes."""
+"""Options of a rotation job, in one object that is also sent to worker processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
 
 
 class Check(StrEnum):
-    """How many of the rotated values are opened once more at the end."""
+    """How many of the rotated values are opened again at the end."""
 
     ALL = "all"
     SAMPLE = "sample"
@@ -23,14 +23,14 @@ class Options:
 
     Attributes:
         allow_plaintext: Also seal values that are not sealed.
-        allow_legacy: Also seal values under LANGGRAPH_AES_KEY anew.
-        batch: How much to change in one transaction, at most.
-        max_lock_seconds: Make batches smaller if writers wait longer than that for one.
+        allow_legacy: Also reseal values under LANGGRAPH_AES_KEY.
+        batch: Maximum size of a transaction.
+        max_lock_seconds: Make batches smaller if writers wait longer than this for one.
         rows_per_second: How many rows to change a second, at most.
         max_seconds: Stop after this time.
         workers: Number of processes; more than one only for Postgres.
-        check: Which values to open once more at the end.
-        scrub: Clear old contents out of a SQLite file, and search it for them.
+        check: Which values to open again at the end.
+        scrub: Remove old contents from a SQLite file, and search it for them.
         check_keys: Open some rows first, to refuse the ring of another environment.
     """
 

@@ -1,4 +1,4 @@
-"""Pace: how fast a run may go, how long, and whether it has been asked to stop. Between batches only."""
+"""Pace: limits of a run's rate and time, and requests to stop. Applied between batches only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOK_SECONDS: Final = 0.05
 
 
 class Signal(Protocol):
-    """What asks a run to stop: a `Stop`, or an event of `threading` or `multiprocessing`."""
+    """A request to stop: a `Stop`, or an event of `threading` or `multiprocessing`."""
 
     def is_set(self) -> bool:
         """Whether to stop."""
@@ -30,11 +30,11 @@ class Stop:
     """
 
     def __init__(self) -> None:
-        """Nobody has asked yet."""
+        """Create a signal that is not set."""
         self._is_set = False
 
     def set(self) -> None:
-        """Ask to stop."""
+        """Request a stop."""
         self._is_set = True
 
     def is_set(self) -> bool:
@@ -51,10 +51,10 @@ class Stop:
 
 
 class Pace:
-    """Slows a run down, and ends it where it can be begun again.
+    """Slows a run down, and ends it where it can be continued later.
 
     Attributes:
-        stopped: Whether the run was ended before it had come to its end.
+        stopped: Whether the run was stopped early.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class Pace:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was asked to stop, or its time is up."""
+        """Whether a stop was requested, or the time is over."""
         return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
 
     def limit(self, events: Events) -> Events:
-        """Pass events on; after each batch wait as long as the rate demands, or end the run.
+        """Pass events on; after each batch wait for the rate limit, or end the run.
 
-        A run whose store asks `is_over` while a statement is at work ends there.
+        If the store calls `is_over` during a statement, the run can end there.
         """
         with closing(events), self._ending():
             for event in events:
@@ -88,14 +88,14 @@ class Pace:
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """Take a statement that was ended for the end of the run."""
+        """Treat an interrupted statement as the end of the run."""
         try:
             yield
         except HaltedError:
             self.stopped = True
 
     def _wait(self, rows: int) -> None:
-        """Wait until so many rows in all are not too many."""
+        """Wait until this total number of rows is within the rate."""
         if self._rate is not None:
             due = self._start + rows / self._rate
             end = due if self._deadline is None else min(due, self._deadline)

@@ -1,11 +1,11 @@
-"""Private folders for files that are not complete yet, and what killed runs left of them.
+"""Private folders for incomplete files, and the folders that killed runs have left.
 
-A copy with opened values is written in a folder of its own beside its future place, mode 0700, named
+A copy with decrypted values is written in its own folder beside the output, with mode 0700, named
 
     .<name>.partial-<random>
 
-No other account can put a journal beside it or read it there. SIGKILL and a power cut leave the folder;
-earlier versions left a hidden file ``.<name>.partial``.
+No other account can read it there, or put a journal beside it. SIGKILL and a power failure leave the
+folder; earlier versions left a hidden file ``.<name>.partial``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 from sealpoint.errors import OutputNameError, StoppedError, excerpt
 from sealpoint.keys.lock import is_held
 
-_HINT: Final = "see that this account may write to the folder, and that there is room in it"
+_HINT: Final = "check that this account may write to the folder, and that it has free space"
 _FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)
 _FILE: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
 _BESIDE: Final = ("", "-journal", "-wal", "-shm")
@@ -33,7 +33,7 @@ MAGIC: Final = b"SQLite format 3\0"
 
 @contextmanager
 def private_folder(out: Path) -> Iterator[Path]:
-    """Make a folder beside ``out`` that this account alone may enter, and remove it at the end.
+    """Create a folder beside ``out`` that only this account can enter, and remove it at the end.
 
     Raises:
         OutputNameError: If its name would be too long.
@@ -54,12 +54,12 @@ def private_folder(out: Path) -> Iterator[Path]:
 
 
 def find_leftovers(folder: Path) -> list[Path]:
-    """Return what killed runs left in a folder: each may hold opened values. No run at work is named."""
+    """Return what killed runs have left in a folder: possibly decrypted values. Running ones are excluded."""
     return sorted(path for path, name in _partials(folder) if not is_held(folder / name))
 
 
 def remove_leftovers(out: Path) -> None:
-    """Remove what killed runs to ``out`` left, as far as this account may. The caller holds ``out``."""
+    """Remove what killed runs to ``out`` have left, as far as permitted. The caller holds ``out``."""
     for path, name in list(_partials(out.parent)):
         with suppress(OSError):  # the next command on a database here names it
             # In a shared folder another account may have chosen this name: what it owns is not removed.
@@ -73,8 +73,8 @@ def remove_leftovers(out: Path) -> None:
 
 
 def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each partial copy in a folder, and the name that the copy was to have."""
-    with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed tells nothing
+    """Yield each partial copy in a folder, and the name of its output."""
+    with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed is skipped
         for entry in entries:
             for form, fits in ((_FOLDER, _is_private), (_FILE, _is_database)):
                 if (match := form.fullmatch(entry.name)) and fits(entry):
@@ -94,7 +94,7 @@ def _is_database(entry: os.DirEntry[str]) -> bool:
         # The file may be replaced after the check above: O_NOFOLLOW refuses a symbolic link, and with
         # O_NONBLOCK a FIFO does not block until a writer opens it.
         descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except PermissionError:  # of the account that opened the values
+    except PermissionError:  # of the account that decrypted the values
         return True
     except OSError:
         return False

@@ -1,6 +1,6 @@
-"""Whether a ring is the one that a database is sealed under, tried on a sample before anything is changed.
+"""Whether a database is sealed under a ring, tried on a sample before any change.
 
-Two environments may have different keys under one id. What is sealed under the wrong one opens in neither.
+Two environments may have different keys with the same id. Values sealed under the wrong one open in neither.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from sealpoint.crypto import Key, KeyRing, RingCipher
 from sealpoint.crypto.tag import Kind, classify
-from sealpoint.databases.cells import Selection, open_cell
+from sealpoint.databases.cells import SecretOf, Selection, open_cell
 from sealpoint.databases.rows import Batch, RowStore
 from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
 
@@ -18,10 +18,12 @@ SAMPLE_ROWS: Final = 20
 """How many values of a column are tried for each key."""
 
 MAX_DAMAGED: Final = 3
-"""So many rows under the active key may be damaged or forged, if other keys of the ring open theirs."""
+"""How many rows under the active key may be damaged or forged, if other keys of the ring open theirs."""
 
 
-def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = False) -> None:
+def require_own_ring(
+    store: RowStore, ring: KeyRing, *, seals_unsealed: bool = False, secret_of: SecretOf | None = None
+) -> None:
     """Open some rows under each key of a ring.
 
     Damaged and forged rows may be among them, so one that opens is enough for a key. The ring is refused
@@ -32,6 +34,7 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
         ring: The keys that a run will use.
         seals_unsealed: Whether the run seals values that no key of the ring has sealed. Then rows that are
             all under ids that the ring does not have are a reason to refuse it, too.
+        secret_of: Gives the secrets of values that have one in their key; without it these are not tried.
 
     Raises:
         WrongRingError: If the rows are sealed under other keys than those of the ring.
@@ -40,7 +43,7 @@ def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = F
     known = {key.id for key in ring.keys}
     usable = [key.id for key in ring.keys if key.state.opens and key.id in named]
     cipher = RingCipher(ring, follow=False)
-    found = {key_id: try_rows(store, cipher, key_id) for key_id in usable}
+    found = {key_id: try_rows(store, cipher, key_id, secret_of) for key_id in usable}
     refuted = [key_id for key_id in usable if found[key_id].is_refuted]
     suspects = refuted
     # A ring that opens some rows belongs to the database. Its active key must still be right, because
@@ -60,7 +63,7 @@ class Tried(NamedTuple):
     """The result of opening some rows under a key.
 
     Attributes:
-        opens: Whether one of them opened.
+        opens: Whether one row opened.
         unopened: How many before it are not as they were sealed, or are under other material of this id.
     """
 
@@ -69,21 +72,21 @@ class Tried(NamedTuple):
 
     @property
     def is_refuted(self) -> bool:
-        """Whether there were rows to try, and none opened."""
+        """Whether rows were tried, and none opened."""
         return self.unopened > 0 and not self.opens
 
 
-def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> Tried:
+def try_rows(store: RowStore, cipher: RingCipher, key_id: str, secret_of: SecretOf | None = None) -> Tried:
     """Open rows under a key, up to `SAMPLE_ROWS` of each column, until one opens."""
     unopened = 0
     for column in store.columns:
         under = Selection(with_key=key_id, plaintext=False, legacy=False)
         for cell in store.read(column, None, under, Batch(rows=SAMPLE_ROWS)).cells:
             try:
-                open_cell(cipher, cell)
+                open_cell(cipher, cell, secret_of=secret_of)
             except IntegrityError:
                 unopened += 1
-            except SealpointError:  # of the row, whatever the key is
+            except SealpointError:  # an error of the row, independent of the key
                 continue
             else:
                 return Tried(opens=True, unopened=unopened)
@@ -106,6 +109,6 @@ def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
 
 
 def _named_keys(store: RowStore) -> set[str]:
-    """Return the ids that stand in the tags of sealed rows."""
+    """Return the key ids in the tags of sealed rows."""
     parsed = (classify(count.tag) for count in store.count(damage=[]))
     return {tag.key_id for kind, tag in parsed if kind is Kind.SEALED and tag and tag.key_id}

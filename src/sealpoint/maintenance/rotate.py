@@ -1,9 +1,8 @@
-"""Rotation: every value of a database under the active key, while agents go on.
+"""Rotation: resealing every value of a database under the active key, while agents run.
 
-A pass walks over what is not under the active key yet. What slow writers add behind it is found by the
-next pass. Tags are the only record of what is done, so a run may end at any point and begin again. It
-ends wherever its consumer stops iterating: no lock waits for the consumer, because the commit of a
-batch ends by itself.
+A pass walks over the values that are not under the active key. The next pass finds values that writers add
+behind it. Tags are the only record of progress, so a run may end at any point and be repeated. It ends
+where its consumer stops iterating: no lock depends on the consumer, because each batch commits by itself.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.crypto.tag import is_legacy, is_sealed
-from sealpoint.databases.cells import Cell, Column, Selection, open_cell, require_decodable
+from sealpoint.databases.cells import Cell, Column, SecretOf, Selection, reseal_cell
 from sealpoint.databases.failures import Failure, Failures, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress, Rewritten, RowStore, TagCount
 from sealpoint.errors import SealpointError
@@ -26,7 +24,7 @@ MAX_PASSES: Final = 8
 MAX_LOCK_SECONDS: Final = 0.1
 
 BeforeChange = Callable[[Cell], None]
-"""Called with each value that is about to be sealed anew, as it stood."""
+"""Called with each cell before it is resealed."""
 
 
 def rotate(
@@ -37,10 +35,11 @@ def rotate(
     allow_legacy: bool = False,
     batch: Batch = BATCH,
     max_lock_seconds: float = MAX_LOCK_SECONDS,
+    secret_of: SecretOf | None = None,
     before_change: BeforeChange | None = None,
     check_keys: bool = True,
 ) -> Events:
-    """Seal every value under the ring's active key, in place. Nothing is deserialized.
+    """Reseal every value in place under the ring's active key. Nothing is deserialized.
 
     Values that do not open are reported and left as they are. The caller holds the store
     (`RowStore.hold`), or is a worker of a process that does.
@@ -52,6 +51,7 @@ def rotate(
         allow_legacy: Also seal values under LANGGRAPH_AES_KEY anew; else they are left.
         batch: How much to change in one transaction, at most.
         max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
+        secret_of: Gives the secrets of values that have one in their key; without it these are failures.
         before_change: Called with each value before it is changed.
         check_keys: Open some rows under the keys of the ring first, see `require_own_ring`.
 
@@ -61,49 +61,31 @@ def rotate(
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
         WrongRingError: If the database is sealed under other keys. Nothing has been changed.
-        LockedError: If other sessions kept rows locked throughout, on Postgres. All other rows are done.
+        LockedError: On Postgres, if other sessions have locked rows until the end. All other rows are done.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
     """
     cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
     key_id = cipher.ring.require_active().id
     if check_keys:
-        require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
+        require_own_ring(
+            store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy, secret_of=secret_of
+        )
     selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
-    change = _Reseal(cipher, allow_plaintext=allow_plaintext, before_change=before_change)
+
+    def change(cell: Cell) -> tuple[str, bytes]:
+        changed = reseal_cell(cipher, cell, allow_plaintext=allow_plaintext, secret_of=secret_of)
+        # Last, so that it is not called with a value that is refused and is left as it is.
+        if before_change is not None:
+            before_change(cell)
+        return changed
+
     return rewrite_all(store, change, selection, batch, max_lock_seconds)
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
-    """Return what is not under the key ``key_id``, by column and tag; empty after a whole rotation."""
+    """Return the values that are not under ``key_id``, by column and tag; empty after a rotation."""
     selection = Selection(without_key=key_id)
     return [count for count in store.count() if selection.takes(count.tag)]
-
-
-class _Reseal:
-    """Seals a value anew under the active key, with its own coordinates if it is bound to them.
-
-    Sealed values are decoded later without the check that all others must pass. Plaintext and LangGraph's
-    own rows must pass it here, because nothing has authenticated their type.
-    """
-
-    def __init__(
-        self, cipher: RingCipher, *, allow_plaintext: bool, before_change: BeforeChange | None
-    ) -> None:
-        self._cipher = cipher
-        self._allow_plaintext = allow_plaintext
-        self._before_change = before_change
-
-    def __call__(self, cell: Cell) -> tuple[str, bytes]:
-        inner, data = open_cell(self._cipher, cell, allow_plaintext=self._allow_plaintext)
-        is_authentic = is_sealed(cell.tag) and not is_legacy(cell.tag)
-        # `Cell.row` parses the tag, and the type of a plaintext value is not a tag.
-        changed = self._cipher.seal(inner, data, row=cell.row if is_authentic else None)
-        if not is_authentic:
-            require_decodable(inner, data)
-        # Last, so that it is not called with a value that is refused and stays as it is.
-        if self._before_change is not None:
-            self._before_change(cell)
-        return changed
 
 
 def rewrite_all(
@@ -133,7 +115,7 @@ def rewrite_all(
 
 
 class _Run:
-    """The counts of a run, and what its passes share."""
+    """The counts of a run, and the state that its passes share."""
 
     def __init__(
         self,
@@ -154,7 +136,7 @@ class _Run:
         self._new_failures: list[Failure] = []
 
     def one_pass(self, total: int) -> Iterator[Event]:
-        """Walk over all columns once; ``total`` values wait there."""
+        """Walk over all columns once; ``total`` values need a change."""
         seen = 0
         for column in self._store.columns:
             for done in self._batches(column):
@@ -180,7 +162,7 @@ class _Run:
             after = done.last
 
     def _adapt(self, done: Rewritten) -> None:
-        """Halve batches that kept writers waiting too long; let them grow again when there is room."""
+        """Halve batches for which writers waited too long, and let them grow again."""
         if done.lock_seconds > self._max_lock_seconds:
             # The limit in bytes may have ended the batch: half of the limit in rows might not shrink it.
             self._rows = max(1, min(self._rows, done.seen) // 2)
@@ -193,6 +175,6 @@ class _Run:
             return self._change(cell)
         except SealpointError as error:
             failed = failure(cell, error)
-            if self._failures.add(failed):  # later passes meet it again
+            if self._failures.add(failed):  # later passes read it again
                 self._new_failures.append(failed)
             return None

@@ -1,8 +1,8 @@
-"""Scrubbing: no old ciphertext in a SQLite file, its free pages or its log, and a search that shows it.
+"""Scrubbing: removal of old ciphertext from a SQLite file, its free pages and its log, with a final search.
 
-An update leaves what it replaced in free pages and in the WAL. VACUUM writes the file anew without
-them, a TRUNCATE checkpoint empties the WAL; then the files are searched for fragments of what was
-there. What no program can reach: blocks that the file system or the disk has given up, copies and backups.
+An update leaves old contents in free pages and in the WAL. VACUUM rewrites the file without them, and a
+TRUNCATE checkpoint empties the WAL. Then the files are searched for fragments of old values. Released
+blocks of the file system or the disk, copies and backups cannot be reached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sealpoint.databases.cells import Cell
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import ScrubError
 
-# 24 bytes of ciphertext do not recur by chance. Each fragment costs a search through the whole file.
+# 24 bytes of ciphertext do not repeat by chance. Each fragment costs a search through the whole file.
 FRAGMENT_BYTES: Final = 24
 MAX_FRAGMENTS: Final = 32
 _BYTES_PER_SECOND: Final = 50_000_000  # of a VACUUM; disks differ by a factor of ten
@@ -32,9 +32,9 @@ _LONGEST_BYTES: Final = 256  # more than any fragment or tag, so that none is mi
 
 
 class Traces:
-    """Fragments of values as they were: a sample, the same chance for each value, to search for later.
+    """Fragments of old values to search for later: a sample with the same probability for each value.
 
-    `add` is what `rotate` takes as ``before_change``.
+    `add` is passed to `rotate` as ``before_change``.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Traces:
         self._random = random.Random(0)  # noqa: S311 -- a sample; nothing depends on its being secret
 
     def add(self, cell: Cell) -> None:
-        """Remember a fragment from the middle of the value, perhaps."""
+        """Possibly keep a fragment from the middle of a value."""
         value = cell.value
         if not isinstance(value, bytes) or len(value) < FRAGMENT_BYTES:
             return
@@ -63,10 +63,10 @@ class Scrubbed(NamedTuple):
     """What a scrub found.
 
     Attributes:
-        searched_bytes: Of the database and its log.
-        fragments: How many fragments of old values were looked for.
-        found: Where old ciphertext or old tags still are: file and offset. Empty is what is wanted.
-        lock_seconds: How long writers were kept waiting, at most.
+        searched_bytes: Size of the database and its log.
+        fragments: How many fragments of old values were searched for.
+        found: Places of old ciphertext or old tags: file and offset. Empty after success.
+        lock_seconds: The longest time that writers waited.
     """
 
     searched_bytes: int
@@ -76,12 +76,12 @@ class Scrubbed(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """What a scrub will do to those who use a database.
+    """The expected effect of a scrub on users of a database.
 
     Attributes:
-        size_bytes: Of the database and its log, which are written anew.
-        lock_seconds: For how long nothing else can be written meanwhile, roughly.
-        processes: Which have the database open, as far as this system tells.
+        size_bytes: Size of the database and its log, which are rewritten.
+        lock_seconds: Estimate of how long no other process can write.
+        processes: Processes that have the database open, as far as the system shows.
     """
 
     size_bytes: int
@@ -90,7 +90,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(path: Path) -> Forecast:
-    """Estimate for how long a scrub will lock a SQLite file, and find the processes that will wait."""
+    """Estimate how long a scrub locks a SQLite file, and find the processes that will wait."""
     size = 0
     for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
@@ -99,17 +99,17 @@ def forecast(path: Path) -> Forecast:
 
 
 def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
-    """Write the file anew without its old contents, empty its log, and search both.
+    """Rewrite the file without its old contents, empty its log, and search both.
 
     Writers wait from the beginning until the log is empty, and so do readers of a file without a WAL.
 
     Args:
         path: A SQLite file.
-        ring: Tags of its keys that are not active are searched for, unless rows still carry them.
+        ring: Tags of its inactive keys are searched for, unless rows still have them.
         traces: Fragments of old values, from `Traces`.
 
     Raises:
-        ScrubError: If a reader keeps the log from being emptied; the message names the processes.
+        ScrubError: If a reader prevents emptying the log; the message names the processes.
         StoppedError: If there is no room for a second copy of the file, or the file is locked.
     """
     with closing(SqliteRows(path, writable=True)) as store:
@@ -124,7 +124,7 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
     fragments = tuple(traces)
     size, found = 0, set[tuple[str, int]]()
     for file in (path.with_name(path.name + suffix) for suffix in _FILES):
-        with suppress(FileNotFoundError):  # a log goes when the last who has it open does
+        with suppress(FileNotFoundError):  # the last process that closes the database removes the log
             size += file.stat().st_size
             found.update((file.name, place) for place in _search(file, _old_tags(ring, live), fragments))
     return Scrubbed(size, len(fragments), tuple(sorted(found)), lock_seconds)
@@ -134,7 +134,7 @@ _FILES: Final = ("", "-wal", "-journal")
 
 
 def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
-    """Return what matches tags of keys that no row is under any more; ``live`` are the keys of rows."""
+    """Return a pattern of tags of keys without rows; ``live`` are the keys with rows."""
     flags = "".join(rf"(?:\.{flag})?" for flag in FLAGS)
     retired = [key.id for key in ring.keys if key.state is not KeyState.ACTIVE and key.id not in live]
     if not retired:
@@ -149,7 +149,7 @@ def _old_tags(ring: KeyRing, live: frozenset[str]) -> re.Pattern[bytes] | None:
 
 
 def _search(file: Path, tags: re.Pattern[bytes] | None, fragments: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield where in a file something old begins; the first of each kind in each stretch is enough."""
+    """Yield the positions of old contents in a file, one of each kind per chunk."""
     place, tail = 0, b""
     with file.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
@@ -168,7 +168,7 @@ def _readers(path: Path) -> str:
 
 
 def _processes(path: Path) -> tuple[str, ...]:
-    """Name the other processes that have the database open, as far as this system tells."""
+    """Return the names of the other processes that have the database open, as far as the system shows."""
     names, file = [], path.resolve()
     for process in Path("/proc").glob("[0-9]*"):
         if process.name == str(os.getpid()):

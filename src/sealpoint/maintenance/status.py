@@ -1,4 +1,4 @@
-"""Status: what is sealed under which key, from the tags alone. No value is opened, no key is needed."""
+"""Status: which values are sealed under which key, by their tags. No value is opened, no key needed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ UNKNOWN_STATE: Final = "not in the ring"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Values of one column that are protected in the same way.
+    """Values of one column with the same protection.
 
     Attributes:
         table: The label of the column, see `Column.label`.
         kind: ``sealed``; ``legacy`` under LANGGRAPH_AES_KEY; ``plaintext``; ``unknown`` if this release
             does not recognise the tag.
-        suite: What they are sealed in, if they are.
-        flags: Of their tags, e.g. ``row``.
-        key_id: What they are sealed under. ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
-        state: What the ring says of that key; ``None`` if there is no ring to ask, or no key.
+        suite: Their suite, if they are sealed.
+        flags: Flags of their tags, e.g. ``row``.
+        key_id: Their key. ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
+        state: State of the key in the ring; ``None`` without a ring or a key.
         rows: How many there are.
         size_bytes: How many bytes they have.
         types: Their inner types, escaped, the most frequent first; for ``unknown`` the whole tags.
@@ -52,9 +52,9 @@ class Share:
 
     @property
     def is_skipped(self) -> bool:
-        """Whether rotation skips these values: nothing authenticates them, or can check their type.
+        """Whether rotation skips these values: they are not authenticated, and their type cannot be checked.
 
-        A share has only such values or none.
+        Either all values of a share are skipped or none.
         """
         return _is_skipped(self.kind, self.types[0])
 
@@ -77,7 +77,7 @@ def status(
 
     Args:
         store: A database.
-        entries: What the ring says about its keys, see `read_ring_entries`; ``None`` without a ring.
+        entries: The entries of the ring, see `read_ring_entries`; ``None`` without a ring.
         damage: Receives why metadata cannot be counted, see `RowStore.count`; without it, that is raised.
     """
     return with_states(_bounded([_share(members) for members in _grouped(store.count(damage))]), entries)
@@ -87,7 +87,7 @@ def with_states(shares: Iterable[Share], entries: Sequence[RingEntry] | None) ->
     """Return shares with the states of their keys."""
     if entries is None:
         return list(shares)
-    # The key of legacy rows, which name none, stands under the empty one.
+    # The empty id stands for the key of legacy rows, which name no key.
     states = {"" if entry.suite == LEGACY else entry.id: entry.state.value for entry in entries}
     return [
         share if share.suite is None else replace(share, state=states.get(share.key_id or "", UNKNOWN_STATE))

@@ -1,4 +1,4 @@
-"""Transitions of keys, each refused while the rows of a database forbid it."""
+"""Transitions of keys, refused while rows of a database require the old state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sealpoint.maintenance.ringcheck import require_opening
 
 
 def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> str | None:
-    """Make a key the one that seals, unless a database forbids it. See `edit.promote_key`.
+    """Make a key active, unless a database prevents it. See `edit.promote_key`.
 
     Returns:
         The id of the key that was active before.
@@ -27,8 +27,8 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
     Raises:
         KeyTransitionError: If the key's state does not allow it.
         KeyInUseError: If a database has rows under a key of the ring that is neither of the two.
-            Where no key was active, nothing is refused: that is how sealing is resumed.
-        WrongRingError: If a database has rows under the key's id that it does not open.
+            Not raised if no key was active, so that sealing can be resumed.
+        WrongRingError: If a database has rows under the key's id that the key does not open.
         KeyRingError: Another of its subclasses, if the key's material is not available.
     """
 
@@ -44,7 +44,7 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
 
 
 def disable_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> None:
-    """Refuse values under a key from now on, unless a database has some. See `edit.disable_key`.
+    """Disable a key, unless a database has rows under it. See `edit.disable_key`.
 
     Raises:
         KeyTransitionError: If its state does not allow it.
@@ -64,7 +64,7 @@ def destroy_key(
     *,
     allow_unrelated: bool = False,
 ) -> Path | None:
-    """Destroy a key, unless a database forbids it. See `sealpoint.keys.destroy.destroy_key`.
+    """Destroy a key, unless a database prevents it. See `sealpoint.keys.destroy.destroy_key`.
 
     With ``allow_unrelated`` a database is accepted that has no value under any key of the ring.
 
@@ -91,7 +91,7 @@ def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], wha
     Args:
         entries: The keys.
         stores: The databases to search.
-        what: What cannot be done, for the message.
+        what: The refused transition, for the message.
 
     Raises:
         KeyInUseError: If a store has rows under one of the keys.
@@ -117,7 +117,7 @@ def require_related(entries: Sequence[RingEntry], stores: Sequence[RowStore], wh
     Args:
         entries: The keys.
         stores: The databases to search.
-        what: What cannot be done, for the message.
+        what: The refused transition, for the message.
 
     Raises:
         UnrelatedDatabaseError: If a store has no value under any of the keys.
@@ -129,7 +129,7 @@ def require_related(entries: Sequence[RingEntry], stores: Sequence[RowStore], wh
 
 
 def _way_out(entry: RingEntry) -> str:
-    """Say how rows come away from under a key."""
+    """Return a hint how to reseal or drop the rows under a key."""
     if entry.state is KeyState.DESTROYED:
         return "such rows open with no key any more: restore a backup, or delete them"
     rotate = "sealpoint rotate DB --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")

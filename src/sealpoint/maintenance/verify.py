@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, open_cell
-from sealpoint.databases.failures import Failure, failure
+from sealpoint.databases.cells import EVERYTHING, Column, SecretOf, Selection, open_cell
+from sealpoint.databases.failures import failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Page, Progress, RowStore
 from sealpoint.errors import DatabaseCorruptError, SealpointError
 
@@ -17,18 +17,20 @@ def verify(
     cipher: RingCipher,
     *,
     allow_plaintext: bool = False,
+    secret_of: SecretOf | None = None,
     selection: Selection = EVERYTHING,
     every: int = 1,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
-    """Open values where they stand. Nothing is deserialized, and nothing is written.
+    """Open values. Nothing is deserialized or written.
 
     Args:
         store: A database.
         cipher: Opens with the keys of its ring.
         allow_plaintext: Accept values that are not sealed; else each is a failure.
+        secret_of: Gives the secrets of values that have one in their key; without it these are failures.
         selection: Which values to read.
-        every: Open only one value of so many; all of the selection are read.
+        every: Open only one in this many values; all of the selection are read.
         batch: How much to read at a time.
 
     Yields:
@@ -40,7 +42,7 @@ def verify(
     total, damage = 0, None
     try:
         total = sum(count.rows for count in store.count() if selection.takes(count.tag))
-    except DatabaseCorruptError as error:  # values before the damage are opened all the same
+    except DatabaseCorruptError as error:  # values before the damage are opened nevertheless
         damage = error
     seen = size = 0
     numbers = count()
@@ -48,8 +50,12 @@ def verify(
         for page in pages(store, column, selection, batch):
             for cell in page.cells:
                 size += len(cell.value) if isinstance(cell.value, bytes) else 0
-                if next(numbers) % every == 0:
-                    yield from _try(cipher, cell, allow_plaintext=allow_plaintext)
+                if next(numbers) % every:
+                    continue
+                try:
+                    open_cell(cipher, cell, allow_plaintext=allow_plaintext, secret_of=secret_of)
+                except SealpointError as error:
+                    yield failure(cell, error)
             seen += len(page.cells)
             yield Progress(column.label, seen, total, 0, 0, size, 0.0)
     if damage is not None:
@@ -65,10 +71,3 @@ def pages(
     while page.last is not None:
         page = store.read(column, page.last, selection, batch)
         yield page
-
-
-def _try(cipher: RingCipher, cell: Cell, *, allow_plaintext: bool) -> Iterator[Failure]:
-    try:
-        open_cell(cipher, cell, allow_plaintext=allow_plaintext)
-    except SealpointError as error:
-        yield failure(cell, error)

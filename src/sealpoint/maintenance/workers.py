@@ -34,14 +34,14 @@ _LOOK_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The task of each worker. It is sent to another process, so it names keys and holds none.
+    """The task of each worker. It is sent to another process, so it contains no keys.
 
     Attributes:
         url: The database.
         ring: The ring file; each worker loads it.
         key_id: The active key when the run began: all workers seal under it.
         suite: The suite to seal with.
-        options: Of the job; the rate is that of one worker.
+        options: Options of the job; the rate is that of one worker.
     """
 
     url: str
@@ -65,22 +65,22 @@ class Bug:
 
 
 def rotate_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Events:
-    """Run `rotate` in several processes at once, and add up their progress.
+    """Run `rotate` in several processes, and add up their progress.
 
     The caller has checked the ring (`require_own_ring`), and holds the store. The processes end with
     this one, however it ends.
 
     Raises:
-        StoppedError: If a worker was killed. What all of them did stands; the run can be repeated.
-        SealpointError: What ended a worker, when the others have ended too.
-        RuntimeError: If a worker met a bug; it names the kind of the exception.
+        StoppedError: If a worker was killed. Their changes are complete; the run can be repeated.
+        SealpointError: The error of a worker, raised after the others have ended.
+        RuntimeError: If a worker raised an unexpected exception; the message names its kind.
     """
     with closing(_rounds(assignment, workers, stop)) as received:
         yield from _sum(received)
 
 
 def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Received:
-    """Run all workers, and one more alone if each met locked rows: another worker may have held them."""
+    """Run all workers, then one alone if each found locked rows: another worker may have locked them."""
     start = monotonic()
     try:
         return (yield from _round(assignment, range(workers), stop))
@@ -103,14 +103,14 @@ def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(assignment, theirs), daemon=True)
             process.start()
-            theirs.close()  # theirs alone from now on, so that it ends with them
+            theirs.close()  # closed here: only the workers keep it open, so it ends with them
             lines.append(ours)
             processes.append(process)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield from _receive(dict(zip(lines, numbers, strict=True)), stop)
-    except KeyboardInterrupt:  # the second Ctrl-C: the server takes back what they were at
+    except KeyboardInterrupt:  # the second Ctrl-C: the server rolls back their transactions
         for process in processes:
             process.kill()
         raise
@@ -171,7 +171,7 @@ def _halt(lines: Iterable[Line]) -> None:
 
 
 def _end(lines: Sequence[Line]) -> None:
-    """Let all workers end. A worker waits until its pipe is read, so each pipe is read to its end."""
+    """Wait until all workers end. A worker waits until its pipe is read, so each pipe is read to its end."""
     _halt(lines)
     for line in lines:
         with suppress(EOFError, OSError):
@@ -181,7 +181,7 @@ def _end(lines: Sequence[Line]) -> None:
 
 
 class _Halt:
-    """A `Signal` for a worker: set by any message from its parent process, or by the end of that."""
+    """A `Signal` for a worker: set by any message from its parent process, or when the parent ends."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -213,7 +213,7 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
 
 
 def _work(assignment: Assignment, line: Line) -> None:
-    """Do the work of one process, and send how it ends: ``None``, or the error."""
+    """Run one worker, and send its result: ``None``, or the error."""
     from sealpoint.databases.postgres.rows import PostgresRows
 
     problem: SealpointError | Bug | None = None
@@ -241,10 +241,8 @@ def _work(assignment: Assignment, line: Line) -> None:
         except SealpointError as error:
             problem = error
         except MemoryError:
-            problem = StoppedError(
-                "a worker had not enough memory", hint="fewer workers, or a smaller --batch"
-            )
-        except Exception as error:  # noqa: BLE001 -- the end of a process, which says what it was
+            problem = StoppedError("a worker ran out of memory", hint="fewer workers, or a smaller --batch")
+        except Exception as error:  # noqa: BLE001 -- the end of a process, which reports it
             problem = Bug(type(error).__name__, "".join(format_tb(error.__traceback__)))
         line.send(problem)
 
@@ -253,7 +251,7 @@ def _load(assignment: Assignment) -> KeyRing:
     ring = KeyRing.load(assignment.ring).load_material()
     if ring.active_id != assignment.key_id:
         raise StoppedError(
-            f"the active key was {assignment.key_id!r} when the run began, and is another one now",
+            f"the active key was {assignment.key_id!r} when the run began, and is a different one now",
             hint="run the same command again",
         )
     return ring

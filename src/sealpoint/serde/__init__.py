@@ -1,4 +1,4 @@
-"""Values to a type name with bytes, and back; knows no savers."""
+"""Serializers: values to a type name and bytes, and back. Independent of savers."""
 
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.base import (

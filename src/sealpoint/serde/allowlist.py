@@ -1,4 +1,4 @@
-"""Allowlist: which types stored bytes may name. Exact (module, name) pairs, never prefixes."""
+"""Allowlist: the types that stored bytes may name, as exact (module, name) pairs, never prefixes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AllowedModules: TypeAlias = Iterable[tuple[str, ...] | type]
 STRICT_VARIABLE: Final = "LANGGRAPH_STRICT_MSGPACK"
 
 SAFE_TYPES: Final = frozenset(CATALOGUE)
-"""What a strict serializer rebuilds without being configured: the same types as LangGraph's."""
+"""The types that a strict serializer rebuilds by default: the same as LangGraph's."""
 
 
 def pair(entry: tuple[str, ...] | type) -> tuple[str, str]:
@@ -36,18 +36,17 @@ def pair(entry: tuple[str, ...] | type) -> tuple[str, str]:
 
 
 def strict_from_environment() -> bool:
-    """Whether ``LANGGRAPH_STRICT_MSGPACK`` asks for a strict serializer, now."""
+    """Whether ``LANGGRAPH_STRICT_MSGPACK`` currently requests a strict serializer."""
     return os.environ.get(STRICT_VARIABLE, "").lower() in {"1", "true", "yes"}
 
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """What may be imported and called to rebuild a value.
+    """The types that may be imported and called to rebuild a value.
 
     Attributes:
         types: The allowed (module, name) pairs.
-        permissive: Whether types that are not in ``types`` are rebuilt too, with one
-            warning per type.
+        permissive: Whether other types are rebuilt too, with one warning per type.
     """
 
     types: frozenset[tuple[str, str]] = SAFE_TYPES
@@ -55,20 +54,20 @@ class Allowlist:
 
     @classmethod
     def of(cls, modules: AllowedModules | Literal[True] | None) -> Allowlist:
-        """Make the policy of a constructor argument: ``True`` is permissive, ``None`` the safe types.
+        """Return the allowlist for an argument: ``True`` is permissive, ``None`` allows the safe types.
 
         Raises:
-            TypeError: If ``modules`` holds anything but types and tuples of strings.
+            TypeError: If ``modules`` contains anything but types and tuples of strings.
         """
         if modules is True:
             return cls(permissive=True)
         return cls().extended(modules or ())
 
     def extended(self, modules: AllowedModules) -> Allowlist:
-        """Return a policy that also allows ``modules``; this one, if that adds nothing.
+        """Return an allowlist that also allows ``modules``, or this one if that adds nothing.
 
         Raises:
-            TypeError: If ``modules`` holds anything but types and tuples of strings.
+            TypeError: If ``modules`` contains anything but types and tuples of strings.
         """
         types = self.types.union(map(pair, modules))
         return self if types == self.types else Allowlist(types, self.permissive)

@@ -1,7 +1,7 @@
-"""Arrays: whether bytes of an untrusted writer are values of the dtype that they name.
+"""Arrays: whether untrusted bytes are values of the dtype that they name.
 
-numpy takes any bytes for any dtype. A bool of 7 counts as 7, a code point outside Unicode
-raises where it is read, and a date in units of nothing has no value.
+numpy accepts any bytes for any dtype: a bool of 7 counts as 7, a code point outside Unicode raises an error
+when it is read, and a date without a unit has no value.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _X87_BYTES: Final = 16
 
 
 def require_array(array: Any, payload: Any) -> None:
-    """Refuse an array that would not be written as it was stored, or has bytes that are no values.
+    """Refuse an array that would not be written as it was stored, or whose bytes are not values of its dtype.
 
     Args:
         array: The array.
-        payload: The dtype, shape, order and bytes that it was made from.
+        payload: The dtype, shape, order and bytes that it was created from.
 
     Raises:
         RefusedError: If it is one.
@@ -31,7 +31,7 @@ def require_array(array: Any, payload: Any) -> None:
     if (array.dtype.str, list(array.shape), "F" if is_fortran else "C") != (dtype, shape, order):
         raise RefusedError("its dtype, shape or order is not in the form that is written")
     if bool in map(type, shape):
-        raise RefusedError("its shape is not made from whole numbers")
+        raise RefusedError("its shape does not consist of integers")
     if not _has_values(array):
         raise RefusedError("its bytes are not values of its dtype")
 
@@ -39,7 +39,7 @@ def require_array(array: Any, payload: Any) -> None:
 def _has_values(array: Any) -> bool:
     numpy: Any = import_module("numpy")
     dtype = array.dtype
-    flat = array.reshape(-1, order="A")  # of a whole array this is no copy
+    flat = array.reshape(-1, order="A")  # no copy of a whole array
     if dtype.kind == "b":
         return bool((flat.view("u1") <= 1).all())
     if dtype.kind == "U" and flat.size:
@@ -54,7 +54,7 @@ def _has_values(array: Any) -> bool:
 
 
 def _are_x87(numbers: Any, *, is_big: bool) -> bool:
-    """Whether extended floats have their leading bit exactly where the exponent asks for it."""
+    """Whether the explicit leading bit of extended floats agrees with their exponent."""
     low_first = numbers[:, ::-1] if is_big else numbers
     has_exponent = (low_first[:, 8] | (low_first[:, 9] & 0x7F)) != 0
     return bool((has_exponent == (low_first[:, 7] >> 7)).all())

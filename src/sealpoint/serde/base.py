@@ -1,7 +1,7 @@
-"""Protocols of serializers and ciphers: what a saver needs, and what a user may bring.
+"""Protocols of serializers and ciphers: what a saver needs, and what users may provide.
 
-A serializer needs the two methods of `SerializerProtocol`. The other protocols add what a serializer
-may offer beyond them, and what uses it asks for the protocol, not for single methods.
+A serializer needs the two methods of `SerializerProtocol`. The other protocols describe optional
+capabilities; code that uses them checks for the protocol, not for single methods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class UntypedSerializerProtocol(Protocol):
-    """Turns values into bytes and back, as the modules ``json`` and ``pickle`` do."""
+    """Converts values to bytes and back, as the modules ``json`` and ``pickle`` do."""
 
     def dumps(self, obj: Any) -> bytes:
         """Return the bytes of ``obj``."""
@@ -26,7 +26,7 @@ class UntypedSerializerProtocol(Protocol):
 
 @runtime_checkable
 class SerializerProtocol(Protocol):
-    """Turns values into a type name with bytes, and back."""
+    """Converts values to a type name and bytes, and back."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Return the type name and the bytes of ``obj``."""
@@ -39,9 +39,9 @@ class SerializerProtocol(Protocol):
 
 @runtime_checkable
 class SealAwareSerializer(SerializerProtocol, Protocol):
-    """A serializer that treats authenticated bytes and all others differently.
+    """A serializer that distinguishes authenticated bytes from all others.
 
-    `EncryptedSerializer` asks it by these methods instead of ``loads_typed``.
+    `EncryptedSerializer` calls these methods instead of ``loads_typed``.
     """
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
@@ -72,20 +72,20 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
 
 @runtime_checkable
 class AllowlistSerializer(SerializerProtocol, Protocol):
-    """A serializer that can be extended by types, as LangGraph does for the schema of a graph."""
+    """A serializer whose allowlist can be extended, as LangGraph does for the schema of a graph."""
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
-        """Return a serializer that also builds ``extra_allowlist``; this one, if it already does."""
+        """Return a serializer that also builds ``extra_allowlist``, or this one if it already does."""
         ...
 
 
 @runtime_checkable
 class CarrierSerializer(SerializerProtocol, Protocol):
-    """A serializer that hands stored values on without decoding them, to a saver that wraps another.
+    """A serializer that passes stored values on without decoding them, to a saver that wraps another one.
 
-    A saver checks what its serializer has decoded. Of an opaque value there is nothing that it could
-    check: it hands it on, and the serializer's owner checks it. The serializer decides which values are
-    opaque, and never the stored bytes.
+    A saver checks the values that its serializer decodes. It cannot check an opaque value: it passes the
+    value on, and the code that uses the serializer checks it. The serializer decides which values are
+    opaque; the stored bytes never do.
     """
 
     def is_opaque(self, value: object) -> bool:
@@ -99,7 +99,7 @@ def is_opaque(serde: SerializerProtocol, value: object) -> bool:
 
 
 class CipherProtocol(Protocol):
-    """Encrypts bytes of no type, as LangGraph's ciphers do."""
+    """Encrypts bytes without a type, as LangGraph's ciphers do."""
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Return the cipher's name and the ciphertext."""

@@ -1,7 +1,7 @@
-"""Catalogue of the safe types: one row says all that is known of a type.
+"""Catalogue of the safe types: one row per type with all its properties.
 
-A strict serializer rebuilds these types and no others. The encoder takes from here how their objects
-are written, the decoder what their arguments must be, the check which of them are costly.
+By default a strict serializer rebuilds only these types. The encoder uses a row to write objects, the
+decoder to check their arguments, and the check of untrusted bytes to find costly types.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ from sealpoint.serde.shapes import (
 )
 
 Builder = Callable[[Any], Any]
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
 
 
 class SafeType(NamedTuple):
-    """One row.
+    """One row of the catalogue.
 
     Attributes:
-        codes: Codes of the extensions that hold its arguments. The first is written; there is
-            another if LangGraph changed it.
+        codes: Codes of the extensions that contain its arguments. The first is written; others are those of
+            earlier LangGraph versions.
         guard: Checks arguments from unauthenticated bytes.
-        is_same: Whether an object is written as the arguments that it was made from. Asked
-            where the constructor takes other spellings of one value.
-        written: Class whose objects, and those of its subclasses, are written as their arguments, and
-            what returns these of an object. Without it objects are written by their methods or fields.
-        called: Module and name that are written, where they are not those of the class.
-        fast_build: Makes a builder from the class, the general builder, and the same behind the guard.
-        fast_write: Makes an encoder from the class and the general encoder.
-        costly: The field of `Limits` that bounds how many a value may name, if one takes long to build.
+        is_same: Whether an object is written as the arguments that it was created from. Set if the
+            constructor accepts several forms of one value.
+        written: A class whose instances are written as their arguments, including subclasses, and the
+            function that returns the arguments. ``None`` if objects are written by their methods or fields.
+        called: Module and name that are written, if they are not those of the class.
+        fast_build: Makes a fast builder from the class, the general builder, and the guarded general builder.
+        fast_write: Makes a fast encoder from the class and the general encoder.
+        costly: The field of `Limits` with the maximum number in a value, if objects take long to build.
     """
 
     codes: tuple[int, ...]
@@ -98,17 +98,17 @@ def _time_arguments(time: datetime.time) -> dict[str, Any]:
 
 
 def _is_same_decimal(number: Any, text: str) -> bool:
-    # A context may write the exponent with a small letter.
+    # A context may write the exponent in lower case.
     return str(number).replace("e", "E") == text.replace("e", "E")
 
 
 def _is_same_address(address: Any, text: str) -> bool:
-    # Python 3.13 writes what follows in another form than 3.11.
+    # Python 3.13 writes the following in another form than 3.11.
     return str(address) == text or text.startswith("::ffff:")
 
 
 def _is_same_pattern(pattern: Any, arguments: list[Any]) -> bool:
-    # A pattern of text has the flag UNICODE, whether it was given or not.
+    # A text pattern always has the flag UNICODE.
     return pattern.flags in (arguments[1], arguments[1] | re.UNICODE)
 
 
@@ -149,7 +149,7 @@ _MESSAGES: Final = {
     "tool": "ToolMessage ToolMessageChunk",
 }
 
-# Python 3.13 keeps its paths in another module. A class stands before those that it is derived from.
+# Python 3.13 defines its paths in another module. A class comes before its base classes.
 CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     **{
         (module, f"{kind}Path"): _PATH
@@ -222,7 +222,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ("datetime", "timezone"): SafeType(
         (POSITIONAL_ARGUMENTS,),
         require_timezone,
-        # LangGraph calls this undocumented method: it gives a name only if the zone has one.
+        # LangGraph calls this undocumented method: it returns a name only if the zone has one.
         written=(datetime.timezone, lambda zone: zone.__getinitargs__()),
         fast_build=ordinary.timezone,
     ),

@@ -1,7 +1,7 @@
-"""Classes: which one a record names, whether an object's own class is that one, and what it answers for.
+"""Classes: finding the class that a record names, and whether an object's class would be found.
 
-Nothing here is remembered: after a reload, and in a notebook whose cell runs again, another class stands
-under the same name, and that is the one that a record means from then on.
+Nothing is cached: after a reload, or when a notebook cell runs again, the same name is another class, and
+records mean that class from then on.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
 
-_MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 keeps its paths
+_MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 defines its paths
 
 
 def home_of(module: str) -> str:
-    """Return the module that a record's class is looked for in."""
+    """Return the module in which a record's class is searched."""
     return _MOVED_MODULES.get(module, module)
 
 
 def find_class(module: str, name: str) -> Any:
-    """Import what a record names, as it is now. The caller has checked that it may be imported.
+    """Import the current class of a record. The caller has checked that it may be imported.
 
     Raises:
-        UnbuildableValueError: If there is no such module, no such name in it, or it is no class.
+        UnbuildableValueError: If there is no such module or name, or it is not a class.
     """
     home = home_of(module)
     try:
@@ -45,8 +45,8 @@ def find_class(module: str, name: str) -> Any:
 def why_not_found(cls: type) -> str | None:
     """Return why a reader would not find a class by its module and name; ``None`` if it would.
 
-    A class that was defined again counts as the same one. Nothing is imported: of a module that is
-    not loaded it is enough that it could be.
+    A redefined class counts as the same one. Nothing is imported: for a module that is not loaded it is
+    enough that it exists.
     """
     module, name = cls.__module__, cls.__name__
     if not isinstance(module, str):
@@ -76,11 +76,11 @@ def _is_importable(module: str) -> bool:
 
 
 def answers_by_instance(cls: type, methods: Iterable[str]) -> bool:
-    """Whether it cannot be known from a class which of ``methods`` its objects have.
+    """Whether the class does not determine which of ``methods`` its objects have.
 
-    pydantic's models answer through ``__getattr__`` too, but have ``model_dump`` as a plain
-    method, and are asked for that first. Classes written in C have ``__getattribute__`` as a
-    slot that looks where everybody looks: only a function in Python answers for the instance.
+    pydantic's models also have ``__getattr__``, but their ``model_dump`` is a plain method and is checked
+    first. The ``__getattribute__`` slot of classes written in C uses the default lookup: only a Python
+    function can differ by instance.
     """
     if callable(getattr(cls, "model_dump", None)):
         return False

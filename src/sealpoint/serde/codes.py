@@ -1,7 +1,7 @@
-"""Extensions of msgpack: the codes under which LangGraph writes what msgpack has no form for.
+"""Extensions of msgpack: the codes under which LangGraph writes types that msgpack lacks.
 
-The payload of an extension is msgpack again. A payload of codes 0 to 5 is a *record*: it names
-its type. See `EXTENSIONS` for what each holds.
+The payload of an extension is msgpack again. A payload of codes 0 to 5 is a *record*: it names its type.
+`EXTENSIONS` lists the contents of each.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DELTA_SNAPSHOT: Final = 7
 
 
 class Extension(NamedTuple):
-    """What the payload of one code holds.
+    """The contents of the payload of one code.
 
     Attributes:
-        label: What inert values and inventories call it.
-        payload: Its form, for readers of this table.
-        method: What stands last in a record, if LangGraph writes anything there.
+        label: Its name in inert values and inventories.
+        payload: Its form, as documentation.
+        method: The last element of a record, if LangGraph writes one.
         type_name: Module and name of its type, if the payload does not name one.
     """
 
@@ -61,7 +61,7 @@ def require_record(code: int, record: Any) -> tuple[str, str]:
     """Return the module and the name that a record names.
 
     Raises:
-        DecodeError: If it is not of the form that LangGraph writes under its code.
+        DecodeError: If it does not have the form that LangGraph writes under its code.
     """
     is_unnamed = code not in EXTENSIONS or EXTENSIONS[code].type_name is not None
     if not isinstance(record, list) or len(record) < 3 or is_unnamed:
@@ -77,5 +77,5 @@ def require_record(code: int, record: Any) -> tuple[str, str]:
 
 
 def malformed(code: int) -> DecodeError:
-    """Return the error for the payload of an extension."""
+    """Return the error for a malformed payload of an extension."""
     return DecodeError(f"extension {code} does not hold what LangGraph writes there")

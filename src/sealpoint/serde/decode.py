@@ -29,7 +29,7 @@ OnBlocked = Literal["raise", "raw"]
 
 
 class Decoder:
-    """Turns msgpack into values, and imports what its allowlist allows and nothing else."""
+    """Converts msgpack to values, and imports only what its allowlist allows."""
 
     def __init__(
         self, allowlist: Allowlist, on_blocked: OnBlocked = "raise", limits: Limits | None = None
@@ -38,11 +38,10 @@ class Decoder:
 
         Args:
             allowlist: What may be imported and called.
-            on_blocked: What to do with a type that may not or cannot be rebuilt: ``raise``,
-                or ``raw``, which gives the bare arguments and warns once per type.
-            limits: What unauthenticated bytes may be: they are checked before they are decoded,
-                and so are the arguments of the safe types. ``None`` for bytes that the ring has
-                just opened, or that are trusted for another reason.
+            on_blocked: What to do with a type that may not or cannot be rebuilt: ``raise``, or ``raw``,
+                which returns the bare arguments and warns once per type.
+            limits: Limits of unauthenticated bytes, which are checked before they are decoded, as are the
+                arguments of the safe types. ``None`` for authenticated or otherwise trusted bytes.
         """
         self.allowlist = allowlist
         self.on_blocked = on_blocked
@@ -61,7 +60,7 @@ class Decoder:
 
         Args:
             data: The bytes.
-            hook: Takes the place of this class for extensions.
+            hook: Decodes extensions instead of this class.
 
         Raises:
             DecodeError: If they are not msgpack, or an extension is not one that LangGraph writes.
@@ -88,7 +87,7 @@ class Decoder:
             raise failure or DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
     def _decode_extension(self, code: int, data: bytes) -> Any:
-        """Return what stands for one extension. msgpack calls this for the innermost first."""
+        """Return the value of one extension. msgpack calls this for the innermost first."""
         try:
             return self._rebuild(code, ormsgpack.unpackb(data, ext_hook=self._extension, option=UNPACK))
         except BaseException as error:
@@ -96,8 +95,8 @@ class Decoder:
             raise
 
     def _note(self, error: BaseException) -> None:
-        """Note what is raised while msgpack is unpacked, which raises an error of its own instead."""
-        if type(error) is not ValueError:  # which is how msgpack tells of its data or an inner hook
+        """Record an exception raised during unpacking: ormsgpack replaces it by its own."""
+        if type(error) is not ValueError:  # which ormsgpack raises for malformed data or a failed inner hook
             vars(self._failed).setdefault("error", error)
 
     def _rebuild(self, code: int, record: Any) -> Any:
@@ -126,7 +125,7 @@ class Decoder:
             return self._raw_or_raise(as_unbuildable(error, module, name))(payload)
 
     def _learn(self, kind: tuple[Any, ...], record: Any) -> Builder:
-        """Return the builder for a kind of record that is seen for the first time, or whose class changed."""
+        """Return the builder for a kind of record that is new, or whose class has changed."""
         code = kind[0]
         known = self._make(code, *require_record(code, record))
         if len(self._learned) >= MAX_LEARNED_TYPES:

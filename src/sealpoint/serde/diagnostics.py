@@ -1,7 +1,7 @@
-"""What encoding a value meets and cannot raise: msgpack replaces any exception by one of its own.
+"""Diagnostics of encoding, collected because ormsgpack replaces any exception by its own.
 
-Each thread notes it while a value is packed, and it is reported when the value is done: as an
-error where everything that is written must be readable, else as a warning.
+Each thread records them while a value is packed, and reports them afterwards: as an error if everything
+that is written must be readable, otherwise as a warning.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import logging
 import threading
 from typing import Final
 
-from sealpoint.errors import UnreadableTypeError, UnsupportedTypeError
-from sealpoint.serde.limits import MAX_REPLACEMENTS
+from sealpoint.errors import NestingError, UnreadableTypeError, UnsupportedTypeError
+from sealpoint.serde.limits import MAX_REPLACEMENTS, MAX_WRITTEN_LEVELS, OBJECT_LEVELS
 from sealpoint.serde.warned import warn_once
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
 noted: Final = set[int]()
-"""The threads that have something to report; usually empty, which is quick to ask."""
+"""The threads with diagnostics; usually empty, which is quick to check."""
 
 
 class _Met(threading.local):
-    """What the value at hand has in it.
+    """The diagnostics of the current value.
 
     Attributes:
         refusal: Why it cannot be encoded.
-        unreadable: Classes that a reader would not find, by module and name, each with the cause.
+        unreadable: The cause for each class that a reader would not find, by module and name.
         replaced: How often text was written with ``?`` in place of a lone surrogate.
     """
 
@@ -40,26 +40,34 @@ _met: Final = _Met()
 
 
 def refuse(what: str) -> UnsupportedTypeError:
-    """Note that ``what`` has no form, and return the error."""
+    """Record that ``what`` cannot be encoded, and return the error."""
     _met.refusal = UnsupportedTypeError(f"no form for {what}")
     return _met.refusal
 
 
+def refuse_nesting() -> UnsupportedTypeError:
+    """Note that the value is nested too deeply, and return the error."""
+    _met.refusal = NestingError(
+        f"value is nested over {MAX_WRITTEN_LEVELS} levels deep, of which an object counts as {OBJECT_LEVELS}"
+    )
+    return _met.refusal
+
+
 def take_refusal(error: Exception) -> UnsupportedTypeError:
-    """Return why a value was not packed, and forget all that was noted of it."""
+    """Return why a value was not packed, and clear its diagnostics."""
     refusal = _met.refusal or UnsupportedTypeError(str(error))
     _clear()
     return refusal
 
 
 def note_unreadable(module: str, name: str, cause: str) -> None:
-    """Note a class that a reader would not find."""
+    """Record a class that a reader would not find."""
     _met.unreadable[module, name] = cause
     noted.add(threading.get_ident())
 
 
 def note_replaced() -> None:
-    """Note that text is packed with ``?`` in place of a lone surrogate.
+    """Record that text is packed with ``?`` in place of a lone surrogate.
 
     Raises:
         UnsupportedTypeError: If that happens too often: each object around another packs it again.
@@ -71,11 +79,11 @@ def note_replaced() -> None:
 
 
 def report(*, is_error: bool) -> None:
-    """Report what this thread has noted of the value that was just packed.
+    """Report the diagnostics of the value that this thread has just packed.
 
     Raises:
         UnreadableTypeError: If a reader would not find a class in it, and ``is_error``.
-        UnsupportedTypeError: If text of it was changed, and ``is_error``.
+        UnsupportedTypeError: If its text was changed, and ``is_error``.
     """
     if threading.get_ident() not in noted:
         return
@@ -88,7 +96,7 @@ def report(*, is_error: bool) -> None:
         warn_once("unreadable", module, name, f"{error.cause}; a value is written that cannot be read back")
     if replaced:
         if is_error:
-            raise UnsupportedTypeError("no form for text with a lone surrogate")
+            raise UnsupportedTypeError("cannot encode text with a lone surrogate")
         _warn_of_replaced()
 
 

@@ -3,14 +3,18 @@
 What msgpack has no form for becomes an extension, see `sealpoint.serde.codes`.
 One table from type to encoder, filled when a type is first seen: the questions to a type
 are asked once, and not once for every value.
+
+An object within an object is packed by a further call of msgpack, and neither that nor a decoder knows
+how deep the stack is. So each encoder receives the level of its object, and passes it on: see `_inside`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -33,13 +37,22 @@ from sealpoint.serde.codes import (
 from sealpoint.serde.fast.enums import value_attribute
 from sealpoint.serde.fast.memory import LARGE_BYTES, keep_freed_memory
 from sealpoint.serde.fast.models import model_writer
-from sealpoint.serde.limits import MAX_LEARNED_TYPES
+from sealpoint.serde.limits import (
+    MAX_LEARNED_TYPES,
+    MAX_PACKED_LEVELS,
+    MAX_WRITTEN_LEVELS,
+    OBJECT_LEVELS,
+    UNCOUNTED_LEVELS,
+)
 from sealpoint.serde.packing import PACK, PACK_REPLACING
 from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
 
-_NUMPY_KINDS: Final = "biufcSU"  # what an array's own bytes hold: no objects, no field names
+_NUMPY_KINDS: Final = (
+    "biufcSU"  # dtypes that an array's bytes represent completely: no objects, no field names
+)
 
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
+"""Takes an object and its level, and returns what to write for it."""
 
 # Looked up once: a record is a call of both.
 _packb: Final = ormsgpack.packb
@@ -52,14 +65,15 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
 
     Args:
         obj: Any value.
-        must_be_readable: Whether it is an error if what is read will be another value: a class in it
-            that a reader would not find by its module and name, or text with lone surrogates, which
-            UTF-8 cannot hold. Otherwise both are written as LangGraph does, the surrogates as ``?``,
-            with one warning per type, and one for text.
+        must_be_readable: Whether a value that cannot be read back unchanged is an error: a class that a
+            reader would not find by its module and name, or text with lone surrogates, which UTF-8 cannot
+            encode. Otherwise both are written as LangGraph does, surrogates as ``?``, with one warning per
+            type and one for text.
 
     Raises:
         UnsupportedTypeError: If something in it has a type without a form, an integer has
-            over 64 bits, it is nested too deeply, or has text that is an error.
+            over 64 bits, or has text that is an error.
+        NestingError: If it is nested too deeply.
         UnreadableTypeError: If a class in it would not be found, and that is an error.
     """
     try:
@@ -80,29 +94,61 @@ def _pack_or_refuse(value: Any, error: Exception) -> bytes:
         raise diagnostics.take_refusal(last) from None
 
 
-def _pack(value: Any) -> bytes:
+def _pack(value: Any, level: int) -> bytes:
+    """Pack what an object on a level holds."""
+    if level > UNCOUNTED_LEVELS:
+        level += _count_levels(value)
     try:
-        return _packb(value, _default, PACK)
+        return _packb(value, _inside[level], PACK)
     except ormsgpack.MsgpackEncodeError as error:
-        return _pack_replacing(value, error)
+        return _pack_replacing(value, error, level)
 
 
-def _pack_replacing(value: Any, error: Exception) -> bytes:
+def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
     """Pack again with ``?`` in place of lone surrogates, if it is for them that ``value`` was not packed."""
     # ormsgpack raises one class for every cause: only the text tells them apart.
     if "surrogates" not in str(error):
         raise error
     diagnostics.note_replaced()
-    return _packb(value, _default, PACK_REPLACING)
+    return _packb(value, _inside[level], PACK_REPLACING)
 
 
-def _default(obj: Any) -> Any:
-    """Return what to write for ``obj``: called for whatever msgpack has no form for."""
-    return _encoders[type(obj)](obj)
+def _count_levels(value: Any) -> int:
+    """Return how many containers are within each other in a value, without those in its objects."""
+    levels, items = 0, iter((value,))
+    # By identity, because a container that stands in many places need not be counted in each.
+    while containers := {id(item): item for item in items if isinstance(item, dict | list | tuple)}:
+        levels += 1
+        if levels > MAX_PACKED_LEVELS:  # it may hold itself
+            break
+        items = chain.from_iterable(map(_items, containers.values()))
+    return levels
+
+
+def _items(container: Any) -> Iterable[Any]:
+    return chain(container, container.values()) if isinstance(container, dict) else container
+
+
+class _Callbacks(dict[int, Callable[[Any], Any]]):
+    """What msgpack calls for whatever it has no form for, by the level of what it packs."""
+
+    def __missing__(self, level: int) -> Callable[[Any], Any]:
+        if level > MAX_WRITTEN_LEVELS:
+            raise diagnostics.refuse_nesting()
+        inner = level + OBJECT_LEVELS
+
+        def encode_object(obj: Any) -> Any:
+            return _encoders[type(obj)](obj, inner)
+
+        return self.setdefault(level, encode_object)
+
+
+_inside: Final = _Callbacks()
+_default: Final = _inside[0]
 
 
 class _Encoders(dict[type, Encoder]):
-    """The table from type to encoder, which chooses when a type is seen for the first time."""
+    """The table from type to encoder; an encoder is chosen when a type is first seen."""
 
     def __missing__(self, cls: type) -> Encoder:
         encoder = _choose(cls)
@@ -115,13 +161,13 @@ class _Encoders(dict[type, Encoder]):
 
 
 def _unreadable(cls: type, encoder: Encoder) -> Encoder:
-    """Note a class that a reader would not find, unless it can be found by now."""
+    """Record a class that a reader would not find, unless it can be found by now."""
 
-    def encode_and_note(obj: Any) -> Any:
+    def encode_and_note(obj: Any, level: int) -> Any:
         cause = why_not_found(cls)
         if cause is not None:
             diagnostics.note_unreadable(str(cls.__module__), cls.__name__, cause)
-        return encoder(obj)
+        return encoder(obj, level)
 
     return encode_and_note
 
@@ -147,28 +193,28 @@ def _choose_by_base(cls: type) -> Encoder:
     if numpy is not None and issubclass(cls, numpy.ndarray):
         return _numpy_array
     if issubclass(cls, BaseException):
-        return repr
+        return _text
     return _encode_by_questions
 
 
-def _encode_by_questions(obj: Any) -> Any:
+def _encode_by_questions(obj: Any, level: int) -> Any:
     """The general path: ask the object itself, every time."""
     for name, make in _BY_METHOD:
         if callable(getattr(obj, name, None)):
-            return make(type(obj))(obj)
+            return make(type(obj))(obj, level)
     encoder = _choose_by_base(type(obj))
     if encoder is not _encode_by_questions:
-        return encoder(obj)
+        return encoder(obj, level)
     if isinstance(obj, SendProtocol):
-        return _record(POSITIONAL_ARGUMENTS, _send_arguments)(type(obj))(obj)
+        return _record(POSITIONAL_ARGUMENTS, _send_arguments)(type(obj))(obj, level)
     raise diagnostics.refuse(f"type {excerpt(f'{type(obj).__module__}.{type(obj).__name__}')}")
 
 
 # --- makers: from a type to its encoder ---------------------------------------------------------
 
 
-# An encoder is one function in Python: a further call would take a fifth of its time. So what its type
-# knows is bound to it, and arguments are taken by functions in C where there are any.
+# An encoder is one Python function: another call would add a fifth to its time. So properties of the type
+# are bound to it, and arguments are read by C functions where possible.
 def _record(
     code: int, argument: Callable[[Any], Any], called: tuple[str, str] | None = None
 ) -> Callable[[type], Encoder]:
@@ -177,15 +223,17 @@ def _record(
     def make(cls: type) -> Encoder:
         module, name = called or (cls.__module__, cls.__name__)
 
-        def encode_record(obj: Any) -> ormsgpack.Ext:
+        def encode_record(obj: Any, level: int) -> ormsgpack.Ext:
             record = module, name, argument(obj)
+            if level > UNCOUNTED_LEVELS:
+                level += _count_levels(record)
             try:
-                return _Ext(code, _packb(record, _default, PACK))
+                return _Ext(code, _packb(record, _inside[level], PACK))
             except ormsgpack.MsgpackEncodeError as error:
-                return _Ext(code, _pack_replacing(record, error))
+                return _Ext(code, _pack_replacing(record, error, level))
 
-        def encode_with_method(obj: Any) -> ormsgpack.Ext:
-            return _Ext(code, _pack((module, name, argument(obj), method)))
+        def encode_with_method(obj: Any, level: int) -> ormsgpack.Ext:
+            return _Ext(code, _pack((module, name, argument(obj), method), level))
 
         return encode_record if method is None else encode_with_method
 
@@ -193,7 +241,7 @@ def _record(
 
 
 def _by_row(row: SafeType, arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
-    """Write as a row of the catalogue says."""
+    """Write according to a row of the catalogue."""
     make, fast_write = _record(row.codes[0], arguments, row.called), row.fast_write
 
     def make_fast(cls: type) -> Encoder:
@@ -213,7 +261,7 @@ def _enum(cls: Any) -> Encoder:
 
 
 def _dataclass(cls: Any) -> Encoder:
-    # asdict() would copy deeply, and turn nested dataclasses into dicts without their types.
+    # asdict() would copy deeply, and convert nested dataclasses to dicts without their types.
     names = [field.name for field in dataclasses.fields(cls)]
     return _record(KEYWORD_ARGUMENTS, lambda obj: {name: getattr(obj, name) for name in names})(cls)
 
@@ -223,19 +271,23 @@ def _send_arguments(obj: Any) -> tuple[Any, ...]:
     return (obj.node, obj.arg) if timeout is None else (obj.node, obj.arg, timeout)
 
 
-def _delta_snapshot(obj: Any) -> ormsgpack.Ext:
-    return _Ext(DELTA_SNAPSHOT, _pack(obj.value))
+def _delta_snapshot(obj: Any, level: int) -> ormsgpack.Ext:
+    return _Ext(DELTA_SNAPSHOT, _pack(obj.value, level))
 
 
-def _numpy_array(obj: Any) -> ormsgpack.Ext:
+def _text(obj: Any, _level: int) -> str:
+    return repr(obj)
+
+
+def _numpy_array(obj: Any, level: int) -> ormsgpack.Ext:
     if obj.dtype.kind not in _NUMPY_KINDS:
         raise diagnostics.refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
     order = "F" if obj.flags.f_contiguous and not obj.flags.c_contiguous else "C"
     data = sys.modules["numpy"].ndarray.tobytes(obj, order)  # a masked array's own would hide what is masked
-    return _Ext(NUMPY_ARRAY, _pack((obj.dtype.str, obj.shape, order, data)))
+    return _Ext(NUMPY_ARRAY, _pack((obj.dtype.str, obj.shape, order, data), level))
 
 
-# Asked in this order, as LangGraph does: an enum with a model_dump() is dumped as a model.
+# Checked in this order, as LangGraph does: an enum with a model_dump() is dumped as a model.
 _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (
     ("model_dump", _model_dump),
     ("get_secret_value", _record(SINGLE_ARGUMENT, lambda obj: obj.get_secret_value())),
@@ -251,6 +303,6 @@ _BY_BASE: Final[tuple[tuple[type, Callable[[type], Encoder]], ...]] = (
 )
 
 # What these write names no class, or always the same.
-_NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, repr))
+_NAMELESS: Final[frozenset[Encoder]] = frozenset((_delta_snapshot, _numpy_array, _text))
 
 _encoders: Final = _Encoders()

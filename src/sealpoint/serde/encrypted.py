@@ -1,4 +1,4 @@
-"""EncryptedSerializer: seals every value that a saver hands to its serializer."""
+"""EncryptedSerializer: seals every value that a saver passes to its serializer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PlaintextPolicy = Literal["refuse", "allow"]
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
-# Stands for a serializer that is made with each instance, and reads the environment then.
+# Placeholder for a serializer that is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
 _warned_plaintext: set[str] = set()
 
@@ -78,7 +78,7 @@ class _Unbound:
 
 
 class EncryptedSerializer:
-    """A serializer for any saver: it seals what it writes, and refuses what is not sealed.
+    """A serializer for any saver: it seals values, and refuses values that are not sealed.
 
     Safe to share between threads and savers.
     """
@@ -99,17 +99,17 @@ class EncryptedSerializer:
         """Make a serializer.
 
         Args:
-            cipher: A `RingCipher`; or any cipher with LangGraph's two methods, which binds
-                neither type nor row.
-            serde: Serializes before sealing. Its strictness is its own.
-            plaintext: ``refuse``, or ``allow`` to read rows that are not sealed, during a
-                migration; what is written is always sealed.
-            allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that such a
-                row names, or one under LANGGRAPH_AES_KEY: anyone who can write to the database then
-                chooses what is imported and called. Without it such rows are read as by a strict ``serde``.
+            cipher: A `RingCipher`, or any cipher with LangGraph's two methods, which binds neither type nor
+                row.
+            serde: Serializes before sealing; it may be strict or permissive.
+            plaintext: ``refuse``, or ``allow`` to read unsealed rows during a migration; written values are
+                always sealed.
+            allow_unauthenticated_types: Whether a permissive ``serde`` may build any type that an unsealed
+                row or a row under LANGGRAPH_AES_KEY names: an attacker who can write to the database then
+                chooses what is imported and called. By default such rows are read as by a strict ``serde``.
 
         Raises:
-            ValueError: If ``plaintext`` is neither.
+            ValueError: If ``plaintext`` is neither of the two.
         """
         if plaintext not in ("refuse", "allow"):
             raise ValueError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
@@ -131,7 +131,7 @@ class EncryptedSerializer:
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
     ) -> Self:
-        """Make a serializer from 32 bytes in hand; the other arguments are as for the class.
+        """Create a serializer from a key of 32 bytes; the other arguments are as for the class.
 
         Raises:
             KeyMaterialError: If ``key`` does not have 32 bytes.
@@ -154,12 +154,12 @@ class EncryptedSerializer:
         plaintext: PlaintextPolicy = "refuse",
         allow_unauthenticated_types: bool = False,
     ) -> Self:
-        """Make a serializer from a ring file; see `KeyRing.load` for where it is looked for.
+        """Create a serializer from a ring file; see `KeyRing.load` for the default locations.
 
         The other arguments are as for the class.
 
         Raises:
-            KeyRingError: One of its subclasses, each for one thing that can be wrong.
+            KeyRingError: One of its subclasses, each for one cause.
         """
         return cls(
             RingCipher(KeyRing.load(path)),
@@ -170,12 +170,12 @@ class EncryptedSerializer:
 
     @property
     def cipher(self) -> CipherProtocol:
-        """What seals and opens."""
+        """The cipher that seals and opens."""
         return self._cipher
 
     @property
     def serde(self) -> SerializerProtocol:
-        """What serializes before sealing."""
+        """The serializer before sealing."""
         return self._serde
 
     @property
@@ -190,7 +190,7 @@ class EncryptedSerializer:
 
     @property
     def plaintext_count(self) -> int:
-        """How many unsealed values this serializer, and those made from it, have read."""
+        """How many unsealed values this serializer and those derived from it have read."""
         return self._plaintext_met.total()
 
     def __repr__(self) -> str:
@@ -212,7 +212,7 @@ class EncryptedSerializer:
         opened = self.open(tag, blob)
         if opened.authenticated:
             return self.decode(opened.inner, opened.data)
-        # A user's own cipher opens all that was written under it: its users' types are not refused.
+        # Rows under a user's own cipher may name any type that ``serde`` builds.
         is_foreign = not self._binds_type and is_sealed(tag)
         return self._decode_unauthenticated(
             opened, allow_any_type=is_foreign or self._allow_unauthenticated_types
@@ -223,7 +223,7 @@ class EncryptedSerializer:
         return self._serde.dumps_typed(obj)
 
     def decode(self, inner: str, data: bytes) -> Any:
-        """Deserialize authenticated bytes: at full speed, without the check that others need."""
+        """Deserialize authenticated bytes, without the check of unauthenticated ones."""
         if self._aware is None:
             return self._serde.loads_typed((inner, data))
         return self._aware.loads_sealed(inner, data)
@@ -248,16 +248,16 @@ class EncryptedSerializer:
     def seal(
         self, obj: Any, *, row: Row | PackedRow | None = None, secret: bytes | None = None, head: bytes = b""
     ) -> tuple[str, bytes]:
-        """Serialize and seal, bound to a row and under a thread's secret.
+        """Serialize and seal, optionally bound to a row and with a thread's secret.
 
         Args:
             obj: Any value.
-            row: Coordinates of the row, if it is bound to one.
-            secret: Secret of the thread, if one is mixed into the key.
-            head: Bytes to seal in front of the value's own.
+            row: Coordinates of the row to bind the value to, or ``None``.
+            secret: Secret of the thread to mix into the key, or ``None``.
+            head: Bytes to seal before the value's bytes.
 
         Raises:
-            CipherSurfaceError: If the cipher can bind neither.
+            CipherSurfaceError: If ``row`` or ``secret`` is given and the cipher does not support it.
         """
         inner, data = self._serde.dumps_typed(obj)
         return self._sealing.seal(inner, head + data, row=row, secret=secret)
@@ -269,12 +269,12 @@ class EncryptedSerializer:
 
         Args:
             tag: The whole text of the `type` column.
-            blob: The bytes beside it.
+            blob: The bytes of the value.
             row: The same coordinates as at sealing, ``None`` if there were none.
             secret: The same secret as at sealing, ``None`` if there was none.
 
         Returns:
-            The inner type name, its bytes with any head, and whether both are authenticated.
+            The inner type name, the bytes including any head, and whether both are authenticated.
 
         Raises:
             PlaintextError: If the value is not sealed, and ``plaintext`` is ``refuse``.
@@ -304,7 +304,7 @@ class EncryptedSerializer:
         serde = self._serde
         if isinstance(serde, AllowlistSerializer):
             serde = serde.with_msgpack_allowlist(extra_allowlist)
-        if serde is self._serde and self._aware is not None:  # a permissive one answers the first with itself
+        if serde is self._serde and self._aware is not None:  # a permissive one returns itself
             serde = self._aware.with_unsealed_allowlist(extra_allowlist)
         if serde is self._serde:
             return self

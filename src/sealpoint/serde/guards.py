@@ -1,8 +1,8 @@
-"""Guards: what the arguments of the safe types must be in unauthenticated bytes.
+"""Guards: checks of the arguments of the safe types in unauthenticated bytes.
 
-The constructors of the standard library take more than LangGraph ever writes, and some of
-it is an attack: a pattern that takes minutes to compile, a set whose members all have one
-hash. A guard refuses such arguments before the constructor sees them.
+The constructors of the standard library accept more than LangGraph ever writes, including attacks: a
+pattern that takes minutes to compile, a set whose members all share a hash. A guard refuses such arguments
+before the constructor is called.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ _INTERRUPT_FIELDS: Final = {"value", "id", "interrupt_id", "ns", "resumable", "r
 _TIME_FIELDS: Final = {"hour", "minute", "second", "microsecond", "tzinfo", "fold"}
 # DEBUG is not among them: it prints the compiled pattern to stdout.
 _KNOWN_FLAGS: Final = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
-# Without dots there is no "..", and no data file such as ``zone.tab``.
+# Excluding dots excludes ".." and data files such as ``zone.tab``.
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
 
 Guard = Callable[[Any], None]
 
 
 class RefusedError(ValueError):
-    """Arguments are refused, for a reason that holds nothing of them."""
+    """Arguments are refused; the message contains no part of them."""
 
 
 def require_members(members: Any) -> None:
-    """Refuse members of a set that fall together, or that were made to share a hash.
+    """Refuse members of a set that are equal, or that were made to share a hash.
 
-    Members of one hash are each compared with all others. Lists count as the tuples they were.
+    Members with the same hash are each compared with all others. Lists count as the tuples they were.
 
     Raises:
         RefusedError: If over `MAX_SAME_HASH` share one, two are equal, or ``members`` is not a list.
         TypeError: If one has no hash.
     """
-    _check(isinstance(members, list), "it is not made from a list")
+    _check(isinstance(members, list), "its argument is not a list")
     hashed = as_tuple(members)
     most = Counter(map(hash, hashed)).most_common(1)
     _check(not most or most[0][1] <= MAX_SAME_HASH, "its members share a hash")
     # Only after the check of hashes: a set compares all members that share one.
-    _check(len(set(hashed)) == len(hashed), "a member stands there twice")
+    _check(len(set(hashed)) == len(hashed), "a member occurs twice")
 
 
 def as_tuple(value: Any) -> Any:
-    """Make tuples of lists, all the way down, which is what they were if they are to be hashed."""
+    """Convert lists to tuples, recursively: if they are hashed, they were tuples."""
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
@@ -75,14 +75,14 @@ def _check(condition: bool, reason: str) -> None:
 
 
 def short_text(limit: int) -> Guard:
-    """Return the guard that passes text of at most ``limit`` characters."""
+    """Return a guard that accepts text of at most ``limit`` characters."""
     return lambda value: _check(
-        isinstance(value, str) and len(value) <= limit, "it is not made from short text"
+        isinstance(value, str) and len(value) <= limit, "its argument is not short text"
     )
 
 
 def integers(count: int) -> Guard:
-    """Return the guard that passes a list of ``count`` integers."""
+    """Return a guard that accepts a list of ``count`` integers."""
 
     def guard(arguments: Any) -> None:
         _check(
@@ -109,14 +109,14 @@ def require_timedelta(arguments: Any) -> None:
 
 
 def require_decimal(text: Any) -> None:
-    """Refuse what is not short text, or has an exponent that is no integer, or out of range.
+    """Refuse anything but short text, and exponents that are not an integer or are out of range.
 
     Raises:
         RefusedError: If they are refused.
     """
     short_text(MAX_DECIMAL_CHARS)(text)
-    # Decimal takes underscores, surrounding spaces and digits of other scripts. int() takes the same,
-    # while a pattern of ASCII digits would let such an exponent pass.
+    # Decimal accepts underscores, surrounding spaces and digits of other scripts. So does int(), but a
+    # pattern of ASCII digits would not recognise such an exponent.
     _, mark, exponent = text.upper().rpartition("E")
     try:
         size = abs(int(exponent)) if mark else 0
@@ -126,7 +126,7 @@ def require_decimal(text: Any) -> None:
 
 
 def require_parts(parts: Any) -> None:
-    """Refuse parts that are not those of a path.
+    """Refuse parts that are not the parts of a path.
 
     Raises:
         RefusedError: If they are refused.
@@ -135,10 +135,10 @@ def require_parts(parts: Any) -> None:
     for part in parts:
         _check(
             isinstance(part, str) and len(part) <= MAX_NAME_CHARS and "\0" not in part,
-            "a part is no file name",
+            "a part is not a file name",
         )
     _check(
-        # The constructor would split "a/../../b". Both kinds, because a guard does not see the class.
+        # The constructor would split "a/../../b". Both separators: a guard does not receive the class.
         any(kind(*parts).parts == tuple(parts) for kind in (PurePosixPath, PureWindowsPath)),
         "its parts are not the parts of a path",
     )
@@ -150,7 +150,7 @@ def require_list(arguments: Any) -> None:
     Raises:
         RefusedError: If they are refused.
     """
-    _check(isinstance(arguments, list), "it is not made from a list")
+    _check(isinstance(arguments, list), "its argument is not a list")
 
 
 def require_time(arguments: Any) -> None:
@@ -176,7 +176,7 @@ def require_timezone(arguments: Any) -> None:
 
 
 def require_zone(key: Any) -> None:
-    """Refuse a key that could leave the folder of the time zones.
+    """Refuse a key that could lead out of the folder of time zones.
 
     Raises:
         RefusedError: If they are refused.
@@ -202,10 +202,10 @@ def require_pattern(arguments: Any) -> None:
 
 @lru_cache(MAX_LEARNED_PATTERNS)  # a saver reads the same patterns again and again
 def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[Any]:
-    """Compile a pattern, and give up after ``steps`` lines of the compiler, which is written in Python.
+    """Compile a pattern, at most for ``steps`` executed lines of the compiler, which is written in Python.
 
     Raises:
-        ValueError: If it takes more, or is not a pattern.
+        ValueError: If it takes more lines, or is not a pattern.
     """
     left = steps
 
@@ -228,7 +228,7 @@ def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[A
 
 
 def require_json_depth(text: str, depth: int) -> None:
-    """Refuse JSON that is nested over ``depth`` deep, without recursion.
+    """Refuse JSON that is nested over ``depth`` levels deep, without recursion.
 
     Raises:
         ValueError: If it is.
@@ -240,11 +240,9 @@ def require_json_depth(text: str, depth: int) -> None:
 
 
 def require_interrupt(fields: Any) -> None:
-    """Refuse a field that the class would drop; it takes the names of older releases.
+    """Refuse a field that the class would drop; names of older releases are accepted.
 
     Raises:
         RefusedError: If they are refused.
     """
-    _check(
-        isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has a field that it never had"
-    )
+    _check(isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has an unknown field")

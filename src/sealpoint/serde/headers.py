@@ -1,4 +1,4 @@
-"""msgpack's headers: how long a token is, and where its length stands.
+"""Headers of msgpack: the length of a token, or where it is stored.
 
 https://github.com/msgpack/msgpack/blob/master/spec.md, "Formats".
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 from sealpoint.errors import DecodeError
 
-# Bytes of a token that needs no look inside, by its header; 0 for those that do.
+# Length of a token by its header; 0 if more than the header is needed.
 SIZES: Final = (
     [1] * 0x80  # positive fixint
     + [1, *[0] * 15, 1, *[0] * 15]  # fixmap, fixarray: only the empty ones
@@ -21,7 +21,7 @@ SIZES: Final = (
     + [1] * 0x20  # negative fixint
 )
 FIXSTR_SIZES: Final = [size if 0xA0 <= head <= 0xBF else 0 for head, size in enumerate(SIZES)]
-# Bytes of the length that follows the header of a string, binary, array, map or extension.
+# Bytes of the length field after the header of a string, binary, array, map or extension.
 _WIDTHS: Final = {
     **dict.fromkeys((0xC4, 0xC7, 0xD9), 1),
     **dict.fromkeys((0xC5, 0xC8, 0xDA, 0xDC, 0xDE), 2),
@@ -43,7 +43,7 @@ def read_length(data: bytes, position: int) -> tuple[int, int]:
         position: Where a token begins that `SIZES` gives no size for, or that is an empty container.
 
     Raises:
-        DecodeError: If msgpack does not use its header.
+        DecodeError: If msgpack does not define its header.
     """
     head = data[position]
     width = _WIDTHS.get(head)

@@ -1,7 +1,7 @@
-"""The same bytes as plain data: nothing is imported, nothing is called.
+"""Inert reading: serialized bytes as plain data. Nothing is imported or called.
 
-What the audit, the type inventory and the inspection tools read databases with. Every
-record that would become an object becomes an `Inert` value that says what it names.
+The audit, the type inventory and the inspection read databases in this way. Every record of an object
+becomes an `Inert` value with the name of its type.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sealpoint.serde.scan import read_names, scan
 
 
 class Inert(NamedTuple):
-    """A record that names a type, left as it is.
+    """A record that names a type, as plain data.
 
     Attributes:
-        kind: How the type would be called: a label of `sealpoint.serde.codes.EXTENSIONS`, ``envelope``
-            for a legacy json row, or ``pickle`` for a whole row of pickle, which is not looked into.
+        kind: How the type would be called: a label of `sealpoint.serde.codes.EXTENSIONS`, ``envelope`` in a
+            legacy json row, or ``pickle`` for a whole pickle row, which is not examined.
         module: Module of the type, as the bytes name it.
         name: Name of the type, as the bytes name it.
         payload: Its arguments, as plain data.
@@ -41,8 +41,8 @@ def decode_inert(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any
     """Return a serialized value as plain data.
 
     Args:
-        kind: What the serializer called the bytes: ``null``, ``bytes``, ``bytearray``,
-            ``msgpack``, ``json`` or ``pickle``.
+        kind: Type name from the serializer: ``null``, ``bytes``, ``bytearray``, ``msgpack``, ``json`` or
+            ``pickle``.
         data: The bytes.
         limits: What they may be.
 
@@ -68,7 +68,7 @@ def inventory(data: bytes, kind: str = MSGPACK, limits: Limits = DEFAULT_LIMITS)
 
     Args:
         data: The bytes.
-        kind: What the serializer called them. Kinds that name no types have none.
+        kind: Type name from the serializer. Kinds without type names have none.
         limits: What they may be.
 
     Raises:

@@ -1,4 +1,4 @@
-"""JsonPlusSerializer: LangGraph's serializer, with an allowlist that refuses."""
+"""JsonPlusSerializer: LangGraph's serializer, which raises for types that are not allowed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from sealpoint.errors import (
     BlobError,
     BlockedTypeError,
+    NestingError,
     UnsupportedTypeError,
     excerpt,
 )
@@ -23,7 +24,7 @@ from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 InvalidModuleError = BlockedTypeError
 logger: Final = logging.getLogger("sealpoint.serde")
 
-_BYTES: Final = (bytes, bytearray)  # a union would be made anew for every value
+_BYTES: Final = (bytes, bytearray)  # a union would be created for every value
 _FROM_ENVIRONMENT: Final[Any] = object()
 _PICKLE_HINT: Final = (
     "pickle_fallback=True reads such rows if they are sealed, or if the serializer is not strict; "
@@ -32,10 +33,10 @@ _PICKLE_HINT: Final = (
 
 
 class JsonPlusSerializer:
-    """Serializes what LangGraph's serializer does, into the same bytes.
+    """Serializes the same values as LangGraph's serializer, to the same bytes.
 
-    What it reads back is rebuilt in full or not at all: a type that is not allowed raises
-    `BlockedTypeError`, one that refuses its arguments raises `UnbuildableValueError`.
+    Values are rebuilt completely or not at all: a type that is not allowed raises `BlockedTypeError`, a
+    type that refuses its arguments raises `UnbuildableValueError`.
     """
 
     def __init__(
@@ -51,23 +52,22 @@ class JsonPlusSerializer:
         """Make a serializer.
 
         Args:
-            pickle_fallback: Write what msgpack has no form for as pickle, and read such
-                rows. Reading a pickle runs what its writer put there.
-            allowed_json_modules: Types that legacy ``json`` rows may name beside the safe
-                ones; ``True`` allows any.
-            allowed_msgpack_modules: Types that values may name beside the safe ones.
+            pickle_fallback: Write unsupported types as pickle, and read such rows. Reading a pickle runs
+                code that its writer chose.
+            allowed_json_modules: Types that legacy ``json`` rows may name besides the safe ones; ``True``
+                allows any.
+            allowed_msgpack_modules: Types that values may name besides the safe ones.
                 ``None``: only the safe ones. ``True``: any, with one warning per type.
                 Not given: ``None`` if ``LANGGRAPH_STRICT_MSGPACK`` is ``true``, else ``True``.
-            on_blocked: ``raise``, or ``raw`` for LangGraph's behaviour: the bare arguments
-                of what may not or cannot be rebuilt, with one warning per type.
-            limits: What bytes may be that are not opened by a ring: a strict serializer checks
-                them before it decodes them.
-            __unpack_ext_hook__: Decodes msgpack extensions instead of this class, and answers for what
-                it builds. Bytes that are checked against ``limits`` are so with a hook too.
+            on_blocked: ``raise``, or ``raw`` for LangGraph's behaviour: the bare arguments of types that
+                may not or cannot be rebuilt, with one warning per type.
+            limits: Limits of unauthenticated bytes: a strict serializer checks them before it decodes them.
+            __unpack_ext_hook__: Decodes msgpack extensions instead of this class, and is responsible for
+                what it builds. It does not change the check against ``limits``.
 
         Raises:
             ValueError: If ``on_blocked`` is not ``raise`` or ``raw``.
-            TypeError: If an allowlist holds anything but types and tuples of strings.
+            TypeError: If an allowlist contains anything but types and tuples of strings.
         """
         if allowed_msgpack_modules is _FROM_ENVIRONMENT:
             allowed_msgpack_modules = None if strict_from_environment() else True
@@ -88,11 +88,11 @@ class JsonPlusSerializer:
 
     @property
     def allowlist(self) -> Allowlist:
-        """What msgpack values may name."""
+        """The types that msgpack values may name."""
         return self._decoder.allowlist
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
-        """Return a serializer that also allows ``extra_allowlist``; this one, if that changes nothing.
+        """Return a serializer that also allows ``extra_allowlist``, or this one if that changes nothing.
 
         Raises:
             TypeError: If ``extra_allowlist`` holds anything but types and tuples of strings.
@@ -102,7 +102,7 @@ class JsonPlusSerializer:
     def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> JsonPlusSerializer:
         """Return a serializer that also allows ``extra_allowlist`` to `loads_unsealed`.
 
-        Unlike `with_msgpack_allowlist` it extends a permissive serializer too, which remains permissive.
+        Unlike `with_msgpack_allowlist` it also extends a permissive serializer, which remains permissive.
 
         Raises:
             TypeError: If ``extra_allowlist`` holds anything but types and tuples of strings.
@@ -125,9 +125,10 @@ class JsonPlusSerializer:
         """Return ``null``, ``bytes``, ``bytearray``, ``msgpack`` or ``pickle``, and the bytes.
 
         Raises:
-            UnsupportedTypeError: If ``obj`` has no form in msgpack and pickle is not switched on, or the
+            UnsupportedTypeError: If a type in ``obj`` is not supported and pickle is not enabled, or the
                 serializer is strict and text in ``obj`` has a lone surrogate. A permissive one writes
                 ``?`` in its place and warns once.
+            NestingError: If ``obj`` is nested too deeply to be written and read without exhausting the stack.
             UnreadableTypeError: If the serializer is strict and a class in ``obj`` would not be found
                 by its module and name. A permissive one warns once per type and writes it.
         """
@@ -137,6 +138,8 @@ class JsonPlusSerializer:
             return BYTEARRAY if isinstance(obj, bytearray) else BYTES, bytes(obj)
         try:
             return MSGPACK, encode(obj, self._must_be_readable)
+        except NestingError:
+            raise  # pickle recurses too
         except UnsupportedTypeError:
             if not self.pickle_fallback:
                 raise
@@ -146,8 +149,8 @@ class JsonPlusSerializer:
         """Return the value of a type name and bytes. A strict serializer checks the bytes first.
 
         Raises:
-            UnknownTypeError: If the type name is not one of those above or ``json``, or is
-                ``pickle`` and that is not switched on, or the serializer is strict.
+            UnknownTypeError: If the type name is unknown, or is ``pickle`` and pickle is not enabled or the
+                serializer is strict.
             DecodeError: If the bytes are not what the type name says.
             LimitError: If they are larger, deeper or have more elements than ``limits`` say.
             BlockedTypeError: If they name a type that is not allowed.
@@ -158,7 +161,7 @@ class JsonPlusSerializer:
         return self._loads(*data, self._checking)
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
-        """Return the value of bytes that a ring has just opened: their writer holds the key.
+        """Return the value of authenticated bytes: their writer holds the key.
 
         Raises:
             SerdeError: As `loads_typed`.
@@ -183,14 +186,14 @@ class JsonPlusSerializer:
     def _loads(self, kind: str, content: bytes, decoder: Decoder, *, allow_pickle: bool = False) -> Any:
         if kind == MSGPACK and type(content) is bytes:  # nearly always
             return decoder.decode(content, self._ext_hook)
-        if not isinstance(content, _BYTES):  # SQLite gives back an integer where one was put
+        if not isinstance(content, _BYTES):  # SQLite returns an integer if one was stored
             raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == MSGPACK:
             return decoder.decode(bytes(content), self._ext_hook)
         if kind == JSON:
             return self._loads_json(content, decoder)
         if kind == PICKLE and allow_pickle:
-            return pickle.loads(content)  # noqa: S301 -- asked for by the caller, see pickle_fallback
+            return pickle.loads(content)  # noqa: S301 -- requested by the caller, see pickle_fallback
         return read_plain(kind, content, _PICKLE_HINT if kind == PICKLE else "")
 
     def _loads_json(self, content: bytes, decoder: Decoder) -> Any:
@@ -198,6 +201,6 @@ class JsonPlusSerializer:
         allowlist = Allowlist(self.allowlist.types).extended(listed)
         if self._json_modules is True and decoder is not self._strictest:
             allowlist = Allowlist(permissive=True)
-        # LangGraph wrote NaN and infinities: what is trusted may hold them.
+        # LangGraph wrote NaN and infinities: trusted rows may contain them.
         strict = decoder.limits is not None
         return decode_json(content, allowlist, self.on_blocked, self.limits, strict=strict)

@@ -1,4 +1,4 @@
-"""Limits: what unauthenticated bytes may be, and how much of what they name is remembered.
+"""Limits: what unauthenticated bytes may be, how much of what they name is remembered, and what is written.
 
 Every bound of this package stands here. `Limits` are those that a caller may change.
 """
@@ -83,6 +83,20 @@ MAX_JSON_DEPTH: Final = DEFAULT_LIMITS.depth
 MAX_JSON_ELEMENTS: Final = DEFAULT_LIMITS.elements
 MAX_NUMBER_CHARS: Final = 4300
 """Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it."""
+
+# --- what is written: an encoder and a decoder recurse, and cannot see how much of the stack is left -----
+
+# On a stack of 8 MiB, CPython 3.11 on x86-64 writes 3,300 objects within each other and reads 4,000, and
+# reads 13,000 containers. Up to here, with `UNCOUNTED_LEVELS` of both, two thirds of it are used.
+MAX_WRITTEN_LEVELS: Final = 6000
+"""Levels of a value: one for a container, `OBJECT_LEVELS` for an object."""
+
+OBJECT_LEVELS: Final = 4
+UNCOUNTED_LEVELS: Final = 8 * OBJECT_LEVELS
+"""Up to here only the levels of objects are counted: to count those of containers takes a walk in Python."""
+
+MAX_PACKED_LEVELS: Final = 255
+"""Containers within each other that msgpack packs in one call."""
 
 # --- what is remembered: names come from the bytes, and must not fill memory ----------------------
 

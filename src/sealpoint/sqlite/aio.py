@@ -1,7 +1,7 @@
-"""AsyncSqliteSaver: the same saver, with LangGraph's asynchronous way to open it.
+"""AsyncSqliteSaver: the same saver, opened as LangGraph's asynchronous one.
 
-It needs no aiosqlite. A connection of aiosqlite is taken where one is given: SQLite then
-runs on that connection's own thread, behind a stand-in for a plain connection.
+It does not need aiosqlite, but accepts a connection of it. SQLite then runs on that connection's own
+thread, through a proxy for a plain connection.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _FETCHED_ROWS: Final = 16
 
 
 class AsyncSqliteSaver(SqliteSaver):
-    """`SqliteSaver` for code that runs on an event loop: use the methods with an ``a`` in front.
+    """`SqliteSaver` for code on an event loop: use the methods with the prefix ``a``.
 
-    The others work too; on a connection of aiosqlite only from another thread than the loop's.
+    The other methods also work; on a connection of aiosqlite only outside the loop's thread.
 
     Attributes:
         loop: The event loop on which the saver was made, or ``None`` if none was running.
     """
 
     def __init__(self, conn: Any, *, serde: SerializerProtocol | None = None) -> None:
-        """Make a saver on an open connection.
+        """Create a saver on an open connection.
 
         Args:
-            conn: A connection of sqlite3 opened with ``check_same_thread=False``, or one of
-                aiosqlite, in the loop that it belongs to. The caller closes it.
-            serde: An `EncryptedSerializer`, to have every value sealed.
+            conn: A connection of sqlite3 opened with ``check_same_thread=False``, or one of aiosqlite that
+                belongs to the running loop. The caller closes it.
+            serde: An `EncryptedSerializer` to seal every value.
 
         Raises:
             ConfigError: If ``conn`` is neither.
@@ -73,7 +73,7 @@ class AsyncSqliteSaver(SqliteSaver):
             await run_in_thread(saver._database.close)
 
     async def setup(self) -> None:  # type: ignore[override]  # asynchronous, as LangGraph's is
-        """Make the tables, or check those that are there. Every other method does it at need."""
+        """Create the tables, or check existing ones. Every other method does this if necessary."""
         await run_in_thread(self._database.setup)
 
 
@@ -88,29 +88,29 @@ class _Thread:
         self._opened = False
 
     def require_other(self) -> None:
-        """Refuse to go on where waiting for the loop would stop it."""
+        """Refuse a call on the loop's own thread, which would block the loop."""
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
             return
         if here is self._loop:
-            raise asyncio.InvalidStateError("on the event loop, use the methods with an 'a' in front")
+            raise asyncio.InvalidStateError("on the event loop, use the methods with the prefix 'a'")
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function there, with the plain connection in front of its arguments."""
+        """Call a function on that thread, with the plain connection as its first argument."""
         return asyncio.run_coroutine_threadsafe(self._call(function, arguments), self._loop).result()
 
     async def _call(self, function: Callable[..., Result], arguments: Sequence[Any]) -> Result:
         aio = self._connection
         if not self._opened and getattr(aio, "_connection", aio) is None:
-            await aio  # it was made, and not opened yet; what was closed cannot be opened again
+            await aio  # created, but not opened yet; a closed connection cannot be reopened
         self._opened = True
         result: Result = await aio._execute(lambda: function(aio._conn, *arguments))
         return result
 
 
 class _Lock:
-    """A lock that the loop never waits for: who holds it may be waiting for the loop."""
+    """A lock that the loop never waits for: its holder may be waiting for the loop."""
 
     def __init__(self, thread: _Thread) -> None:
         self._thread, self._lock = thread, threading.RLock()
@@ -124,7 +124,7 @@ class _Lock:
 
 
 class _Connection:
-    """What `Database` uses of a connection, on the thread of an aiosqlite connection."""
+    """The methods of a connection that `Database` uses, on the thread of an aiosqlite connection."""
 
     def __init__(self, thread: _Thread) -> None:
         self._thread = thread
@@ -143,12 +143,12 @@ class _Connection:
         self._thread.run(sqlite3.Connection.commit)
 
     def on_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function with the plain connection in front: a whole transaction in one go."""
+        """Call a function with the plain connection as its first argument, such as a whole transaction."""
         return self._thread.run(function, *arguments)
 
 
 class _Cursor:
-    """What `Database` uses of a cursor, on the thread of an aiosqlite connection."""
+    """The methods of a cursor that `Database` uses, on the thread of an aiosqlite connection."""
 
     def __init__(self, thread: _Thread, cursor: sqlite3.Cursor) -> None:
         self._thread, self._cursor = thread, cursor

@@ -18,19 +18,19 @@ class Budget:
     """
 
     def __init__(self, rows: int, size_bytes: int) -> None:
-        """Begin with room for ``rows`` and, of their texts and values, ``size_bytes``."""
+        """Create a budget of ``rows`` and, for their texts and values, ``size_bytes``."""
         self._rows, self._bytes = rows, size_bytes
         self.spent = False
 
     def take(self, cursor: sqlite3.Cursor, most_bytes: int = sys.maxsize) -> list[tuple[Any, ...]]:
-        """Return the rows that fit, and the one with which there is no room for another.
+        """Return the rows that fit, including the one that exceeds the budget.
 
         Args:
-            cursor: Has executed the query.
-            most_bytes: What the file can hold.
+            cursor: The cursor after executing the query.
+            most_bytes: The capacity of the file.
 
         Raises:
-            EndlessTreeError: If they have more bytes than that.
+            EndlessTreeError: If the rows have more bytes than that.
         """
         taken: list[tuple[Any, ...]] = []
         rows, room = self._rows, min(self._bytes, most_bytes)
@@ -41,7 +41,7 @@ class Budget:
                 break
             taken.append(row)
             rows -= 1
-            size_bytes -= sum(map(length_hint, row))  # of text and values; a number has none, and counts as 0
+            size_bytes -= sum(map(length_hint, row))  # of texts and values; a number counts as 0
         if room - size_bytes > most_bytes:
             raise EndlessTreeError("the rows of a table are more than the file can hold")
         return taken

@@ -20,12 +20,12 @@ from sealpoint.sqlite.transaction import Transaction
 Result = TypeVar("Result")
 
 BUSY_TIMEOUT_MS: Final = 60_000
-"""How long a write waits for other processes before it gives up."""
+"""How long a write waits for other processes before it fails."""
 
 _READ: Final = "BEGIN"
-_WRITE: Final = "BEGIN IMMEDIATE"  # what reads first and then writes fails if another process has written
+_WRITE: Final = "BEGIN IMMEDIATE"  # reading first and then writing fails if another process has written
 _VERSION: Final = "PRAGMA main.schema_version"
-_BYTES_PER_ROW: Final = 100  # of opcodes for a row that is written
+_BYTES_PER_ROW: Final = 100  # opcodes per written row
 
 
 class Session:
@@ -34,7 +34,7 @@ class Session:
     __slots__ = ("_database", "cursor")
 
     def __init__(self, database: Database, cursor: sqlite3.Cursor) -> None:
-        """Work on ``cursor``, for ``database``."""
+        """Create a session on ``cursor``, for ``database``."""
         self._database = database
         self.cursor = cursor
 
@@ -55,58 +55,58 @@ class Session:
                 return taken.take(self.cursor.execute(statement, parameters), size_bytes)
             except (EndlessTreeError, sqlite3.OperationalError) as error:
                 if not guard.is_spent(error) or database.look_at_size(self.cursor) <= size_bytes:
-                    raise  # the file has not grown since its size was last looked at
+                    raise  # the file has not grown since the last check of its size
 
     def row(self, statement: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Return the first row of a query that finds it by its key."""
+        """Return the first row of a query by key."""
         found: tuple[Any, ...] | None = self.cursor.execute(statement, parameters).fetchone()
         return found
 
     def run(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement that changes something for each of ``rows``."""
+        """Run a statement that writes, for each of ``rows``."""
         guard.allow(self._database.size_bytes + _BYTES_PER_ROW * len(rows))
         self.cursor.executemany(statement, rows)
 
 
 class Database:
-    """Guards a connection: one statement at a time, and each in a transaction of a schema that was checked.
+    """Guards a connection: one statement at a time, each in a transaction with a checked schema.
 
     Attributes:
-        size_bytes: How much the file could hold when it was last looked at.
+        size_bytes: Capacity of the file at the last check.
         has_task_path: Whether ``writes`` has the column, which older databases lack.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Take over ``connection``. Nothing is read or written before the first use."""
+        """Use ``connection``. Nothing is read or written before the first use."""
         self.connection = connection
         self.lock = threading.RLock()
         self.is_setup = False
         self.has_task_path = True
         self.size_bytes = 0
-        self._version: int | None = None  # of the schema that was checked
-        self._session: Session | None = None  # of `_work`: a new cursor takes as long as a small query
+        self._version: int | None = None  # of the checked schema
+        self._session: Session | None = None  # of `_work`: creating a cursor takes as long as a small query
         self._handler = guard.make_handler()
-        self._on_thread = getattr(connection, "on_thread", None)  # a connection of aiosqlite has one
+        self._on_thread = getattr(connection, "on_thread", None)  # only connections of aiosqlite have one
 
     def _call(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function with the plain connection in front, on the thread that it belongs to."""
+        """Call a function with the plain connection as its first argument, on the connection's thread."""
         if self._on_thread is None:
             return function(self.connection, *arguments)
         result: Result = self._on_thread(function, *arguments)
         return result
 
     def setup(self) -> None:
-        """Make the tables if they are missing, and check them if they are not. Once a connection.
+        """Create missing tables, and check existing ones. Once per connection.
 
         Raises:
-            SchemaError: If they are not what LangGraph or this package made.
+            SchemaError: If the tables are not those of LangGraph or of this package.
         """
         with self.lock:
             if not self.is_setup:
                 self._call(self._set_up)
 
     def close(self) -> None:
-        """Close the connection when no statement runs, which SQLite would not survive."""
+        """Close the connection when no statement runs; SQLite would crash otherwise."""
         with self.lock:
             self.connection.close()
 
@@ -119,16 +119,16 @@ class Database:
         self.is_setup = True
 
     def _configure(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        """Wait for other processes, trust no schema, and let readers go on while one writes."""
+        """Configure the connection: busy timeout, untrusted schema, WAL mode."""
         (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
         cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}")
-        # The default is ON: then expressions of the schema may call functions of the application.
+        # With the default, ON, expressions of the schema may call functions of the application.
         cursor.execute("PRAGMA trusted_schema = OFF")
         add_functions(connection)
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
         (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
-        # SQLite refuses to change to WAL within a transaction, and a database in memory has no log.
+        # SQLite cannot change to WAL within a transaction, and a database in memory has no log.
         if mode not in ("wal", "memory") and not connection.in_transaction:
             self._switch_log_on(cursor)
 
@@ -136,13 +136,14 @@ class Database:
         try:
             cursor.execute("PRAGMA main.journal_mode = WAL").fetchall()
         except sqlite3.OperationalError as error:
-            # A file that may only be read is left as it is. SQLite does not wait here for a busy one: another
-            # process is switching, and this connection will see it; or it works without until one has.
+            # A read-only file is not changed. SQLite does not wait here for a busy one: either another
+            # process is switching, which this connection will notice, or it works without WAL until one
+            # does.
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
                 raise
 
     def _check(self, cursor: sqlite3.Cursor) -> None:
-        """Check the tables if the schema has changed: inside of the transaction that relies on it."""
+        """Check the tables if the schema has changed, inside the transaction that relies on it."""
         (version,) = cursor.execute(_VERSION).fetchone()
         if version != self._version:
             self._version = None
@@ -152,7 +153,7 @@ class Database:
             self._version = version
 
     def look_at_size(self, cursor: sqlite3.Cursor) -> int:
-        """Return how much the file can hold now, with its log."""
+        """Return the current capacity of the file and its log."""
         (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
         (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
         self.size_bytes = pages * page_bytes
@@ -170,7 +171,7 @@ class Database:
                 if not layout.has_task_path(cursor):
                     cursor.execute(schema.ADD_TASK_PATH)
         except sqlite3.OperationalError as error:
-            # An older database that may only be read is read as it is.
+            # An older read-only database is read without this column.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY or len(tables) < 2:
                 raise
 
@@ -179,9 +180,9 @@ class Database:
         self.change(Session.run, statement, rows)
 
     def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return what ``work`` does with a session in a transaction that writes, alone on the connection."""
+        """Run ``work`` in a write transaction, with exclusive use of the connection; return its result."""
         with self.lock:
-            if not self.is_setup:  # asked here, which saves a call and a second lock
+            if not self.is_setup:  # checked here, which saves a call and a second lock
                 self.setup()
             if self._on_thread is None:
                 return self._work(self.connection, _WRITE, work, arguments)
@@ -190,40 +191,40 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
-        """Give a cursor for statements of the application, in a transaction, alone on the connection."""
+        """Provide a cursor for the application, in a transaction, with exclusive use of the connection."""
         with self.lock:
             self.setup()
             with translate_errors(), self.open_cursor() as cursor, Transaction(self.connection, cursor):
                 yield cursor
 
     def open_cursor(self) -> closing[sqlite3.Cursor]:
-        """Return a cursor that is closed at the end of a block, and so while the lock is still held.
+        """Return a cursor that is closed at the end of a block, while the lock is still held.
 
-        One that is left to be collected resets its statement then. Cursors share statements, so that
-        may happen to another thread between binding its parameters and using them.
+        A cursor that is garbage-collected resets its statement. Cursors share statements, so this could
+        happen while another thread binds parameters and uses them.
         """
         return closing(self.connection.cursor())
 
     def read(
         self, statement: str, parameters: Sequence[Any] | dict[str, Any] = (), budget: Budget | None = None
     ) -> list[tuple[Any, ...]]:
-        """Return all rows of a query. The lock is held for the query alone, not while rows are used.
+        """Return all rows of a query. The lock is held during the query, not while rows are used.
 
         Args:
             statement: A query.
-            parameters: What is bound to its placeholders.
-            budget: How much to take of it; at least one row in any case.
+            parameters: The values of its placeholders.
+            budget: How much to read; at least one row.
 
         Raises:
             RowError: If a row is larger than `MAX_VALUE_BYTES`.
-            MetadataError: If the query looks into metadata that is not JSON.
-            DatabaseCorruptError: If the file is damaged, or no database.
-            SchemaError: If the tables have changed, and are not what they should be any more.
+            MetadataError: If the query searches metadata that is not JSON.
+            DatabaseCorruptError: If the file is damaged, or is not a database.
+            SchemaError: If the tables have changed and are no longer valid.
         """
         return self.together(Session.read, statement, parameters, budget)
 
     def together(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return what ``work`` reads with a session, all of it from one state of the database."""
+        """Run ``work`` with a session that reads one state of the database; return its result."""
         with self.lock:
             if not self.is_setup:
                 self.setup()
@@ -239,8 +240,8 @@ class Database:
         work: Callable[..., Result],
         arguments: Sequence[Any],
     ) -> Result:
-        # One function, because it is the whole cost of a small statement beside SQLite's.
-        if connection.in_transaction:  # the application has one open
+        # One function: besides SQLite it is the whole cost of a small statement.
+        if connection.in_transaction:  # the application has an open transaction
             return self._work_nested(connection, begin, work, arguments)
         session, self._session = self._session, None
         if session is None or connection.text_factory is not str:
@@ -256,7 +257,7 @@ class Database:
             self._session = session  # whose last statement has ended
             return found
         except BaseException as error:
-            if connection.in_transaction:  # on a full disk for instance SQLite itself has rolled back
+            if connection.in_transaction:  # SQLite itself may have rolled back, for instance on a full disk
                 cursor.execute("ROLLBACK")
             if not isinstance(error, FOREIGN):
                 raise
@@ -285,7 +286,7 @@ class Database:
 
 
 def _own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
-    """Return a cursor whose rows are tuples, and whose text is `str`, whatever the application has set."""
+    """Return a cursor with tuples as rows and `str` as text, independent of the application's factories."""
     factory = connection.text_factory
     if factory is not str and not isinstance(factory, _Text):
         connection.text_factory = _Text(factory)
@@ -297,7 +298,7 @@ def _own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
 class _Text:
     """The text factory of the application, except on a thread that runs a statement of this package.
 
-    SQLite's module has one for a connection, and asks for it when a row is fetched.
+    Python's sqlite3 has one per connection, and calls it when a row is fetched.
     """
 
     def __init__(self, theirs: Any) -> None:
@@ -309,16 +310,16 @@ class _Text:
         try:
             return text.decode()
         except UnicodeDecodeError:
-            raise TextError("a row holds text that is not UTF-8") from None
+            raise TextError("a row contains text that is not UTF-8") from None
 
 
 async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function on a worker thread, so that the event loop goes on.
+    """Call a function on a worker thread, so that the event loop is not blocked.
 
-    A task that is cancelled meanwhile waits for the thread, which cannot be stopped: else the
-    connection might be closed under it, which SQLite would not survive.
+    A task that is cancelled meanwhile waits for the thread, which cannot be stopped: otherwise the
+    connection might be closed while in use, and SQLite would crash.
     """
-    import asyncio  # loaded where this is awaited; for other callers it is a third of the import
+    import asyncio  # imported here: without async callers it would be a third of the import time
 
     call = partial(copy_context().run, function, *arguments)
     work = asyncio.get_running_loop().run_in_executor(None, call)
@@ -326,5 +327,5 @@ async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Res
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
-        work.exception()  # the task was cancelled, so its caller does not ask for it
+        work.exception()  # the task was cancelled, so the result is not used
         raise

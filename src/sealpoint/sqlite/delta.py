@@ -1,4 +1,4 @@
-"""Delta channels: what the ancestors of a checkpoint hold for them."""
+"""Delta channels: reading their histories from the ancestors of a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sealpoint.sqlite.rows import CheckpointRow
 def read_histories(
     database: Database, serde: SerializerProtocol, place: Place, channels: Sequence[str]
 ) -> Mapping[str, DeltaChannelHistory]:
-    """Return what the ancestors of the checkpoint at ``place`` hold for delta channels.
+    """Return the histories of delta channels in the ancestors of the checkpoint at ``place``.
 
-    Ancestors are read until each channel has met its stored value, and no further. What is
-    sealed is opened and checked at each of them, and built only where a channel is stored.
+    Ancestors are read until a stored value was found for each channel. Sealed values of each ancestor are
+    opened and checked, and built only where a channel's value is stored.
 
     Raises:
-        RowError: If the parents that are met go in a circle, or are over `MAX_ANCESTORS`.
-        ConfigError: If the serializer hands checkpoints on without decoding them.
+        RowError: If the parents form a cycle, or there are over `MAX_ANCESTORS`.
+        ConfigError: If the serializer passes checkpoints on without decoding them.
     """
     walk, outline = DeltaWalk(channels), make_outline(serde)
     if walk.open:
@@ -51,7 +51,7 @@ def _read_ancestors(
 ) -> Iterator[tuple[CheckpointRow, list[PendingWrite]]]:
     """Yield the ancestors of a checkpoint, nearest first, with their writes to ``channels``.
 
-    These may become fewer meanwhile.
+    The caller may remove channels meanwhile.
     """
     for line in _read_lines(database, place):
         while line:
@@ -59,16 +59,16 @@ def _read_ancestors(
             writes, page = read_page_writes(database, serde, keys, sorted(channels))
             for key, row in zip(page, line, strict=False):
                 yield row, writes.get(key, [])
-            line = line[len(page) :]  # noqa: PLW2901 -- large writes do not all fit
+            line = line[len(page) :]  # noqa: PLW2901 -- large writes may not all fit
 
 
 def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow]]:
-    """Yield the ancestors of a checkpoint, nearest first, some at a time.
+    """Yield the ancestors of a checkpoint in batches, nearest first.
 
-    Later ids sort after earlier ones, so the rows right below a checkpoint are its ancestors,
-    except for what forks have put between them. One range of rows therefore holds many, and
-    takes half the time of finding the line first and then each row of it by its key. Where
-    forks get in the way the ranges become shorter, down to one row.
+    Later ids sort after earlier ones, so the rows directly before a checkpoint are its ancestors, except
+    for rows of forks between them. One range of rows therefore contains many ancestors, and takes half the
+    time of finding the chain first and then each row by its key. If forks interrupt the chain, the ranges
+    become shorter, down to one row.
     """
     statement = schema.SELECT_PARENT if place.checkpoint_id else schema.SELECT_LATEST_PARENT
     start = database.read(statement, place if place.checkpoint_id else place[:2])
@@ -95,7 +95,7 @@ def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow
 
 
 def _read_range(database: Database, place: Place, first: str, size: int) -> dict[str, CheckpointRow]:
-    """Return the row with id ``first`` and those right below it, ``size`` at the most, by their ids."""
+    """Return the row with id ``first`` and those directly before it, at most ``size``, by their ids."""
     parameters = (*place[:2], first, size)
     found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
     rows: dict[str, CheckpointRow] = {}

@@ -1,10 +1,10 @@
-"""What holds while one of our statements runs: nothing acts by itself, and no walk is endless.
+"""Guards for our statements: no trigger or view runs, and no walk is endless.
 
-An authorizer refuses to compile what a trigger or a view is responsible for. A progress handler
-ends a statement whose budget of opcodes is spent: pages of a hostile file may lead to one another
-so that a few of them hold any number of rows. One chain of pages may also be the text of every row,
-and one opcode reads it: the handler bounds what the thread computes, too. Both look at the thread
-that runs: statements of the application on the same connection pass.
+An authorizer refuses to compile actions of a trigger or a view. A progress handler ends a statement whose
+budget of opcodes is spent: pages of a hostile file may refer to one another, so that a few pages contain
+any number of rows. One chain of pages may also be the text of every row, read by a single opcode, so the
+handler limits the CPU time of the thread, too. Both check the running thread: statements of the application
+on the same connection are not affected.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Final, TypeVar
 from sealpoint.errors import EndlessTreeError, HaltedError
 
 STEP_OPCODES: Final = 10_000
-"""How often a statement is looked at: each 0.3 ms or so."""
+"""How often a statement is checked: about every 0.3 ms."""
 
 LEAST_OPCODES: Final = 200_000
 OPCODES_PER_BYTE: Final = 8
-"""What a walk may take: the smallest rows take less than one opcode for each of their bytes."""
+"""Opcodes of a walk, per byte: the smallest rows take less than one opcode per byte."""
 
 LEAST_SECONDS: Final = 5.0
 SECONDS_PER_STEP: Final = 4 * 0.0003
-"""What a walk may compute: 1 s for each megabyte of the file, where honest rows take some hundredths."""
+"""CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths."""
 
 
 _ENDED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_ERROR)  # by the handler, or by a function for SQL
@@ -37,13 +37,13 @@ Result = TypeVar("Result")
 
 
 class _Work:
-    """What a thread runs.
+    """The statement that a thread runs.
 
     Attributes:
-        subqueries: Names of subqueries of the statement; ``None`` if it is not of this package.
-        steps: How many steps it has left.
-        until: Up to when it may compute, by the clock of the thread; ``None`` before the first step.
-        is_over: Says whether to end the statement for another reason.
+        subqueries: Names of subqueries of the statement; ``None`` if it is a statement of the application.
+        steps: The number of steps left.
+        until: Limit of the thread's CPU time; ``None`` before the first step.
+        is_over: Returns whether to end the statement for another reason.
         cause: Why it was ended.
     """
 
@@ -58,7 +58,7 @@ class _Work:
 
 
 class _Thread(threading.local):
-    """Holds the work of this thread: to look it up once is cheaper than four attributes of a local."""
+    """Holds the work of this thread: one lookup is cheaper than four thread-local attributes."""
 
     def __init__(self) -> None:
         self.work = _Work()
@@ -67,13 +67,13 @@ class _Thread(threading.local):
 _thread: Final = _Thread()
 
 Handler = Callable[[], int]
-"""What SQLite calls every `STEP_OPCODES`; one for each connection, which runs one statement at a time."""
+"""Called by SQLite every `STEP_OPCODES`; one per connection, which runs one statement at a time."""
 
 
 def make_handler() -> Handler:
     """Return a progress handler: a generator's ``next``.
 
-    The exception of a signal is raised inside of the generator then, and not lost.
+    The exception of a signal handler is then raised inside the generator, and not lost.
     """
     return partial(next, _ticks())
 
@@ -81,10 +81,10 @@ def make_handler() -> Handler:
 def begin(
     connection: sqlite3.Connection, handler: Handler, is_over: Callable[[], bool] | None = None
 ) -> None:
-    """Guard what this thread runs on a connection from now on, with the least budget.
+    """Start guarding this thread's statements on a connection, with the minimum budget.
 
-    The progress handler is set for this time alone: while one is set, a signal would end statements
-    of the application too, and its exception be lost.
+    The progress handler is set only meanwhile: otherwise a signal would also end statements of the
+    application, and its exception would be lost.
     """
     work = _thread.work
     work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
@@ -93,7 +93,7 @@ def begin(
 
 
 def end(connection: sqlite3.Connection) -> None:
-    """Guard nothing more on this thread."""
+    """Stop guarding this thread's statements."""
     connection.set_progress_handler(None, 0)
     work = _thread.work
     work.subqueries = work.is_over = work.cause = None
@@ -110,7 +110,7 @@ def guarding(
     is_over: Callable[[], bool] | None = None,
     handler: Handler | None = None,
 ) -> Iterator[None]:
-    """Guard what the block runs; it may set budgets, and raises why one of its statements was ended."""
+    """Guard the statements of a block, and raise the reason if one of them was ended."""
     begin(connection, handler or make_handler(), is_over)
     try:
         yield
@@ -122,7 +122,7 @@ def guarding(
 
 
 def allow(size_bytes: int, parameters: int = 0, subqueries: Collection[str] = ()) -> None:
-    """Give the next statement the budget of a file of ``size_bytes``; each parameter costs something too."""
+    """Set the budget of the next statement for a file of ``size_bytes``; each parameter adds to it."""
     work = _thread.work
     work.subqueries, work.cause, work.until = subqueries, None, None
     work.steps = (LEAST_OPCODES + (OPCODES_PER_BYTE + parameters) * size_bytes) // STEP_OPCODES
@@ -134,7 +134,7 @@ def is_spent(error: Exception) -> bool:
 
 
 def raise_cause(error: Exception) -> None:
-    """Raise why a statement was ended, if it was ended here.
+    """Raise the reason why a statement was ended, if it was ended here.
 
     Raises:
         EndlessTreeError: If the budget of the statement was spent.
@@ -164,7 +164,7 @@ def keeping_cause(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
-    """Say whether SQLite may compile an action of a statement; ``owner`` is the trigger or view behind it."""
+    """Return whether SQLite may compile an action of a statement; ``owner`` is its trigger or view."""
     if owner is None:
         return sqlite3.SQLITE_OK
     subqueries = _thread.work.subqueries
@@ -174,7 +174,7 @@ def authorize(_action: int, _first: object, _second: object, _schema: object, ow
 
 
 def _ticks() -> Iterator[int]:
-    """Yield, each time that SQLite asks, whether the statement is to be ended."""
+    """Yield at each call of SQLite whether to end the statement."""
     answer = 0
     while True:
         try:
@@ -198,4 +198,4 @@ def _tick() -> None:
     elif time.thread_time() > work.until:
         raise EndlessTreeError("the rows of the file lead to more bytes than it can hold")
     if work.is_over is not None and work.is_over():
-        raise HaltedError("the run was to end while a statement was at work")
+        raise HaltedError("the run was stopped during a statement")

@@ -60,7 +60,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
         Args:
             conn: The connection. The caller closes it.
-            serde: An `EncryptedSerializer`, to have every value sealed.
+            serde: An `EncryptedSerializer` to seal every value.
         """
         super().__init__(serde=serde)
         self.conn = conn
@@ -93,10 +93,10 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         return self._database.is_setup
 
     def setup(self) -> None:
-        """Make the tables, or check those that are there. Every other method does it at need.
+        """Create the tables, or check existing ones. Every other method does this if necessary.
 
         Raises:
-            SchemaError: If they are not what LangGraph or this package made.
+            SchemaError: If the tables are not those of LangGraph or of this package.
         """
         self._database.setup()
 
@@ -239,7 +239,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what the ancestors of a checkpoint hold for delta channels, by channel.
+        """Return the histories of delta channels in the ancestors of a checkpoint, by channel.
 
         Raises:
             ConfigError: If ``config`` does not name a thread, or the serializer does not decode checkpoints.
@@ -311,8 +311,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Return a version greater than ``current``: 32 digits that count up, and a random fraction.
 
         Args:
-            current: The version so far, if there is one.
-            channel: Not used any more.
+            current: The current version, if there is one.
+            channel: No longer used.
         """
         count = 0 if current is None else int(str(current).split(".", 1)[0])
         return f"{count + 1:032}.{random.random():016}"  # noqa: S311 -- distinguishes forks, and is no secret

@@ -52,6 +52,55 @@ def test_a_key_that_only_seals_metadata_is_in_use(path: Path) -> None:
     assert (left.table, left.tag, left.rows) == (LABEL, "msgpack+cobblestone256.row@k1", 1)
 
 
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_metadata_is_searched_once_while_no_other_connection_commits(path: Path, mode: str) -> None:
+    """It stands behind the largest value of each row."""
+    write(path, "k1", "b")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+    searched = list[str]()
+    with closing(SqliteRows(path, writable=True)) as store, store.hold():
+        store.connection.set_trace_callback(
+            lambda statement: searched.append(statement) if "metadata" in statement else None
+        )
+        assert moved([*rotate(store, K2)]) == 12
+        assert not outstanding(store, "k2")
+        assert not failures([*verify(store, K2)])
+        assert len(searched) == 1
+        seal_metadata(path, K1, "checkpoint_id = '000001' AND thread_id = 'a'")
+        assert [count.table for count in outstanding(store, "k2")] == [LABEL]
+        assert len(store.read(METADATA, None).cells) == 1
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_metadata_that_is_sealed_after_it_was_counted_is_read(path: Path, mode: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+    with closing(SqliteRows(path, writable=True)) as store:
+        assert outstanding(store, "k2") == []
+        seal_metadata(path, K1, "checkpoint_id = '000001'")
+        assert store.rewrite(
+            METADATA, None, lambda cell: K2.reseal(cell.tag, cell.value, row=cell.row)
+        ).changed
+        assert outstanding(store, "k2") == []
+        seal_metadata(path, K1, "checkpoint_id = '000002'")
+        assert len(outstanding(store, "k2")) == 1
+
+
+def test_metadata_that_a_writer_seals_during_a_pass_is_sealed_anew(path: Path) -> None:
+    write(path, "k1", "b")
+    late = iter(["checkpoint_id = '000001'"])
+
+    def seal(_: Any) -> None:
+        for rows in late:
+            seal_metadata(path, K1, rows)
+
+    with closing(SqliteRows(path, writable=True)) as store, store.hold():
+        assert moved([*rotate(store, K2, before_change=seal)]) == 12 + 2
+        assert not outstanding(store, "k2")
+        assert not failures([*verify(store, K2)])
+
+
 def test_rotation_seals_metadata_anew_and_leaves_the_other_keys(path: Path) -> None:
     seal_metadata(path, K1, "checkpoint_id <> '000002'", big=2**70, rate=0.1)
     before = metadata_of(path)

@@ -172,6 +172,47 @@ def test_default_id_of_a_stopped_move_is_taken_up(tmp_path: Path) -> None:
     assert leftovers.free_id(tmp_path / "other.toml", (), 2026) != key_id
 
 
+@pytest.mark.parametrize("data", [b"", b"AAAA"], ids=["empty", "cut"])
+@pytest.mark.parametrize("left", ["k26b-0123", "k19a-0123", "mine"])
+def test_file_of_a_command_that_was_killed_before_the_link_is_removed(
+    ring: Path, left: str, data: bytes
+) -> None:
+    """Its random id is not drawn again, and an id of the user's need not be: any new key removes it."""
+    (ring.parent / "keys.d" / f".keys.toml.{left}.new").write_bytes(data)
+    key_id = stage_key(ring)
+    assert names(ring) == {"keys.toml", "keys.d/k1.key", f"keys.d/{key_id}.key"}
+
+
+def test_file_of_an_init_that_was_killed_before_the_link_is_removed(tmp_path: Path) -> None:
+    ring = tmp_path / "keys.toml"
+    (tmp_path / "keys.d").mkdir(mode=0o700)
+    (tmp_path / "keys.d" / ".keys.toml.k26a-0123.new").write_bytes(b"")
+    key_id = create_ring(ring)
+    assert names(ring) == {"keys.toml", f"keys.d/{key_id}.key"}
+
+
+@pytest.mark.parametrize("left", ["k19c-0123", "k26b-0123"])
+def test_default_id_of_a_stopped_move_is_taken_up_later(ring: Path, left: str) -> None:
+    """Also in another year, and if the letter was given to another key meanwhile."""
+    material = leftovers.make_material(ring, left)
+    stage_key(ring, "k26b")
+    assert stage_key(ring) == left
+    assert KeyRing.load(ring).require_key(left).material == material
+    assert names(ring) == {"keys.toml", "keys.d/k1.key", "keys.d/k26b.key", f"keys.d/{left}.key"}
+
+
+def test_second_names_of_another_ring_are_left_alone(ring: Path) -> None:
+    """``.a.b.k1.new`` may be for the key ``b.k1`` of the ring ``a``, or for ``k1`` of ``a.b``."""
+    other = ring.with_name("keys.toml.b")
+    for file in (".keys.toml.b.k26b-0123.new", ".other.toml.k26b-0123.new"):
+        (ring.parent / "keys.d" / file).write_bytes(b"")
+    leftovers.make_material(other, "k26c-0123")
+    before = names(ring)
+    key_id = stage_key(ring)
+    assert names(ring) == {*before, f"keys.d/{key_id}.key"}
+    assert leftovers.free_id(other, (), 2026) == "k26c-0123"
+
+
 def test_tombstone_keeps_its_id(ring: Path) -> None:
     stage_key(ring, "k2")
     destroy_key(ring, "k2")
@@ -417,6 +458,22 @@ def test_file_that_cannot_be_removed_is_named(ring: Path, monkeypatch: pytest.Mo
     assert read_ring_entries(ring)[1].material == "removed"
     assert not file.exists()
     assert destroy_key(ring, "k2") is None
+
+
+@pytest.mark.parametrize("is_destroyed", [False, True])
+def test_second_name_of_a_file_that_was_taken_away_is_removed(ring: Path, is_destroyed: bool) -> None:
+    """A second name is a hard link: the material is on the disk as long as either name is."""
+    stage_key(ring, "k2")
+    file = leftovers.key_file(ring, "k2")
+    second = file.with_name(".keys.toml.k2.new")
+    if is_destroyed:
+        file.rename(second)
+        destroy_key(ring, "k2")
+        second.write_bytes(b"killed right after the entry was marked")
+    else:
+        file.rename(second)
+    assert destroy_key(ring, "k2") is None
+    assert not second.exists()
 
 
 @pytest.mark.parametrize("gone", ["file", "folder"])

@@ -117,6 +117,23 @@ def test_material_of_another_command_is_asked_for(ring: Commands, clock: list[fl
     assert subject.open(*sealed_under("k0")).typed == VALUE
 
 
+def test_material_that_was_loaded_late_is_compared_after_the_key_was_disabled(
+    ring: Commands, clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its command had not run when the ring was loaded, and has when the file disables the key."""
+    subject = RingCipher(KeyRing.load(ring.file))
+    assert subject.open(*sealed_under("k0")).typed == VALUE
+    ring.put(k0="disabled", k1="active")
+    look(subject, clock)
+    text = ring.text(k0="decrypt-only", k1="active")
+    replace(ring.file, text.replace(material_of("k0").hex(), material_of("other").hex()))
+    look(subject, clock)
+    wait_until_loaded(subject)
+    assert "key 'k0' has other material than before" in caplog.text
+    with pytest.raises(KeyDisabledError):
+        subject.open(*sealed_under("k0"))
+
+
 def test_material_that_has_not_the_check_value_is_asked_for(ring: Commands, clock: list[float]) -> None:
     subject = RingCipher(KeyRing.load(ring.file))
     replace(ring.file, ring.text(k0="decrypt-only", k1="active") + "check = '00000000'\n")

@@ -212,7 +212,7 @@ def _good(story: Story) -> dict[Place, tuple[str, bytes]]:
         return {}
     cipher = make_cipher("", *{*story.keys, "k1", "k2", "k3", "k4"})
     return {
-        place_of(value): open_cell(cipher, value, allow_plaintext=True)
+        place_of(value): open_cell(cipher, value, allow_plaintext=True).typed
         for value in values_of(story.path)
         if place_of(value) not in story.bad
     }

@@ -46,7 +46,7 @@ def test_the_encoder_of_a_type_writes_what_asking_the_object_writes(name: str) -
         if isinstance(part, _DeltaSnapshot):  # a named tuple with a code of its own
             continue
         for _ in range(2):
-            short, general = _default(part), _encode_by_questions(part)
+            short, general = _default(part), _encode_by_questions(part, 0)
             assert ormsgpack.packb(short, _default, PACK) == ormsgpack.packb(general, _default, PACK)
 
 

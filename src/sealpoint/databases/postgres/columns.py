@@ -1,4 +1,4 @@
-"""The columns of LangGraph's Postgres savers that hold values, and the SQL that reads and replaces them."""
+"""The columns of LangGraph's Postgres savers with values, and the SQL that reads and replaces them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _THREAD: Final = ("thread_id", "checkpoint_ns")
 _CHECKPOINT: Final = (*_THREAD, "checkpoint_id")
 
 METADATA: Final = Column("checkpoints", "metadata", _CHECKPOINT, coordinates.METADATA, in_json=True)
-# The shallow savers keep neither checkpoint ids nor versions, so nothing can be bound to those.
+# The shallow savers store neither checkpoint ids nor versions, so values cannot be bound to them.
 SHALLOW_METADATA: Final = Column(
     "checkpoints", "metadata", _THREAD, Coordinates(coordinates.METADATA.kind, _THREAD), in_json=True
 )
@@ -41,10 +41,10 @@ class Access:
         column: The column.
         holds: In SQL, whether a row has a cell in this column.
         tag: In SQL, the tag of a cell.
-        value: In SQL, what `cells` makes the value of.
-        size: In SQL, how many bytes of it leave the server.
+        value: In SQL, the columns from which `cells` builds the value.
+        size: In SQL, the number of its bytes sent to the client.
         new: In SQL, the assignments of an UPDATE, from ``new.new_type`` and ``new.new_value``.
-        same: In SQL, whether a row still holds what was read: ``new.type`` and ``new.digest``.
+        same: In SQL, whether a row is unchanged since it was read: ``new.type`` and ``new.digest``.
         value_type: The type of ``new_value``.
     """
 
@@ -65,7 +65,7 @@ class Access:
     def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
         """Return a row of ``new``: new tag and value, key, old tag, and the digest of the old value.
 
-        The digest stands for the old value, which would otherwise appear in the server's log.
+        The digest replaces the old value, which would otherwise appear in the server's log.
         """
         digest = None if cell.value is None else sha256(cell.value).digest()
         return tag, value, *cell.where.key, cell.tag, digest

@@ -1,7 +1,7 @@
-"""A connection to a Postgres server: what it trusts, how long it waits, and what its errors say.
+"""A connection to a Postgres server: its settings, time limits and errors.
 
-Settings of the account, the database or the environment do not reach it: names are looked up in
-``pg_catalog`` alone (tables are named with their schema), and no policy may hide rows from it.
+It does not depend on settings of the account, the database or the environment: names are looked up only in
+``pg_catalog`` (tables are named with their schema), and policies may not hide rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sealpoint.errors import (
 if TYPE_CHECKING:
     from psycopg import Connection
 
-# A server that is gone is noticed within a minute.
+# A lost server is noticed within a minute.
 _DEFAULTS: Final = {
     "connect_timeout": "10",
     "keepalives_idle": "30",
@@ -36,12 +36,12 @@ _DEFAULTS: Final = {
     "keepalives_count": "3",
 }
 _SETTINGS: Final = {
-    "row_security": "off",  # an error where a policy would leave rows out
+    "row_security": "off",  # an error if a policy would hide rows
     "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",
     "lock_timeout": "10s",
-    "statement_timeout": "1h",  # counting a large table takes its time
-    "idle_in_transaction_session_timeout": "1min",  # a stopped process does not keep rows locked
+    "statement_timeout": "1h",  # counting a large table takes long
+    "idle_in_transaction_session_timeout": "1min",  # a suspended process does not keep rows locked
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
     "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through one, whatever its name
@@ -55,13 +55,13 @@ _SEARCH_PATH: Final = """
         source OPERATOR(pg_catalog.=) ANY ('{client,user,"database user"}'::pg_catalog.text[])
     FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'search_path'"""
 
-# What stands in the way goes away again, by class of SQLSTATE.
+# Temporary conditions, by class of SQLSTATE.
 _PASSING: Final = {
     "08": "the connection to the server is lost",
-    "25": "the server does not let this transaction write, or go on",
-    "40": "the server took the transaction back",
+    "25": "the server does not let this transaction write or continue",
+    "40": "the server rolled back the transaction",
     "53": "the server lacks disk space, memory or connections",
-    "55": "a lock was not to be had in time",
+    "55": "a lock was not available in time",
     "57": "the server ended the session or the statement",
     "58": "the server cannot write or read its files",
 }
@@ -73,7 +73,7 @@ _SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust the
 
 
 def refuse_schema(what: str) -> SchemaError:
-    """Return the error for a database whose tables are not what they should be."""
+    """Return the error for a database with invalid tables."""
     return SchemaError(what, hint=_SCHEMA_HINT)
 
 
@@ -100,12 +100,12 @@ def name_of(url: str) -> str:
 
 
 class SearchPath(NamedTuple):
-    """Where a saver would look for its tables.
+    """The schemas in which a saver would search its tables.
 
     Attributes:
         schemas: In this order.
-        is_own: Whether the connecting role set it, or it was set for that role. Any other leads
-            through schemas that another role may create.
+        is_own: Whether the connecting role set it, or it was set for that role. Any other path may include
+            schemas that another role can create.
     """
 
     schemas: list[str]
@@ -117,7 +117,7 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
 
     Raises:
         DatabaseMissingError: If the server refuses the connection.
-        UnreachableError: If the server does not answer, or takes no connection now.
+        UnreachableError: If the server does not answer, or accepts no connection now.
         MissingExtraError: If psycopg is not installed.
     """
     parts = _DEFAULTS | _parts(url) | {"client_encoding": "utf8", "application_name": "sealpoint"}
@@ -137,10 +137,10 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
 
 
 def is_superuser(connection: Connection[Any]) -> bool:
-    """Whether a session has the rights of a superuser, or can take them back.
+    """Whether a session has the rights of a superuser, or can regain them.
 
     Raises:
-        SuperuserError: If it has on a standby: no lock there keeps the tables as they were checked.
+        SuperuserError: If it is a superuser on a standby, where no lock prevents changes of the tables.
     """
     with translate_errors():
         found = connection.execute(
@@ -154,7 +154,7 @@ def is_superuser(connection: Connection[Any]) -> bool:
 
 
 def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
-    """Set what this server knows of ``settings``: first of all where it looks for names."""
+    """Apply the settings that this server supports, first the search path."""
     # Postgres searches pg_temp first unless the path names it: a temporary table could hide a catalog.
     connection.execute("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)")
     connection.execute(
@@ -166,10 +166,10 @@ def _settle(connection: Connection[Any], settings: dict[str, str]) -> None:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise our own errors for what a server meets: without its text, in which values may stand.
+    """Raise our own errors for those of a server, without its text, which may contain values.
 
     Raises:
-        StoppedError: If the cause may pass: a lost connection, a lock, a full disk, a session or a
+        StoppedError: If the cause is temporary: a lost connection, a lock, a full disk, a session or a
             transaction that the server ended.
         RowError: If text is not in the server's encoding.
         DatabaseCorruptError: If the server reports a damaged table or index.

@@ -1,8 +1,8 @@
-"""Why there is no connection to a Postgres server.
+"""Reasons why a connection to a Postgres server failed.
 
-Before a session exists libpq gives no SQLSTATE, only words, in which the names of the user and of the
-host stand, and perhaps a part of a password. So the words are compared, and never shown. A server that
-answers in another language than English is distinguished only from one that does not answer.
+Before a session exists libpq provides no SQLSTATE, only a message that contains the names of the user and
+the host, and possibly a part of a password. So the message is compared, and never shown. For messages that
+are not in English, only a server that answers and one that does not are distinguished.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Refusal(NamedTuple):
 
 
 _ROLE_HINT: Final = "name the role in the service file, in $PGUSER or in the URL"
-_REFUSALS: Final = (  # the first whose words are found counts; names in quotation marks are left out
+_REFUSALS: Final = (  # the first match counts; quoted names are removed before
     _Refusal("FATAL: +database <> does not exist", "the server has no such database", "`psql -l` lists them"),
     _Refusal("FATAL: +role <> does not exist", "the server has no such role", _ROLE_HINT),
     _Refusal("FATAL: +role <> is not permitted to log in", "the role may not log in", _ROLE_HINT),
@@ -32,8 +32,8 @@ _REFUSALS: Final = (  # the first whose words are found counts; names in quotati
     ),
     _Refusal(
         "no pg_hba.conf entry|pg_hba.conf rejects",
-        "the server lets this role in neither from here nor in this way",
-        "a line for it belongs into the server's pg_hba.conf; sslmode may be what is missing",
+        "the server's pg_hba.conf does not allow this role, host or method",
+        "add a line for it to the server's pg_hba.conf, or set sslmode",
     ),
     _Refusal(
         "permission denied for database",
@@ -44,7 +44,7 @@ _REFUSALS: Final = (  # the first whose words are found counts; names in quotati
     _Refusal(
         "too many (clients|connections)|remaining connection slots",
         "the server has no connection left",
-        "wait until others have ended, then run the same command again",
+        "wait until others have closed theirs, then run the same command again",
         UnreachableError,
     ),
     _Refusal(
@@ -56,30 +56,34 @@ _REFUSALS: Final = (  # the first whose words are found counts; names in quotati
     _Refusal(
         "failed to resolve|could not translate host name|[Nn]ame or service not known",
         "the name of the host is not known",
-        "see that the host is spelled right, and that names are resolved here",
+        "check the spelling of the host, and that this machine resolves names",
     ),
     _Refusal(
         "timeout expired|[Tt]imed? ?out",
         "the server does not answer in time",
-        "see that the host is right, and that no firewall is in the way",
+        "check the host, and that no firewall blocks the connection",
         UnreachableError,
     ),
     _Refusal(
         "Connection refused|No such file or directory|Is the server running",
-        "no server listens there",
+        "no server listens at this address",
         "start the server, or name another host or port",
         UnreachableError,
     ),
-    _Refusal("FATAL:", "the server refuses it", "its log says why; see that psql connects with the same URL"),
+    _Refusal(
+        "FATAL:",
+        "the server refuses it",
+        "the server's log says why; check that psql connects with the same URL",
+    ),
 )
 
 
 def refused(name: str, words: str) -> DatabaseMissingError:
-    """Return the error for a connection that was not made.
+    """Return the error for a failed connection.
 
     Args:
         name: Of the database, without a user or a password.
-        words: What libpq or psycopg said. Nothing of it is in the error.
+        words: The message of libpq or psycopg. The error contains no part of it.
     """
     plain = re.sub(r'"[^"\n]*"', "<>", words)
     for refusal in _REFUSALS:

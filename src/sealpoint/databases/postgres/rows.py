@@ -1,7 +1,7 @@
 """PostgresRows: the values of LangGraph's Postgres savers, in the order of their primary keys.
 
-A batch is locked while it is changed, and what others have locked is left out of it: any number
-of workers share the rows, and no worker ever waits for a writer.
+A batch is locked while it is changed, and skips rows that other sessions have locked: any number of workers
+can share the rows, and no worker waits for a writer.
 """
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
@@ -34,14 +34,14 @@ from sealpoint.databases.rows import (
 )
 from sealpoint.errors import DatabaseCorruptError, SealpointError
 
-_MOST: Final = 1 << 20  # rows of a page: what the batch says, where nothing is lost
+_MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 _METADATA_ROWS: Final = 10
 _NAME_ROWS: Final = 10_000
 # What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
 _SHORT_TAG: Final = f"""CASE WHEN length(tag) <= 100 THEN tag
     ELSE left(tag, 49) || CASE strpos(tag, '{SEALED_MARK}') WHEN 0 THEN ' ' ELSE '{SEALED_MARK}' END
         || right(tag, 50) END"""
-_NAME_CHARS: Final = 2_001  # one more than is looked at
+_NAME_CHARS: Final = 2_001  # one more than is examined
 _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 
 _NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
@@ -55,21 +55,21 @@ _INLINE: Final = """
 class PostgresRows:
     """A `RowStore` over one schema of a Postgres database. For one thread.
 
-    It needs a session of its own: a pooler that gives a session's transactions to several
-    clients loses the settings and the lock that it depends on.
+    It needs its own session: a pooler that assigns the transactions of a session to several clients would
+    lose its settings and its lock.
     """
 
     def __init__(self, url: str, *, writable: bool = False) -> None:
-        """Connect, and check the tables. Nothing is made or altered.
+        """Connect, and check the tables. Nothing is changed.
 
         Args:
-            url: What libpq takes, with the schema in ``options=-csearch_path=...`` if it is not
-                the account's own.
+            url: A URL for libpq, with the schema in ``options=-csearch_path=...`` if it is not the
+                account's default.
             writable: Whether `rewrite` will be called.
 
         Raises:
-            DatabaseMissingError: If no connection is to be had.
-            SchemaError: If the tables are missing, or are not LangGraph's.
+            DatabaseMissingError: If the connection fails.
+            SchemaError: If the tables are missing, or are not those of LangGraph.
             MissingExtraError: If psycopg is not installed.
         """
         self._name = name_of(url)
@@ -92,7 +92,7 @@ class PostgresRows:
 
     @property
     def is_superuser(self) -> bool:
-        """Whether the connection has more rights than any run needs."""
+        """Whether the connection has the rights of a superuser."""
         return self._checked.is_superuser
 
     def close(self) -> None:
@@ -100,14 +100,14 @@ class PostgresRows:
         self._checked.close()
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keep other runs off this schema: a lock of this session, gone with it.
+        """Exclude other runs on this schema, by a lock of this session.
 
-        Workers of one run open stores of their own, and only the one that starts them holds.
+        Workers of one run open their own stores; only the process that starts them holds the lock.
         """
         return holding(self.connection, self._found.schema_oid, self.name)
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
-        """Return how many values carry which tag, by column and tag. See `RowStore.count`."""
+        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
             access = access_to(column)
@@ -145,16 +145,16 @@ class PostgresRows:
         return Page(cells, bound.next)
 
     def _narrow(self, bound: Bound) -> bool:
-        """Ask for half of a page that holds a lost value; return whether it can be narrowed at all."""
+        """Halve a page that contains a lost value; return whether that is possible."""
         self._most = max(1, bound.rows // 2)
         return bound.rows > 1
 
     def _widen(self) -> None:
-        """Ask for twice as much after a page without a lost value: such values often stand together."""
+        """Double the page after one without a lost value: lost values are often adjacent."""
         self._most = min(2 * self._most, _MOST)
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
-        """Return the cell with this key, with `Unreadable` in place of bytes that are lost."""
+        """Return the cell with this key, with `Unreadable` in place of lost bytes."""
         access = access_to(column)
         try:
             return self._at(access, key, access.value)
@@ -176,23 +176,23 @@ class PostgresRows:
         selection: Selection = EVERYTHING,
         batch: Batch = BATCH,
     ) -> Rewritten:
-        """Change a batch of cells, without rows that other sessions have locked. See `RowStore.rewrite`.
+        """Change a batch of cells, except rows that other sessions have locked. See `RowStore.rewrite`.
 
         Raises:
-            LockedError: At the end of a pass over all columns in which nothing was changed, and in which
-                other sessions had locked what is still to be changed.
+            LockedError: At the end of a pass over all columns that changed nothing, if other sessions have
+                locked the remaining values.
         """
         if after is None and column == self.columns[0]:
             self._pass = Pass()
         if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
-            # Few databases have sealed metadata: no others need the right to change it.
+            # Only databases with sealed metadata need the right to change it.
             return self._end_pass(column, selection, Rewritten(0, 0, 0, 0, 0.0, None))
         bound: Bound | None = None
         done = Rewritten(0, 0, 0, 0, 0.0, None)
         try:
             with self._checked.transaction(column.table, CHANGE):
                 bound = self._bound(column, after, selection, batch)
-                start = perf_counter()  # until here no row is locked
+                start = perf_counter()  # no row is locked before this
                 if bound is not None:
                     done = self._change(column, after, bound, change, selection)
             done = _locked_since(start, done)
@@ -210,7 +210,7 @@ class PostgresRows:
         return done._replace(last=bound.key) if self._pass.is_stuck else done
 
     def _end_pass(self, column: Column, selection: Selection, done: Rewritten) -> Rewritten:
-        """Return ``done``, behind which nothing follows in this column."""
+        """Return ``done``, the last batch of this column."""
         if self._pass.is_stuck and column == self.columns[-1]:
             self._require_unlocked(selection)
         return done
@@ -218,7 +218,7 @@ class PostgresRows:
     def _rewrite_alone(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        """Change the one cell of a batch that could not be read, if it can be read now."""
+        """Change the one cell of a batch that could not be read, if it is readable now."""
         lost = [cell for cell in self._alone(column, bound.key) if isinstance(cell.value, Unreadable)]
         if lost:
             change(lost[0])  # which cannot open it, and reports that
@@ -232,7 +232,7 @@ class PostgresRows:
     def _change(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
-        """Change the cells of a batch, in the transaction that is open."""
+        """Change the cells of a batch, in the open transaction."""
         access = access_to(column)
         cells = self._cells(column, after, bound, selection, "FOR UPDATE SKIP LOCKED")
         updates = [
@@ -243,15 +243,15 @@ class PostgresRows:
         return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, 0.0, bound.next)
 
     def _require_unlocked(self, selection: Selection) -> None:
-        """Raise `LockedError` if what the pass has left out is still to be changed."""
+        """Raise `LockedError` if the values that the pass skipped still need a change."""
         left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
         if left > 0:
             raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
 
     def _bound(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Bound | None:
-        """Find where the batch ends, by the sizes alone: no value leaves the server for it.
+        """Find the end of the batch by the sizes, without sending values to the client.
 
-        It is read in the transaction that is open, and `_cells` follows.
+        Runs in the open transaction, before `_cells`.
         """
         access = access_to(column)
         rows = max(1, min(batch.rows, self._most))
@@ -280,7 +280,7 @@ class PostgresRows:
         return list(access.cells(self._fetch(statement, (*parameters, *bound.key), column.table)))
 
     def _swap(self, access: Access, updates: Sequence[tuple[Any, ...]]) -> int:
-        """Store new tags and values where key, old tag and old value are still the same."""
+        """Store new tags and values where key, tag and value have not changed."""
         column = access.column
         layout = self._found.layouts[column.table]
         arrays = ", ".join(f"%b::{kind}[]" for kind in access.types(layout.types))
@@ -311,12 +311,12 @@ class PostgresRows:
                 yield metadata
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield the strings, numbers and the like that stand readable in the checkpoints."""
+        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
         if "checkpoints" in self._found.layouts:
             yield from (InlineValue(*row) for row in self._fetch(_INLINE, (), "checkpoints"))
 
     def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns`` in the order of ``key``, with which they begin, some rows at a time."""
+        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
         after: tuple[Any, ...] = ()
         while True:
             where = f"WHERE ({key}) > ({places(after)})" if after else ""
@@ -335,5 +335,5 @@ class PostgresRows:
 
 
 def _locked_since(start: float, done: Rewritten) -> Rewritten:
-    """Add how long rows were locked, up to the end of their transaction."""
+    """Add the time during which rows were locked, until the end of their transaction."""
     return done._replace(lock_seconds=perf_counter() - start) if done.seen else done

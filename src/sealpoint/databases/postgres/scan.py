@@ -1,4 +1,4 @@
-"""Walking through the rows of a Postgres table: which are taken, and how much of each leaves the server."""
+"""Walking over the rows of a Postgres table: selection, and limits of what is sent to the client."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LEGACY: Final = f"%{LEGACY_END}"
 
 
 class Bound(NamedTuple):
-    """Where a batch ends.
+    """The end of a batch.
 
     Attributes:
         key: The primary key of its last row.
         rows: How many there are.
-        is_last: Whether nothing comes after it.
+        is_last: Whether it is the last batch.
     """
 
     key: tuple[Any, ...]
@@ -31,18 +31,18 @@ class Bound(NamedTuple):
 
     @property
     def next(self) -> tuple[Any, ...] | None:
-        """Where the next batch begins."""
+        """The key after which the next batch begins."""
         return None if self.is_last else self.key
 
 
 @dataclass(slots=True)
 class Pass:
-    """A walk of `rewrite` over all tables, as far as it has come.
+    """The state of a walk of `rewrite` over all tables.
 
     Attributes:
-        seen: Values that were handed out.
-        changed: Those of them that were stored anew, by us or by others.
-        locked: Values that others had locked.
+        seen: Values that were read.
+        changed: Values that were changed, by this run or by others.
+        locked: Values that other sessions had locked.
     """
 
     seen: int = 0
@@ -51,24 +51,24 @@ class Pass:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether another pass would come no further, unless others let go."""
+        """Whether another pass can do nothing until other sessions release their locks."""
         return self.locked > 0 and not self.changed
 
     def add(self, rows: int, done: Rewritten) -> None:
-        """Take in a batch that had so many rows before they were to be locked."""
+        """Add a batch; ``rows`` is its number of rows before locking."""
         self.seen += done.seen
         self.changed += done.changed + done.raced
         self.locked += max(0, rows - done.seen)
 
 
 def condition(access: Access, primary: str, after: Any, selection: Selection) -> tuple[str, tuple[Any, ...]]:
-    """Return what follows WHERE: what `Selection.takes` says, in SQL.
+    """Return the condition after WHERE: `Selection.takes` in SQL.
 
     Args:
         access: The column.
         primary: The columns of the primary key.
-        after: The primary key after which rows are taken; ``None`` at the start.
-        selection: What is taken.
+        after: The primary key after which rows are selected; ``None`` at the start.
+        selection: The selection.
     """
     tag, parts, parameters = f"coalesce({access.tag}, '')", [access.holds], []
     if after is not None:
@@ -93,12 +93,12 @@ def condition(access: Access, primary: str, after: Any, selection: Selection) ->
 
 
 def _under(key_id: str) -> str:
-    """Return the pattern of a tag that names a key; no character of the id is a wildcard."""
+    """Return the LIKE pattern of tags that name a key; ids contain no wildcards."""
     return _SEALED + re.sub(r"([\\%_])", r"\\\1", key_end(key_id))
 
 
 def size_of(access: Access) -> str:
-    """Return how many bytes leave the server for a row, in SQL; most of them may be a forged key or tag."""
+    """Return the number of bytes sent for a row, in SQL; key and tag may be forged and large."""
     texts = [access.tag, *(column for column in access.column.key if column != "idx")]
     excess = [f"greatest(octet_length({text}) - 1000, 0)" for text in texts]
     return " + ".join([f"coalesce({access.size}, 0)::bigint", *excess])

@@ -1,9 +1,9 @@
-"""The tables of LangGraph's Postgres savers, and the check that they are nothing else.
+"""The tables of LangGraph's Postgres savers, and their check.
 
-A trigger, a rule or an expression on them would run with the rights of the account that looks at
-them, also the expression of an index or of extended statistics: the planner evaluates its constant
-parts. A view or a partition could lead elsewhere. The check reads the server's catalogs alone.
-The shallow savers keep one checkpoint for each thread: their keys are shorter.
+A trigger, a rule or an expression on them would run with the rights of the reading account, including an
+expression of an index or of extended statistics: the planner evaluates its constant parts. A view or a
+partition could lead to other data. The check reads only the server's catalogs. The shallow savers store one
+checkpoint per thread: their keys are shorter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A form in which LangGraph makes a table.
+    """A form in which LangGraph creates a table.
 
     Attributes:
         name: Of the table.
@@ -31,7 +31,7 @@ class Layout:
         types: The types of all columns that are not text.
         other: Further columns that are text.
         optional: A column that older tables lack; text.
-        column: The column that holds values.
+        column: The column with values.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Layout:
     optional: tuple[str, ...] = ()
 
     def fits(self, columns: dict[str, str], primary: tuple[str, ...]) -> bool:
-        """Whether a table with these columns, by name with their types, is of this form."""
+        """Whether a table with these columns, types by name, has this form."""
         wanted = dict.fromkeys((*self.primary, *self.other, *self.optional), "text") | self.types
         given = dict.fromkeys(set(self.optional) - columns.keys(), "text") | columns
         return given == wanted and primary == self.primary
@@ -67,7 +67,7 @@ LAYOUTS: Final = (
 )
 NAMES: Final = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
 
-# A type of the server's own has a number below 16384. Before Postgres 14 statistics have no `stxexprs`.
+# Built-in types have an oid below 16384. Before Postgres 14 statistics have no `stxexprs`.
 _TABLES: Final = """
     SELECT c.relname, n.nspname, n.oid, c.oid, n.xmin::text,
         CASE WHEN c.relkind <> 'r' OR c.relpersistence = 't' OR c.relispartition THEN 'is not a real table'
@@ -106,7 +106,7 @@ _ELSEWHERE: Final = """
 
 
 class _Row(NamedTuple):
-    """What the catalogs say of one table; see `_TABLES`."""
+    """The catalog entries of one table; see `_TABLES`."""
 
     name: str
     schema: str
@@ -124,10 +124,10 @@ class Found:
 
     Attributes:
         schema: In which they are.
-        schema_oid: The schema's number, which is its own among all of the database.
-        oids: The number of each table, by name.
+        schema_oid: The oid of the schema.
+        oids: The oid of each table, by name.
         layouts: The form of each table, by name.
-        columns: Those of each table, by name.
+        columns: The columns of each table, by name.
     """
 
     schema: str
@@ -141,10 +141,10 @@ def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
     """Find the tables in the first schema of the path that has them, and check them.
 
     Raises:
-        SchemaError: If there are none, if they are in several schemas, or if one is not a real table
-            with the columns and the primary key that LangGraph gives it, and nothing on it that acts.
-            Also if another schema has tables of these names, and the path does not say which is meant:
-            an account that may make a schema could else hide the real tables.
+        SchemaError: If there are none, if they are in several schemas, or if one is not an ordinary table
+            with the columns and the primary key of LangGraph, or has a trigger, a rule or the like. Also if
+            another schema has tables of these names, and the path does not choose one: otherwise an account
+            that may create a schema could hide the real tables.
     """
     with translate_errors():
         first = _first(connection, path.schemas)
@@ -166,13 +166,13 @@ def find_tables(connection: Connection[Any], path: SearchPath) -> Found:
 
 
 def check_table(connection: Connection[Any], found: Found, name: str) -> str:
-    """Check a table once more, that this session has locked under its name.
+    """Check a table again after this session has locked it by name.
 
     Returns:
-        The version of its schema: another one after each change of that, such as a new name.
+        The version of its schema, which differs after each change of the schema, such as a new name.
 
     Raises:
-        SchemaError: If it is not the table that was found, or no longer as it was.
+        SchemaError: If it is not the table that was found, or has been changed.
     """
     for row in map(_Row._make, connection.execute(_ONE, (found.schema, name))):
         if row.flaw is not None:
@@ -197,7 +197,7 @@ def _require_alone(connection: Connection[Any], schema: str) -> None:
 
 
 def _first(connection: Connection[Any], schemas: Sequence[str]) -> dict[str, _Row]:
-    """Return what the catalogs say of the table that each name leads to."""
+    """Return the catalog entries of the table that each name leads to."""
     found = [_Row(*row) for row in connection.execute(_ALL, (list(schemas), list(NAMES)))]
     found.sort(key=lambda row: (NAMES.index(row.name), schemas.index(row.schema)))
     first: dict[str, _Row] = {}

@@ -1,4 +1,4 @@
-"""Other sessions at a Postgres server: who holds a saver's schema, and who may keep its rows locked."""
+"""Other sessions on a Postgres server: the holder of a saver's schema, and those that may lock its rows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _WRITES: Final = "relation = ANY(%s::oid[]) AND mode IN ('RowShareLock', 'RowExc
 
 @contextmanager
 def holding(connection: Connection[Any], schema_oid: int, name: str) -> Iterator[None]:
-    """Keep other runs off a schema: a lock of this session, gone with it.
+    """Exclude other runs on a schema, by a lock of this session.
 
     Raises:
-        HeldError: If another session has it; the message says which.
+        HeldError: If another session holds it; the message names the session.
     """
     lock = (_HOLD << 32 | schema_oid,)
     with translate_errors():
@@ -37,7 +37,7 @@ def holding(connection: Connection[Any], schema_oid: int, name: str) -> Iterator
     try:
         yield
     finally:
-        with suppress(StoppedError), translate_errors():  # with the session the lock is gone too
+        with suppress(StoppedError), translate_errors():  # the lock ends with the session
             connection.execute("SELECT pg_advisory_unlock(%s::bigint)", lock)
 
 
@@ -52,9 +52,9 @@ def _held(connection: Connection[Any], schema_oid: int, name: str) -> HeldError:
 
 
 def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> LockedError:
-    """Return the error for rows that others keep locked, with the sessions that work on their tables."""
+    """Return the error for rows that other sessions have locked; it names the sessions on these tables."""
     found = _sessions(connection, _WRITES, (list(oids),))
-    who = f" (at work on the tables: {_shown(found)})" if found else ""
+    who = f" (sessions on the tables: {_shown(found)})" if found else ""
     return LockedError(f"{rows} rows are locked by other sessions{who}")
 
 
@@ -66,5 +66,5 @@ def _sessions(
 
 
 def _shown(found: Sequence[tuple[int, str | None]]) -> str:
-    """Name sessions: by number, and by what their programs call themselves, if they do."""
+    """Return sessions for a message: number and application name, if there is one."""
     return ", ".join(f"session {pid}" + (f" of {excerpt(name)}" if name else "") for pid, name in found)

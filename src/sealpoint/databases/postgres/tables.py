@@ -1,15 +1,15 @@
-"""Transactions over the tables of a saver, in which their owner changes nothing that matters.
+"""Transactions over the tables of a saver, protected from changes of the tables by their owner.
 
-The owner of a table decides what runs when it is read or changed: triggers, rules, a view in its
-place, expressions of indexes and of statistics. So each transaction locks its table by name, checks
-what the name now leads to, and uses ``ONLY``, which leaves tables that inherit from it alone. None
-of the modes keeps agents from reading or writing:
+The owner of a table decides what runs when it is read or changed: triggers, rules, a view in its place,
+expressions of indexes and of statistics. So each transaction locks its table by name, checks the table of
+that name, and uses ``ONLY``, which ignores tables that inherit from it. With each of these modes agents can
+read and write:
 
-    ACCESS SHARE             all that SELECT allows to take. Excludes another name, another schema,
+    ACCESS SHARE             available with SELECT. Excludes another name, another schema,
                              DROP, a view, rules, policies, column types.
     ROW EXCLUSIVE            to change rows. Excludes triggers, foreign keys and CREATE INDEX too.
     SHARE UPDATE EXCLUSIVE   excludes CREATE INDEX CONCURRENTLY, CREATE STATISTICS and INHERIT too:
-                             all that is left.
+                             all the rest.
 
 The last mode conflicts with itself, and with VACUUM. It is taken for a superuser, with whose rights
 an expression would run: by a second session until the first one's last SELECT is planned (`Guard`), and
@@ -40,29 +40,29 @@ READ: Final = "ACCESS SHARE"
 CHANGE: Final = "ROW EXCLUSIVE"
 _EXCLUDE: Final = "SHARE UPDATE EXCLUSIVE"
 _RETRY_SECONDS: Final = 10.0
-# A schema gets no other name while its row is locked. Only a superuser may lock it.
+# A schema cannot be renamed while its row is locked. Only a superuser may lock it.
 _KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {} FOR KEY SHARE"
 
 
 class Guard:
-    """A second session, of a superuser: it keeps a table as it is while a statement is planned."""
+    """A second session of a superuser, which prevents changes of a table while a statement is planned."""
 
     def __init__(self, url: str) -> None:
         """Connect.
 
         Raises:
-            DatabaseMissingError: If no connection is to be had.
+            DatabaseMissingError: If the connection fails.
         """
         self._connection, _ = connect(url, writable=True)  # a lock on a row is a write
         with translate_errors():
             self._connection.execute("SET ROLE NONE")
 
     def hold(self, found: Found, table: str) -> None:
-        """Wait for what is being changed, then exclude every change of the table and the schema's name."""
+        """Wait for current changes, then exclude changes of the table and of the schema's name."""
         self._begin(found, _named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE;", found, table))
 
     def hold_name(self, found: Found) -> None:
-        """Exclude every change of the schema's name."""
+        """Exclude changes of the schema's name."""
         self._begin(found)
 
     def _begin(self, found: Found, *statements: Composed) -> None:
@@ -70,10 +70,10 @@ class Guard:
 
         keep_name = SQL(_KEEP_NAME).format(Literal(found.schema_oid))
         whole = SQL(" ").join([SQL("BEGIN;"), *statements, keep_name])
-        self._connection.execute(whole, prepare=False)  # several statements cannot be prepared
+        self._connection.execute(whole, prepare=False)  # several statements in one string cannot be prepared
 
     def release(self) -> None:
-        """Let changes go on; without effect if none is held."""
+        """Allow changes again; without effect if no lock is held."""
         _roll_back(self._connection)
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class CheckedTables:
     """One session's transactions over the tables of a saver.
 
     Attributes:
-        found: The tables, as they were when the session began, and as they have to stay.
+        found: The tables when the session began; they must not change.
         is_superuser: Whether the session has the rights of a superuser.
     """
 
@@ -94,7 +94,7 @@ class CheckedTables:
 
         Raises:
             SchemaError: What `find_tables` raises.
-            SuperuserError: If a superuser looks at a standby.
+            SuperuserError: If a superuser connects to a standby.
         """
         self._connection = connection
         self.is_superuser = is_superuser(connection)
@@ -113,8 +113,8 @@ class CheckedTables:
         """Begin a transaction with a table locked in ``mode`` and checked; the first statement follows.
 
         Raises:
-            SchemaError: If the tables are not what they were. Nothing of the transaction remains.
-            StoppedError: If the lock was not to be had in time.
+            SchemaError: If the tables have changed. The transaction is rolled back.
+            StoppedError: If the lock was not available in time.
         """
         with translate_errors():
             try:
@@ -130,14 +130,14 @@ class CheckedTables:
     def select(
         self, table: str, statement: str, parameters: Sequence[Any], *, is_last: bool = True
     ) -> list[tuple[Any, ...]]:
-        """Return what a SELECT finds, in a transaction of its own if none is open.
+        """Return the rows of a SELECT, in the open transaction or in its own.
 
         Args:
-            table: The one that is locked.
-            statement: With ``{}`` in the place of the table.
+            table: The locked table.
+            statement: With ``{}`` in place of the table.
             parameters: Of the statement.
-            is_last: Whether no other SELECT follows in the transaction that is open: changes may go on
-                as soon as the last one is planned.
+            is_last: Whether no other SELECT follows in the open transaction: changes are allowed again when
+                the last one is planned.
         """
         if self._is_open:
             return self._select(table, statement, parameters, is_last)
@@ -145,9 +145,9 @@ class CheckedTables:
             return self._select(table, statement, parameters, is_last)
 
     def update(self, table: str, statement: str, parameters: Sequence[Any]) -> int:
-        """Return how many rows an UPDATE changed, in the transaction that is open; ``{}`` is the table."""
+        """Return how many rows an UPDATE changed, in the open transaction; ``{}`` is the table."""
         if self._guard is not None:
-            # What waits for this session's first lock lets it take a second one at once.
+            # A session that waits for this session's first lock does not delay its second lock.
             self._connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self.found, table))
             self._guard.hold_name(self.found)
             check_table(self._connection, self.found, table)
@@ -159,14 +159,14 @@ class CheckedTables:
         with self._connection.cursor(binary=True) as cursor:
             if self._guard is None or not is_last:
                 return cursor.execute(_named(statement, self.found, table), parameters).fetchall()
-            # What is planned stays as it is, so changes need not wait until all rows are there.
+            # A plan does not change, so changes need not wait until all rows are fetched.
             declared = f"DECLARE sealpoint BINARY NO SCROLL CURSOR FOR {statement}"
             cursor.execute(_named(declared, self.found, table), parameters)
             self._guard.release()
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
     def _begin(self, table: str, mode: str) -> None:
-        """Lock and check. With a guard this session never waits: what waits for the guard would go first."""
+        """Lock and check. With a guard this session never waits: others would go first."""
         from psycopg.errors import LockNotAvailable
 
         end = monotonic() + _RETRY_SECONDS
@@ -190,9 +190,9 @@ class CheckedTables:
             self._guard.release()
 
     def _require_same_name(self) -> None:
-        """Check that the schema had its name throughout: statements name it, and no lock on a table keeps it.
+        """Check that the schema was not renamed: statements name it, and locks on tables do not prevent that.
 
-        A guard has locked the name while it was looked up.
+        A guard has locked the name during the lookup.
         """
         if self._guard is not None:
             return
@@ -210,7 +210,7 @@ def _named(statement: str, found: Found, table: str) -> Composed:
 
 
 def _roll_back(connection: Connection[Any]) -> None:
-    """End the transaction that is open, if one is; with its session it has ended too."""
+    """Roll back the open transaction, if any; a closed session has none."""
     from psycopg import Error
     from psycopg.pq import TransactionStatus
 

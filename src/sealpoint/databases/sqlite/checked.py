@@ -1,4 +1,4 @@
-"""A connection to a SQLite file whose tables are checked: its cursors, transactions and queries."""
+"""A connection to a SQLite file with checked tables: cursors, transactions and queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class CheckedFile:
-    """A file that is open, and whose schema is checked again in each transaction if it has changed.
+    """An open file, whose schema is checked again in each transaction if it has changed.
 
     For one thread at a time.
 
@@ -29,16 +29,16 @@ class CheckedFile:
     """
 
     def __init__(self, path: Path, is_over: Callable[[], bool], *, writable: bool = False) -> None:
-        """Open a file that exists, and check its tables as the saver does.
+        """Open an existing file, and check its tables as the saver does.
 
         Args:
             path: The file.
-            is_over: Asked while a statement is at work; once it says yes, that ends with `HaltedError`.
+            is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
             writable: Whether anything will be written.
 
         Raises:
-            SchemaError: If it has none of the two tables, or has them altered.
-            DatabaseCorruptError: If it is damaged, or no database.
+            SchemaError: If it has neither of the two tables, or they are altered.
+            DatabaseCorruptError: If it is damaged, or is not a database.
         """
         self._path, self._is_over = path, is_over
         self.connection = connect(path, writable=writable)
@@ -52,16 +52,16 @@ class CheckedFile:
 
     @contextmanager
     def cursor(self) -> Iterator[sqlite3.Cursor]:
-        """Give a cursor whose statements are guarded, and raise our own errors."""
+        """Provide a cursor with guarded statements, and raise our own errors."""
         guarded = guard.guarding(self.connection, self._is_over)
         with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
             yield cursor
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let all that is read within the context be of one moment.
+        """Read one state of the database within the context.
 
-        In WAL mode writers go on meanwhile; in the other modes they wait.
+        In WAL mode writers continue meanwhile; in other modes they wait.
         """
         try:
             with self.cursor() as cursor:
@@ -73,7 +73,7 @@ class CheckedFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Cursor]:
-        """Give a cursor in a transaction that reads, which may be that of a snapshot."""
+        """Provide a cursor in a read transaction, or in that of a snapshot."""
         with self.cursor() as cursor:
             is_ours = not self.connection.in_transaction
             if is_ours:
@@ -87,7 +87,7 @@ class CheckedFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
-        """Give a cursor in a transaction that writes. It is open afterwards, unless there is an error."""
+        """Provide a cursor in a write transaction, which remains open unless there is an error."""
         with self.cursor() as cursor:
             # In WAL mode a transaction that begins as a reader fails with SQLITE_BUSY, without waiting, if
             # another connection has written since. IMMEDIATE waits for the write lock.
@@ -101,22 +101,28 @@ class CheckedFile:
                 raise
 
     def roll_back(self) -> None:
-        """Take back what a transaction has changed, if one is open."""
+        """Roll back the open transaction, if any."""
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
     def _require_checked(self, cursor: sqlite3.Cursor) -> None:
-        """Check the tables again if they were changed: inside of the transaction that relies on it."""
+        """Check the tables again if they were changed, inside the transaction that relies on it."""
         (version,) = cursor.execute("PRAGMA main.schema_version").fetchone()
         if version == self._version:
             return
-        self._version = None  # what was refused is refused again
+        self._version = None  # a refused schema is refused again
         guard.allow(size_bytes(cursor))
         self.tables = layout.require_tables(cursor)
         self.has_task_path = layout.has_task_path(cursor)
         if not self.tables:
             raise SchemaError(f"{self._path} has neither of the tables 'checkpoints' and 'writes'")
         self._version = version
+
+    def data_version(self) -> int:
+        """Return a number that is another one after each commit of any other connection."""
+        with self.reading() as cursor:
+            (version,) = cursor.execute("PRAGMA main.data_version").fetchone()
+        return int(version)
 
     def query(
         self,
@@ -125,9 +131,9 @@ class CheckedFile:
         take: Callable[[sqlite3.Cursor, int], Result],
         subqueries: Collection[str] = (),
     ) -> Result:
-        """Return what ``take`` makes of the rows of a query, and of the number of bytes that the file has.
+        """Return the result of ``take`` for the rows of a query and the size of the file.
 
-        Text that is not UTF-8, which only a forger writes, comes as bytes; then ``take`` begins anew.
+        Text that is not UTF-8, as in a forged file, is read as bytes; then ``take`` is called again.
         """
         try:
             return self._query(statement, parameters, take, subqueries)
@@ -152,7 +158,7 @@ class CheckedFile:
 
 
 def size_bytes(cursor: sqlite3.Cursor) -> int:
-    """Return how much the file can hold, with its log."""
+    """Return the capacity of the file and its log."""
     (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
     (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
     return int(pages) * int(page_bytes)

@@ -1,4 +1,4 @@
-"""The columns of a SQLite file that hold values, and the SQL that reads and replaces their cells."""
+"""The columns of a SQLite file with values, and the SQL that reads and replaces their cells."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Access:
         column: The column.
         holds: In SQL, whether a row has a cell in this column.
         tag: In SQL, the tag of a cell.
-        size: In SQL, how many bytes it has as it is stored.
-        read: What follows SELECT: the key, then two columns that `cells` understands, then the row id.
-        replace: What follows UPDATE: with the parameters of `replacement`.
+        size: In SQL, its size as stored.
+        read: The columns after SELECT: the key, then two columns for `cells`, then the row id.
+        replace: The text after UPDATE, with the parameters of `replacement`.
     """
 
     column: Column
@@ -46,7 +46,7 @@ class Access:
             yield Cell(value, tag, Where(column, key, row_id))
 
     def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
-        """Return the parameters with which a cell is replaced, if it is still as it was read."""
+        """Return the parameters that replace a cell if it is unchanged since it was read."""
         return tag, value, cell.where.locator, cell.tag, cell.value, *cell.where.key
 
 
@@ -63,7 +63,7 @@ class JsonAccess(Access):
                 yield Cell(found.value, found.tag, Where(self.column, key, (row_id, metadata)))
 
     def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
-        """Return the parameters with which a cell is replaced, if the whole JSON is still as it was read."""
+        """Return the parameters that replace a cell if the whole JSON is unchanged since it was read."""
         row_id, metadata = cell.where.locator
         return frame.replace_frame(metadata, tag, value), row_id, metadata, *cell.where.key
 
@@ -94,7 +94,7 @@ def _framed(column: Column) -> Access:
 
 
 def _same(column: Column) -> str:
-    # The key too: SQLite may give the row id of a deleted row to a new one. IS also compares NULL.
+    # Includes the key: SQLite may reuse the row id of a deleted row. IS also compares NULL.
     return " ".join(f"AND {name} IS ?" for name in column.key)
 
 
@@ -109,4 +109,4 @@ NAMED: Final = {
     "checkpoints": ("thread_id", "checkpoint_ns"),
     "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
 }
-"""Columns in which names stand that are never sealed, by table."""
+"""Columns with names, which are never sealed, by table."""

@@ -1,4 +1,4 @@
-"""Connections to SQLite files for maintenance: they wait for locks, trust no schema, raise our errors."""
+"""Connections to SQLite files for maintenance: they wait for locks, trust no schema, and raise our errors."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translated
 
 CACHE_KIB: Final = 32 * 1024
-"""Room for a batch: its pages are read once for reading, comparing and changing."""
+"""Cache size for a batch: its pages are read once for reading, comparing and changing."""
 
-# Conditions that pass: the disk is full, or another process has the file.
+# Temporary conditions: the disk is full, or another process has the file.
 _TEMPORARY: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the file cannot be written or read",
     sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
     sqlite3.SQLITE_READONLY: "the file, or its log beside it, may not be written",
     sqlite3.SQLITE_CANTOPEN: "the file, or its log beside it, cannot be opened",
-    sqlite3.SQLITE_READONLY_ROLLBACK: "a change was broken off, and who only reads cannot take it back",
+    sqlite3.SQLITE_READONLY_ROLLBACK: "an interrupted change must be rolled back, which needs write access",
 }
 
 _ELSEWHERE: Final = (
-    "let this account open the file and write beside it; to read alone,"
-    " copy it with all that stands beside it"
+    "let this account open the file and write beside it; to only read it, copy it with the files beside it"
 )
 _TAKE_BACK: Final = "start an agent on it, or: sqlite3 DB .schema; then run the same command again"
 _HINTS: Final = {
@@ -41,11 +40,11 @@ _HINTS: Final = {
 
 
 def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
-    """Open a file that exists: waiting for others, trusting no schema, with transactions by hand.
+    """Open an existing file: with a busy timeout, an untrusted schema and explicit transactions.
 
     Raises:
-        StoppedError: If it is locked, or has a log that cannot be read without writing beside it.
-        DatabaseCorruptError: If it is damaged, or no database.
+        StoppedError: If it is locked, or its log cannot be read without writing to the folder.
+        DatabaseCorruptError: If it is damaged, or is not a database.
     """
     path = path.resolve()  # SQLite looks for the log beside the file itself
     with translate_errors():
@@ -57,7 +56,7 @@ def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
             if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_log(path):
                 raise
-        # With immutable=1 SQLite ignores a log, and so the latest transactions: only where there is none.
+        # With immutable=1 SQLite ignores a log and the transactions in it: only used without a log.
         return _connect(path, "mode=ro&immutable=1")  # a read-only medium
 
 
@@ -71,18 +70,20 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         uri=True,
         isolation_level=None,
         timeout=BUSY_TIMEOUT_MS / 1000,
-        check_same_thread=False,  # the commit has a thread of its own; never both at once
+        check_same_thread=False,  # commits run in another thread; never both at once
     )
     try:
         connection.set_authorizer(guard.authorize)
         with guard.guarding(connection):
             connection.execute("PRAGMA trusted_schema = OFF")
-            # A batch that a power cut takes back is found and done again by the next run.
+            # A batch that is lost in a power failure is repeated by the next run.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-            connection.execute("SELECT 1 FROM main.sqlite_master LIMIT 1").fetchall()  # the first to read
+            connection.execute(
+                "SELECT 1 FROM main.sqlite_master LIMIT 1"
+            ).fetchall()  # the first statement that reads
             _require_whole(connection)
             add_functions(connection)
     except BaseException:
@@ -92,7 +93,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 
 def _require_whole(connection: sqlite3.Connection) -> None:
-    """Check that a file has all the pages that its header counts: where some are cut off, so are rows.
+    """Check that a file has all pages that its header counts: without them rows are missing.
 
     Raises:
         DatabaseCorruptError: If it is shorter.
@@ -111,16 +112,16 @@ def _require_whole(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise our own errors for those of SQLite, also for those that pass, after which a run continues.
+    """Raise our own errors for those of SQLite, including temporary conditions.
 
     Raises:
         StoppedError: If the disk is full, if the file is locked or cannot be opened, read or written, or if
             there is not enough memory.
         DatabaseCorruptError: If the file is damaged, or is not a database.
-        SchemaError: If the schema holds text that is not UTF-8, or a trigger or a view would have run.
+        SchemaError: If the schema contains text that is not UTF-8, or a trigger or a view would have run.
         RowError: If a row is larger than `MAX_VALUE_BYTES`.
-        TextError: If a row holds text that is not UTF-8.
-        MetadataError: If a statement looks into metadata that is not JSON.
+        TextError: If a row contains text that is not UTF-8.
+        MetadataError: If a statement searches metadata that is not JSON.
         sqlite3.DatabaseError: If SQLite reports anything else; its error is raised as it is.
     """
     try:
@@ -130,7 +131,7 @@ def translate_errors() -> Iterator[None]:
 
 
 def _temporary(error: Exception) -> StoppedError | None:
-    """Return our own error for a condition that passes: a full disk, a lock."""
+    """Return our own error for a temporary condition: a full disk, a lock."""
     if isinstance(error, MemoryError):
         return StoppedError("no memory for a value of this size, or of a damaged file")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
@@ -141,9 +142,9 @@ def _temporary(error: Exception) -> StoppedError | None:
 def create_database(path: Path) -> sqlite3.Connection:
     """Create an empty database in a private folder: it is complete and renamed later, or removed.
 
-    It has no journal, and is not brought to the disk before the end: a run that is killed leaves no copy.
+    It has no journal, and is flushed to the disk only at the end.
     """
-    # SQLite would create the file with a mode that the umask decides, possibly readable for others.
+    # SQLite would create the file with the mode of the umask, possibly readable for others.
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
     for pragma in (

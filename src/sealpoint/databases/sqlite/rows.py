@@ -37,21 +37,21 @@ from sealpoint.sqlite.budget import Budget
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 
 READERS_TIMEOUT_MS: Final = 5_000
-"""How long to wait for readers who need the log that is to be emptied."""
+"""How long to wait for readers before the log is emptied."""
 
 
 class SqliteRows:
     """A `RowStore` over one SQLite file. For one thread.
 
-    Values are found again by row id, and changed only if their key, tag and bytes are still
-    those that were read. No index is read: one of a hostile file may have other rows than its table.
+    Values are found by row id, and changed only if their key, tag and bytes are unchanged since they were
+    read. Indexes are not read: in a hostile file they may contain other rows than the table.
 
     Attributes:
-        is_over: Asked while a statement is at work; once it says yes, the statement ends with `HaltedError`.
+        is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
     def __init__(self, path: str | PathLike[str], *, writable: bool = False) -> None:
-        """Open a file that exists, and check its tables as the saver does. Nothing is made or altered.
+        """Open an existing file, and check its tables as the saver does. Nothing is changed.
 
         Args:
             path: The file.
@@ -59,8 +59,8 @@ class SqliteRows:
 
         Raises:
             DatabaseMissingError: If there is no such file.
-            SchemaError: If it has none of the two tables, or has them altered.
-            DatabaseCorruptError: If it is damaged, or no database.
+            SchemaError: If it has neither of the two tables, or they are altered.
+            DatabaseCorruptError: If it is damaged, or is not a database.
         """
         self.path = Path(path)
         if not self.path.is_file():
@@ -73,6 +73,7 @@ class SqliteRows:
         self._lock_seconds = 0.0
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._in_order = set[str]()
+        self._empty: dict[Column, int] = {}  # columns that had no cell, each with the data version then
 
     @property
     def name(self) -> str:
@@ -80,7 +81,7 @@ class SqliteRows:
         return str(self.path)
 
     def close(self) -> None:
-        """Close the connection, once the last batch is committed."""
+        """Commit the last batch, and close the connection."""
         try:
             self.settle()
         finally:
@@ -89,7 +90,7 @@ class SqliteRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns with values, of those tables that the file has."""
+        """The columns with values in the tables of the file."""
         return tuple(column for column in COLUMNS if column.table in self._file.tables)
 
     @property
@@ -102,26 +103,29 @@ class SqliteRows:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read everything within the context as it is at one moment.
+        """Read one state of the file within the context.
 
-        In WAL mode writers go on meanwhile; in the other modes they wait.
+        In WAL mode writers continue meanwhile; in other modes they wait.
         """
         self.settle()
         with self._file.snapshot():
             yield
 
     def hold(self) -> Any:
-        """Keep other runs away: a lock on a file beside the database, gone with this process."""
+        """Exclude other runs, by a lock on a file beside the database that ends with this process."""
         return holding(self.path)
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
-        """Return how many values carry which tag, by column and tag. See `RowStore.count`."""
+        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         self.settle()
         counts = []
         for column in self.columns:
+            if self._is_empty(column):
+                continue
+            version = self._file.data_version()  # before the rows: what is committed meanwhile changes it
             self._require_order(column.table)
             access = access_to(column)
-            # Lengths first: a sort by tag would carry the values along.
+            # Lengths first: a sort by tag would move whole values.
             statement = f"""
                 WITH found(tag, size) AS (
                     SELECT {access.tag}, {access.size} FROM main.{column.table} NOT INDEXED
@@ -131,14 +135,25 @@ class SqliteRows:
             with noting_damage(column, damage):
                 found = self._file.query(statement, (), tally, _SUBQUERIES)
                 require_few_tags(column, found)
+                if not found:
+                    self._empty[column] = version
                 counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
+    def _is_empty(self, column: Column) -> bool:
+        """Whether a column had no cell when it was counted, and no other connection has committed since.
+
+        Nearly no file has sealed metadata, which stands behind the largest value of its row: to look for it
+        reads every page. Our own updates never make a cell.
+        """
+        self.settle()
+        return column in self._empty and self._empty[column] == self._file.data_version()
+
     def _require_order(self, table: str) -> None:
-        """Require once that a walk meets no row twice, and that a search finds each row that it meets."""
+        """Check once that a walk returns no row twice, and that a search finds each of its rows."""
         if table in self._in_order:
             return
-        # From the end: SQLite would take a step, and not search, for a row that comes after the last one.
+        # From the end: SQLite would step, and not search, to a row after the last one found.
         statement = f"""
             SELECT each.rowid, found.rowid FROM main.{table} AS each NOT INDEXED
             LEFT JOIN main.{table} AS found NOT INDEXED ON found.rowid = each.rowid
@@ -150,6 +165,8 @@ class SqliteRows:
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
         """Return the selected cells after a row id. See `RowStore.read`."""
+        if after is None and self._is_empty(column):
+            return Page((), None)
         access = access_to(column)
         where, parameters = condition(access.tag, selection, self._file.encoding)
         statement = f"""
@@ -181,7 +198,7 @@ class SqliteRows:
     ) -> Rewritten:
         """Change a batch of cells. See `RowStore.rewrite`.
 
-        Reading and ``change`` hold no lock. The commit goes on in another thread while the next batch is
+        Reading and ``change`` hold no lock. The commit runs in another thread while the next batch is
         changed; its errors are raised by the next call, `settle` or `close`.
         """
         page = self._page(column, after, selection, batch)
@@ -191,17 +208,17 @@ class SqliteRows:
             if changed is not None:
                 updates.append(access.replacement(cell, *changed))
         lock_seconds = self._settle_and_time()
-        if page.last is not None:  # before the write lock is taken, so that the commit is all that holds it
+        if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
             self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
         changed_rows = self._update(access.replace, updates) if updates else 0
-        if page.last is None:  # no next batch, during which the commit could go on
+        if page.last is None:  # no next batch during which the commit could run
             lock_seconds = max(lock_seconds, self._settle_and_time())
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
 
     def _page(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Page:
-        """Return the page that was read ahead, if it is the one."""
+        """Return the page that was read ahead, if it is the requested one."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[:3] == (column, after, selection):
             return ahead[3]
@@ -226,22 +243,22 @@ class SqliteRows:
             self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
 
     def settle(self) -> None:
-        """Wait until the last batch is committed, and raise what that met."""
+        """Wait until the last batch is committed, and raise its error."""
         commit, self._commit = self._commit, None
         if commit is not None:
             commit.result()
 
     def _settle_and_time(self) -> float:
-        """Settle, and return how long the longest write lock was held since the last call."""
+        """Settle, and return the longest time that the write lock was held since the last call."""
         self.settle()
         seconds, self._lock_seconds = self._lock_seconds, 0.0
         return seconds
 
     def vacuum(self) -> bool:
-        """Write the file anew without what was deleted from it, and empty its log.
+        """Rewrite the file without deleted contents, and empty its log.
 
         Returns:
-            Whether the log is empty: a reader may need what is in it.
+            Whether the log is empty: a reader may prevent it.
 
         Raises:
             StoppedError: If there is no room for a second copy, or the file is still locked.
@@ -277,7 +294,7 @@ class SqliteRows:
                 last, operator = as_bytes(found[-1][0], self._file.encoding), ">"
 
     def metadata(self) -> Iterator[Any]:
-        """Yield the metadata of each checkpoint, as it stands in the column."""
+        """Yield the metadata of each checkpoint, as stored."""
         statement = "SELECT metadata, rowid FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
         first, more = _LOWEST, METADATA.table in self._file.tables
         while more:
@@ -289,12 +306,12 @@ class SqliteRows:
                 first = found[-1][1] + 1
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield nothing: in SQLite each channel's value stands in the checkpoint."""
+        """Yield nothing: in SQLite all channel values are in the checkpoint."""
         yield from ()
 
 
 _LOWEST: Final = -(2**63)
-_TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names takes a walk over the whole table
+_TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
 # What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
 _SHORT_TAG: Final = f"""iif(length(tag) <= 100 OR tag IS NULL, tag,
     substr(tag, 1, 49) || iif(instr(tag, '{SEALED_MARK}'), '{SEALED_MARK}', ' ') || substr(tag, -50))"""

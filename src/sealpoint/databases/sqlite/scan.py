@@ -15,20 +15,20 @@ _NOT_IN_ORDER: Final = "the row ids of a table are not in order"
 
 
 def require_rising(first: int, row_ids: list[int]) -> None:
-    """Refuse row ids that go back: the pages of a damaged file would be read for ever.
+    """Refuse row ids that do not rise: a damaged file would be read endlessly.
 
     Raises:
-        DatabaseCorruptError: If one is not above the one before, or is below ``first``.
+        DatabaseCorruptError: If one is not above the previous one, or is below ``first``.
     """
     if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
         raise DatabaseCorruptError(_NOT_IN_ORDER)
 
 
 def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
-    """Refuse a tree in which a search passes rows by, or a walk meets them twice.
+    """Refuse a tree in which a search misses rows, or a walk returns them twice.
 
     Args:
-        cursor: Gives each row id, the last one first, and the one that a search for it finds.
+        cursor: Returns each row id, the last one first, and the row id that a search for it finds.
 
     Raises:
         DatabaseCorruptError: If row ids are not in order, or one is not found.
@@ -41,7 +41,7 @@ def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
 
 
 def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float]]:
-    """Return tags, how many rows they have, and how many bytes the values of those.
+    """Return tags with the number of their rows and the bytes of their values.
 
     Raises:
         EndlessTreeError: If the values have more bytes than the file.
@@ -53,11 +53,11 @@ def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float
 
 
 class UndecodedText(bytes):
-    """The bytes of a text that is not UTF-8, which only a forged file holds. A value stored so is refused."""
+    """The bytes of a text that is not UTF-8, which only a forged file contains. Such a value is refused."""
 
 
 def text_or_bytes(text: bytes) -> str | UndecodedText:
-    """Decode a text, or return its bytes as a type of their own: no saver reads them as a BLOB."""
+    """Decode a text, or return its bytes as `UndecodedText`: savers do not read them as a BLOB."""
     try:
         return text.decode()
     except UnicodeDecodeError:

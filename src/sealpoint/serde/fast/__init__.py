@@ -1,4 +1,4 @@
-"""Shortcuts for speed. Each gives what the general path gives, and can be switched off.
+"""Shortcuts for speed. Each gives the same result as the general path, and can be switched off.
 
 records       scan          checks a record without extensions in it in one call
 costly        scan          searches the bytes for the names of costly types, before it reads any name
@@ -28,9 +28,9 @@ SHORTCUTS: Final = frozenset(
 )
 
 switched_off: Final = set[str]()
-"""The one switch: names of shortcuts that are not taken. A serializer made before may go on taking them."""
+"""Names of shortcuts that are switched off. Serializers created before may still use them."""
 
 
 def is_on(shortcut: str) -> bool:
-    """Whether a shortcut may be taken."""
+    """Whether a shortcut is switched on."""
     return shortcut not in switched_off

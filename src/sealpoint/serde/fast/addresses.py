@@ -1,4 +1,4 @@
-"""IP addresses, read and written by the system, which takes Python two to ten times as long."""
+"""IP addresses, parsed and formatted by the system, two to ten times as fast as in Python."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sealpoint.serde.codes import SINGLE_ARGUMENT
 from sealpoint.serde.fast import is_on
 
 Builder = Callable[[Any], Any]
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
 
 
 def address_reader(cls: Any, otherwise: Builder) -> Builder:
     """Return a builder of addresses, interfaces or networks.
 
     Args:
-        cls: Class of them.
-        otherwise: Builds from what the system would write in another form.
+        cls: The class of the addresses.
+        otherwise: Builds from text that the system would write in another form.
     """
     if not is_on("addresses"):
         return otherwise
@@ -48,10 +48,10 @@ def address_writer(cls: Any, otherwise: Encoder) -> Encoder:
     if not is_on("addresses") or vars(ipaddress).get(name) is not cls:
         return otherwise
 
-    def encode_address(obj: Any) -> Any:
+    def encode_address(obj: Any, level: int) -> Any:
         text = address_text(obj)
         if text is None:
-            return otherwise(obj)
+            return otherwise(obj, level)
         return ormsgpack.Ext(SINGLE_ARGUMENT, ormsgpack.packb((module, name, text)))
 
     return encode_address

@@ -1,8 +1,8 @@
-"""Messages that were validated before: the fields of a record become the message's, as they are.
+"""Messages that were validated before: the fields of a record become those of the message, unchanged.
 
-A conversation is read again at every turn, and a history holds most of its messages once a
-checkpoint. To validate a message takes half of the time of reading it. A sealed record that was
-validated once, and came out as it went in, is adopted when it is met again.
+A conversation is read again at every turn, and a history contains most of its messages once per checkpoint.
+Validation takes half of the time of reading a message. A sealed record that validation did not change is
+adopted when it is read again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sealpoint.serde.limits import MAX_LEARNED_MESSAGES
 
 Builder = Callable[[Any], Any]
 
-# Packs what unpacking gives, and nothing that only looks like it: no tuple for a list, no subclass.
+# Packs only the types that unpacking returns: no tuple as a list, no subclass.
 _EXACTLY: Final = (
     ormsgpack.OPT_NON_STR_KEYS
     | ormsgpack.OPT_PASSTHROUGH_DATACLASS
@@ -31,15 +31,15 @@ _EXACTLY: Final = (
 
 
 class Adoption:
-    """Builds the messages of one class: from a record that was met before perhaps without validation.
+    """Builds the messages of one class, without validation if the same record was validated before.
 
-    A record is known by a hash of its bytes, which Python keys for this process. Nothing else of it is kept.
+    A record is identified by a hash of its bytes, which Python keys per process. Nothing else of it is kept.
     """
 
     __slots__ = ("_known", "_validate")
 
     def __init__(self, validate: Builder) -> None:
-        """Make it from the builder that validates."""
+        """Create it from the builder that validates."""
         self._validate = validate
         # By hash, what makes the message; None after the first sight, False if it is validated each time.
         self._known: dict[int, Builder | Literal[False] | None] = {}
@@ -77,7 +77,7 @@ def adopter(cls: Any) -> Builder:
 
 
 def _is_unchanged(data: bytes, record: Any, message: Any) -> bool:
-    """Whether a validated message has the very fields that its record has, to the byte, and nothing else."""
+    """Whether a validated message has exactly the fields of its record, byte for byte."""
     if not is_message(message):
         return False
     module, name, _, method = record
@@ -85,5 +85,5 @@ def _is_unchanged(data: bytes, record: Any, message: Any) -> bool:
         fields = {**vars(message)}
         same = ormsgpack.packb([module, name, fields, method], option=_EXACTLY) == data
         return same and are_alike(adopter(message.__class__)(fields), message)
-    except (ormsgpack.MsgpackEncodeError, RecursionError):  # an object is in it; or it is deep, and so are we
+    except (ormsgpack.MsgpackEncodeError, RecursionError):  # it contains an object, or is nested too deeply
         return False

@@ -23,7 +23,7 @@ def names_few(data: bytes, payloads: list[int], bounds: Mapping[tuple[str, str],
     """
     if not is_on("costly"):
         return False
-    # Nearly no value names one. Among large records the lengths of the modules tell: to ask map() for them
+    # Few values name one. For large records the lengths of the module names are enough: map() over them
     # takes a tenth of the time of a search through all bytes.
     if len(data) >= _SMALL_RECORD_BYTES * len(payloads):
         modules = (module for (module, _), most in bounds.items() if len(payloads) > most)

@@ -1,4 +1,4 @@
-"""Members of enums, whose value stands in an attribute that is read without a call in Python."""
+"""Members of enums, whose value is an attribute that is read without a Python call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def value_attribute(cls: Any, answers_by_instance: bool) -> str:
 
     Args:
         cls: An enum.
-        answers_by_instance: Whether its members answer for their attributes themselves.
+        answers_by_instance: Whether its members override attribute access.
     """
     if not is_on("enums"):
         return "value"

@@ -1,4 +1,4 @@
-"""The look-up of a builder within the function that msgpack calls, which saves a call for every record."""
+"""The lookup of a builder inside the function that ormsgpack calls, which saves a call per record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde.learned import Learned
 from sealpoint.serde.packing import UNPACK
 
-# Looked up once: an extension is a call of it.
+# Looked up once: it is called for every extension.
 _unpackb: Final = ormsgpack.unpackb
 
 Hook = Callable[[int, bytes], Any]
@@ -24,14 +24,14 @@ def make_hook(
     as_unbuildable: Callable[[Exception, str, str], UnbuildableValueError],
     note: Callable[[BaseException], None],
 ) -> Hook:
-    """Return what msgpack calls for every extension: a function, which looks nothing up on an object.
+    """Return the function that ormsgpack calls for every extension; it looks up no attributes.
 
     Args:
-        learned: What is known, by the code of a record, its names, and its method if it has one.
+        learned: Known kinds of records, by code, names, and method if there is one.
         latest_call: The latest call of any thread to the decoder, in a list of one.
-        rebuild: Builds what is not known, or says what is wrong with it.
-        as_unbuildable: Makes an error from what a constructor raised.
-        note: Notes what was raised, which msgpack does not pass on.
+        rebuild: Builds unknown kinds, or raises an error.
+        as_unbuildable: Converts the exception of a constructor.
+        note: Records an exception, which ormsgpack does not pass on.
     """
 
     def extension(code: int, data: bytes) -> Any:
@@ -45,11 +45,11 @@ def make_hook(
                 else:
                     module, name, argument, method = record
                     found = learned[code, module, name, method]
-                # A kind is current if it was so after the latest call of any thread began.
+                # A kind is current if it was found current since the latest call of any thread began.
                 if found.seen is not (call := latest_call[0]):
                     found.require_current(name, call)
                 known = found
-            except (KeyError, TypeError, ValueError):  # not known, or not a record
+            except (KeyError, TypeError, ValueError):  # unknown, or not a record
                 pass
             if known is None:
                 return rebuild(code, record)

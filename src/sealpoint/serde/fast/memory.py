@@ -1,4 +1,4 @@
-"""Memory that is freed after large values are packed, and kept for the next one."""
+"""Memory of large packed values, kept for the next one instead of returned to the kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEPT_BYTES: Final = 24 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Let glibc's malloc keep what it frees; once, at the first large value, so an import changes nothing.
+    """Let glibc's malloc keep freed memory. Called once at the first large value, so an import has no effect.
 
     It asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when it is
     freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing

@@ -1,4 +1,4 @@
-"""LangChain's messages, validated without their four constructors in Python."""
+"""LangChain's messages, validated without their four Python constructors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MESSAGES: Final = "langchain_core.messages"
 
 
 def is_message(made: Any) -> bool:
-    """Whether an object is one of LangChain's own messages that conversations are made of."""
+    """Whether an object is one of LangChain's own message types of conversations."""
     return is_message_class(made.__class__)
 
 
@@ -28,10 +28,10 @@ def is_message_class(cls: Any) -> bool:
 
 
 def make_message_builder(cls: Any) -> Builder:
-    """Skip the four constructors in Python above a LangChain message, which halve the speed.
+    """Skip the four Python constructors of a LangChain message, which take half of the time.
 
-    They pass ``content`` on as it is, if it is there. That is checked with the first payload:
-    if the validator alone makes another object than the constructor, the constructor is called.
+    They pass an existing ``content`` on unchanged. This is checked with the first payload: if the validator
+    alone makes a different object than the constructor, the constructor is called.
     """
     if not is_on("constructors"):
         return lambda payload: cls(**_require_dict(payload))
@@ -65,7 +65,7 @@ def _require_dict(payload: Any) -> Any:
 
 
 def are_alike(one: Any, other: Any) -> bool:
-    """Whether two messages are of one class and hold the same; 1, 1.0 and True are the same here."""
+    """Whether two messages have the same class and equal contents; 1, 1.0 and True are equal here."""
     return _state(one) == _state(other)
 
 

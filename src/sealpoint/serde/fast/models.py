@@ -1,8 +1,8 @@
-"""Models of pydantic whose ``model_dump()`` is no more than the fields they hold.
+"""Pydantic models whose ``model_dump()`` only returns their fields.
 
-Asked of a class once, by its core schema (``__pydantic_core_schema__``, documented at
-https://docs.pydantic.dev/latest/api/base_model/). What is not known to be plain is not: a serializer of
-its own, a computed or excluded field, an alias, a dataclass, anything that a later pydantic brings.
+Determined once per class from its core schema (``__pydantic_core_schema__``, documented at
+https://docs.pydantic.dev/latest/api/base_model/). Only schemas that are known to be plain qualify: no
+custom serializer, computed or excluded field, alias or dataclass, nor anything that a later pydantic adds.
 """
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.packing import PACK
 
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
 
-# Subclasses too are passed to the callback, and other keys than text stop the packing: what model_dump()
-# makes of either depends on the schema.
+# Subclasses are also passed to the callback, and keys other than text stop the packing: how model_dump()
+# treats them depends on the schema.
 _OPTIONS: Final = (PACK | ormsgpack.OPT_PASSTHROUGH_SUBCLASS) & ~ormsgpack.OPT_NON_STR_KEYS
-_DUMPED_AS_THEY_ARE: Final = frozenset(
-    (UUID, Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
-)
+# A time is not among them: its zone may be any object.
+_DUMPED_AS_THEY_ARE: Final = frozenset((UUID, Decimal, datetime.datetime, datetime.date, datetime.timedelta))
 # Values of these are dumped as they are, whatever they hold: what is of another type than the schema says
 # is dumped by its own, and the plain types of msgpack have no other form than themselves.
 _LEAVES: Final = {
     *("any", "none", "bool", "int", "float", "str", "bytes", "literal"),
     *("date", "time", "datetime", "timedelta", "decimal", "uuid"),
 }
-# Where the schemas stand that are within a schema.
+# Where a schema contains other schemas.
 _INSIDE: Final = {
     "default": ("schema",),
     "nullable": ("schema",),
@@ -51,13 +50,13 @@ _INSIDE: Final = {
 }
 
 
-def model_writer(cls: type, otherwise: Encoder, encode_leaf: Encoder) -> Encoder:
+def model_writer(cls: type, otherwise: Encoder, encode_leaf: Callable[[Any], Any]) -> Encoder:
     """Return an encoder that packs the fields of a model from where it has them, in a third of the time.
 
     Args:
         cls: Class of the model.
-        otherwise: Encodes a model by ``model_dump()``, if anything in it is not known to be plain.
-        encode_leaf: Encodes a value of a type that is dumped as it is.
+        otherwise: Encodes a model by ``model_dump()`` if any of it is not known to be plain.
+        encode_leaf: Encodes a value of a type that is dumped unchanged.
     """
     names = plain_fields(cls) if is_on("models") else None
     if names is None:
@@ -70,14 +69,14 @@ def model_writer(cls: type, otherwise: Encoder, encode_leaf: Encoder) -> Encoder
             return encode_leaf(obj)
         raise TypeError
 
-    def encode_model(obj: Any) -> Any:
+    def encode_model(obj: Any, level: int) -> Any:
         fields = obj.__dict__  # vars() takes twice as long
         if [*fields] == names and not obj.__pydantic_extra__:
             try:
                 return ext(PYDANTIC_V2, packb((module, name, fields, method), encode_plain, _OPTIONS))
             except ormsgpack.MsgpackEncodeError:
                 pass
-        return otherwise(obj)
+        return otherwise(obj, level)
 
     return encode_model
 
@@ -85,13 +84,12 @@ def model_writer(cls: type, otherwise: Encoder, encode_leaf: Encoder) -> Encoder
 def plain_fields(cls: Any) -> list[str] | None:
     """Return the fields of a model whose ``model_dump()`` is its ``vars()``.
 
-    That holds of an instance of the class itself, and not of a subclass, whose ``vars()`` are
-    its fields and which has no extra ones, if their values are of msgpack's plain types, or
-    of those that are dumped as they are.
+    This is true for direct instances of the class without extra fields, if the values are of msgpack's
+    plain types or of types that are dumped unchanged.
 
     Returns:
-        ``None`` if that is not known. It is not of a model that has models in it: whether
-        they are dumped or left as they are depends on where they stand.
+        ``None`` if this is not known, as for a model that contains models: whether these are dumped or left
+        unchanged depends on their position.
     """
     schema = getattr(cls, "__pydantic_core_schema__", None)
     pydantic = sys.modules.get("pydantic")
@@ -122,7 +120,7 @@ def _is_plain(schema: Any) -> bool:
 
 def _inside(schema: Any) -> Iterator[Any]:
     for place in _INSIDE[schema["type"]]:
-        found = schema.get(place, [])  # a dict of anything does not say of what
+        found = schema.get(place, [])  # the schema of an untyped dict does not give its types
         if place == "fields":
             yield from found.values()
         elif place == "choices":

@@ -1,4 +1,4 @@
-"""Datetimes, whose text msgpack writes in half the time of ``isoformat()``."""
+"""Datetimes, whose text ormsgpack writes in half the time of ``isoformat()``."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sealpoint.serde.packing import PACK
 
 _OPTIONS: Final = PACK & ~ormsgpack.OPT_PASSTHROUGH_DATETIME
 
-Encoder = Callable[[Any], Any]
+Encoder = Callable[[Any, int], Any]
 
 
 def moment_writer(cls: type, otherwise: Encoder) -> Encoder:
-    """Return an encoder of datetimes; ``otherwise`` encodes those that have a time zone to be asked."""
+    """Return an encoder of datetimes; ``otherwise`` encodes those with a time zone."""
     if not is_on("moments") or cls is not datetime.datetime:
         return otherwise
     module, name, method = cls.__module__, cls.__name__, EXTENSIONS[METHOD].method
     ext, packb, utc = ormsgpack.Ext, ormsgpack.packb, datetime.UTC
 
-    def encode_moment(obj: Any) -> Any:
+    def encode_moment(obj: Any, level: int) -> Any:
         if obj.tzinfo is None or obj.tzinfo is utc:
             return ext(METHOD, packb((module, name, obj, method), None, _OPTIONS))
-        return otherwise(obj)
+        return otherwise(obj, level)
 
     return encode_moment

@@ -1,7 +1,7 @@
-"""Ordinary arguments, of which one look tells that their guard would pass them.
+"""Ordinary arguments, recognised by a short check to be valid for their guard.
 
-A guard takes longer than the constructor. Each function takes the class, the builder without the
-guard and the one with it, and returns a builder that leaves to the guard what is not ordinary.
+A guard takes longer than the constructor. Each function takes the class and the builders without and with
+the guard, and returns a builder that uses the guard for all other arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Short JSON without ``-0``, in which no integer has to be looked at. Nearly all metadata is so."""
+"""Short JSON without ``-0``, whose integers need no check. Nearly all metadata is such JSON."""
 
 from __future__ import annotations
 
