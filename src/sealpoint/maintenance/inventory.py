@@ -102,7 +102,7 @@ def inventory(
     """
     found = Inventory()
     opener = RingCipher(KeyRing([])) if cipher is None else cipher
-    total = sum(count.rows for count in store.count())
+    total = sum(count.rows for count in store.count(damage=[]))  # the walk meets the damage
     size = 0
     for column in store.columns:
         for page in pages(store, column, batch=batch):

@@ -39,7 +39,7 @@ def require_own_ring(
     Raises:
         WrongRingError: If the rows are sealed under other keys than those of the ring.
     """
-    classified = (classify(count.tag) for count in store.count())
+    classified = (classify(count.tag) for count in store.count(damage=[]))
     named = {tag.key_id for kind, tag in classified if kind is Kind.SEALED and tag}
     known = {key.id for key in ring.keys}
     usable = [key.id for key in ring.keys if key.state.opens and key.id in named]

@@ -114,14 +114,19 @@ class _Run:
 
     def events(self) -> Events:
         """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do."""
+        damage: list[SealpointError] = []
         for _ in range(MAX_PASSES):
-            total = sum(count.rows for count in self._store.count() if self._selection.takes(count.tag))
+            # Damaged metadata is met by the walk itself, once the other values are done.
+            counts = self._store.count(damage)
+            total = sum(count.rows for count in counts if self._selection.takes(count.tag))
             before = self._changed + self._raced
             if total:
                 yield from self._one_pass(total)
             # A raced value is not finished: what the other writer stored may be under an old key too.
             if self._changed + self._raced == before:
-                return
+                break
+        if damage:
+            raise damage[0]
 
     def _one_pass(self, total: int) -> Iterator[Event]:
         """Walk over all columns once; ``total`` values need a change."""

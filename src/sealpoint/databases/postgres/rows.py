@@ -29,9 +29,10 @@ from sealpoint.databases.rows import (
     Page,
     Rewritten,
     TagCount,
+    noting_damage,
     require_few_tags,
 )
-from sealpoint.errors import DatabaseCorruptError
+from sealpoint.errors import DatabaseCorruptError, SealpointError
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 _METADATA_ROWS: Final = 10
@@ -101,8 +102,8 @@ class PostgresRows:
         """
         return holding(self.connection, self._found.schema_oid, self.name)
 
-    def count(self) -> list[TagCount]:
-        """Return how many values have which tag, by column and tag. Only in metadata are values read."""
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
+        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
             access = access_to(column)
@@ -111,9 +112,10 @@ class PostgresRows:
                 FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
-            found = self._fetch(statement, (), column.table)
-            require_few_tags(column, found)
-            counts += [TagCount(column.label, *row) for row in found]
+            with noting_damage(column, damage):
+                found = self._fetch(statement, (), column.table)
+                require_few_tags(column, found)
+                counts += [TagCount(column.label, *row) for row in found]
         return counts
 
     def read(

@@ -23,13 +23,14 @@ from sealpoint.databases.rows import (
     Page,
     Rewritten,
     TagCount,
+    noting_damage,
     require_few_tags,
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
 from sealpoint.databases.sqlite.columns import COLUMNS, METADATA, NAMED, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.scan import as_bytes, condition, require_found, require_rising, tally
-from sealpoint.errors import DatabaseMissingError
+from sealpoint.errors import DatabaseMissingError, SealpointError
 from sealpoint.keys.lock import holding
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.budget import Budget
@@ -111,8 +112,8 @@ class SqliteRows:
         """Exclude other runs, by a lock on a file beside the database that ends with this process."""
         return holding(self.path)
 
-    def count(self) -> list[TagCount]:
-        """Return how many values have which tag, by column and tag. Only in metadata are values read."""
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
+        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         self.settle()
         counts = []
         for column in self.columns:
@@ -128,11 +129,12 @@ class SqliteRows:
                     WHERE {access.holds}),
                 sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            found = self._file.query(statement, (), tally, _SUBQUERIES)
-            require_few_tags(column, found)
-            if not found:
-                self._empty[column] = version
-            counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
+            with noting_damage(column, damage):
+                found = self._file.query(statement, (), tally, _SUBQUERIES)
+                require_few_tags(column, found)
+                if not found:
+                    self._empty[column] = version
+                counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
     def _is_empty(self, column: Column) -> bool:
