@@ -33,17 +33,17 @@ endef
 help:
 	@echo "make demo         see a LangGraph agent's state sealed in its database"
 	@echo "make test         run the tests"
-	@echo "make test-oldest  run the tests beside LangGraph on the oldest that is supported"
-	@echo "make test-all     run the tests on every Python from 3.11 on that this machine has"
-	@echo "make attacks      print what hostile rows do here and to LangGraph"
-	@echo "make lint         check style, types and floors"
-	@echo "make format       let ruff rewrite what it can"
-	@echo "make bench        compare the speed with LangGraph's own"
-	@echo "make bench-pairs  compare the speed with that of the commit BASE=HEAD~1"
-	@echo "make fuzz         look for bytes that are neither read nor refused, for SECONDS=600 on two cores"
-	@echo "make soak         run the tests that take minutes each"
+	@echo "make test-oldest  run the tests with the oldest supported LangGraph"
+	@echo "make test-all     run the tests on every installed Python from 3.11 on"
+	@echo "make attacks      compare the effect of hostile rows here and on LangGraph"
+	@echo "make lint         check style, types and layers"
+	@echo "make format       format the code with ruff"
+	@echo "make bench        measure the speed as ratios to LangGraph"
+	@echo "make bench-pairs  compare the speed with the commit BASE=HEAD~1"
+	@echo "make fuzz         search for bytes that are neither read nor refused, for SECONDS=600 on two cores"
+	@echo "make soak         run the long tests"
 	@echo "make wheel        build the wheel into dist/"
-	@echo "make clean        remove everything that these commands made"
+	@echo "make clean        remove everything that these commands created"
 
 # pip reads [dependency-groups] from 25.1 on.
 $(VENV)/filled: pyproject.toml

@@ -225,7 +225,7 @@ def test_question_without_stdin(path: Path, keys: Path) -> None:
     keys.write_text(states_text(k2="active", k1="disabled"))
     done = shell("keys", "destroy", "k1", "--no-database-check", to="<&-")
     assert done.returncode == Exit.USAGE
-    assert "no terminal to ask on" in done.stderr
+    assert "no terminal to ask for confirmation" in done.stderr
 
 
 def test_ascii_streams(path: Path) -> None:

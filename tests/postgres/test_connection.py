@@ -95,7 +95,7 @@ WRONG = {
     "the server has no such database": ({"dbname": "secret"}, Exit.USAGE),
     "the server has no such role": ({"user": "secret"}, Exit.USAGE),
     "the role may not log in": ({"user": "pg_monitor"}, Exit.USAGE),
-    "no server listens there": ({"host": "/secret"}, Exit.STOPPED),
+    "no server listens at this address": ({"host": "/secret"}, Exit.STOPPED),
     "no server listens": ({"host": "127.0.0.1", "port": "1"}, Exit.STOPPED),
     "the name of the host is not known": ({"host": "secret.invalid"}, Exit.USAGE),
     "there is no such service": ({"service": "secret"}, Exit.USAGE),

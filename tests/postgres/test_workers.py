@@ -27,7 +27,7 @@ from sealpoint.maintenance import workers
 from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.workers import Assignment, Bug, _raise_worst, rotate_in_processes
+from sealpoint.maintenance.workers import Assignment, _raise_worst, rotate_in_processes
 from tests.postgres.processes import (
     FORKS,
     WRITES_OF_A_STEP,
@@ -146,7 +146,7 @@ def test_what_one_found_locked_and_another_did_not_is_done() -> None:
 
 def test_the_worst_end_is_told() -> None:
     """A bug before an error, an error before a kill, a kill before rows that are locked."""
-    ends = [LockedError("x"), None, SchemaError("x"), Bug("ValueError", "")]
+    ends = [LockedError("x"), None, SchemaError("x"), RuntimeError("ValueError")]
     with pytest.raises(RuntimeError, match=r"ValueError"):
         _raise_worst(ends, 1)
     with pytest.raises(SchemaError):

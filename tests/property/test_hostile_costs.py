@@ -175,6 +175,16 @@ def test_memory_and_time_are_at_most_linear_in_the_input(make: Callable[[int], b
             assert peak <= FREE_BYTES + BYTES_PER_BYTE * len(data)
 
 
+@pytest.mark.parametrize("field", ["tool_calls", "invalid_tool_calls", "tool_call_chunks"])
+@pytest.mark.parametrize("name", ["AIMessage", "AIMessageChunk"])
+def test_calls_without_their_fields_cost_no_more(name: str, field: str) -> None:
+    """LangChain fills in what they lack: each byte became 600."""
+    data = pack(message(name, {"content": lambda _: "", field: lambda size: [{}] * size}, 40_000))
+    attempt(strict.loads_typed, ("msgpack", pack(message(name, {"content": lambda _: ""}, 1))))
+    peak = peak_bytes(lambda: attempt(strict.loads_typed, ("msgpack", data)))
+    assert peak <= FREE_BYTES + BYTES_PER_BYTE * len(data)
+
+
 # --- extensions within each other ----------------------------------------------------------------
 
 

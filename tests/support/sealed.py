@@ -107,7 +107,8 @@ def place_of(value: Cell) -> Place:
 
 def opened(path: Path, cipher: RingCipher) -> dict[Place, tuple[str, bytes]]:
     """The inner type and the bytes of every value."""
-    return {place_of(value): open_cell(cipher, value, allow_plaintext=True).typed for value in values_of(path)}
+    values = values_of(path)
+    return {place_of(value): open_cell(cipher, value, allow_plaintext=True).typed for value in values}
 
 
 def tags_of(path: Path) -> set[Any]:

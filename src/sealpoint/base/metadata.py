@@ -51,8 +51,8 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
     """
     merged: dict[str, Any] = dict(metadata.items())
     for part in (config.get("metadata"), config.get("configurable")):
-        for key, value in (part or {}).items():
-            if key in merged or key in EXCLUDED_METADATA_KEYS or key.startswith("__"):
+        for key, value in part.items() if part else ():
+            if key in EXCLUDED_METADATA_KEYS or key in merged or key.startswith("__"):
                 continue
             if isinstance(value, _KEPT):
                 merged[key] = value

@@ -28,21 +28,21 @@ from sealpoint.maintenance import transitions
 EPILOG: Final = (
     'With --json: {"sealpoint", "command", "at", "ring": FILE, "keys": [{"id", "state", "suite", "check",'
     ' "source", "location", "material", "owner", "created", "activated", "retired", "disabled",'
-    ' "compromised", "destroyed", "expires", "transitions"}]} with the keys that the command is about; of'
-    ' check also "problem". Key material is never shown, and never an argument.'
+    ' "compromised", "destroyed", "expires", "transitions"}]} with the keys that the command changed or'
+    ' shows; check adds "problem". Key material is never printed, and never passed as an argument.'
 )
 
 _IF_ANY: Final = ("compromised", "expires", "owner")  # columns that most rings do not need
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
 
-KeyArgument = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The key's id.")]
+KeyArgument = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the key.")]
 NewKeyArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="ID",
         show_default=False,
-        help="Its id; by default the next of the year and a random part: k26b-4f7c.",
+        help="Id of the new key. Default: year, letter and a random part, e.g. k26b-4f7c.",
     ),
 ]
 DatabaseOption = Annotated[
@@ -51,7 +51,7 @@ DatabaseOption = Annotated[
         "--db",
         metavar="DB",
         show_default=False,
-        help="A database that is looked through first. Give it once for each.",
+        help="Database to check first for rows under the key. Can be repeated.",
     ),
 ]
 
@@ -67,14 +67,14 @@ def keys(context: typer.Context) -> None:
 
 @app.command()
 def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOption = False) -> Exit:
-    """Make a ring file with a new key that is active.
+    """Create a ring file with one new, active key.
 
-    It is made where --keys or $SEALPOINT_KEYS says, and nowhere else.
+    --keys or $SEALPOINT_KEYS gives its path; there is no default path.
     """
     named = path or os.environ.get("SEALPOINT_KEYS")
     if not named:
         hint = f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, {SYSTEM_PATH} is read"
-        complain("no place was named for the ring", hint)
+        complain("no path was given for the ring file", hint)
         return Exit.USAGE
     file = Path(named)
     made = edit.create_ring(file, key_id)
@@ -90,15 +90,15 @@ def generate(
     path: KeysOption = None,
     expires: Annotated[
         datetime | None,
-        typer.Option("--expires", show_default=False, help="When it should no longer seal, in UTC."),
+        typer.Option("--expires", show_default=False, help="When the key should stop sealing, in UTC."),
     ] = None,
     owner: Annotated[
         str | None,
-        typer.Option("--owner", metavar="TEXT", show_default=False, help="Who is responsible for it."),
+        typer.Option("--owner", metavar="TEXT", show_default=False, help="Who is responsible for the key."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a new key, staged: it opens, and does not seal yet."""
+    """Add a staged key: it opens values, but does not seal yet."""
     file = find_ring_file(path)
     made = edit.stage_key(file, key_id, expires=expires, owner=owner)
     _show("generate", file, [made], as_json)
@@ -111,7 +111,7 @@ def generate(
 
 @app.command("list")
 def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Show all keys, destroyed ones too. No key material is needed."""
+    """List all keys, including destroyed ones. Loads no key material."""
     _show("list", find_ring_file(path), None, as_json)
 
 
@@ -119,8 +119,8 @@ def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
 def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     """Load every key and compare it with its check value.
 
-    Says what is wrong with each, and exits 5 if one that may be used is not available. A disabled key
-    may lack its material.
+    Prints the problem of each key. Exits with 5 if a key that may open values is not available; disabled
+    keys do not count.
     """
     file = find_ring_file(path)
     found = edit.check_ring(file)
@@ -163,7 +163,7 @@ def promote(
 ) -> None:
     """Make a key active. The previously active key becomes decrypt-only.
 
-    Refused while a database that is named with --db has rows under a key older than that one.
+    Refused if a database given with --db has rows under a key of the ring other than these two.
     """
     file = find_ring_file(path)
     with opened(databases or []) as stores:
@@ -183,9 +183,9 @@ def disable(
     databases: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse values under a key that only opened. `enable` undoes it.
+    """Stop opening values under a key. `enable` undoes it.
 
-    Refused while a database that is named with --db has rows under it.
+    Refused if a database given with --db has rows under the key.
     """
     file = find_ring_file(path)
     with opened(databases or []) as stores:
@@ -193,20 +193,17 @@ def disable(
         entries = read_ring_entries(file)
         unrelated = [store.name for store in stores if not transitions.is_related(store, entries)]
     _show("disable", file, [key_id], as_json)
-    say(f"Should values under it be missed, undo it: {_command(f'keys enable {key_id}', path)}")
+    say(f"If values under it are still needed, undo it: {_command(f'keys enable {key_id}', path)}")
     if not databases:
-        hint = f"--db DB looks, and so does {_command('status DB', path)}"
-        warn(
-            f"no database was looked through for values under {key_id!r}",
-            hint,
-        )
+        hint = f"use --db DB, or run: {_command('status DB', path)}"
+        warn(f"no database was checked for values under {key_id!r}", hint)
     for name in unrelated:
         warn(f"{name} has no value under any key of the ring: is it the right database?")
 
 
 @app.command()
 def enable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Let a disabled key open again."""
+    """Let a disabled key open values again."""
     file = find_ring_file(path)
     edit.enable_key(file, key_id)
     _show("enable", file, [key_id], as_json)
@@ -214,15 +211,15 @@ def enable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = F
 
 @app.command()
 def compromise(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """Mark a key as compromised: it opens, and never seals again.
+    """Mark a key as compromised: it opens, but never seals again.
 
-    Every command that loads the ring reports it. Refused while the key is active: promote another first.
+    Every command that reads the ring reports it. Refused while the key is active: promote another key first.
     """
     file = find_ring_file(path)
     edit.compromise_key(file, key_id)
     _show("compromise", file, [key_id], as_json)
-    say(f"Seal what is under it anew: {_command('rotate DB --apply', path)}")
-    say("Copies and backups made before can still be read with it.")
+    say(f"Reseal the values under it: {_command('rotate DB --apply', path)}")
+    say("Copies and backups made before then can still be opened with it.")
 
 
 @app.command()
@@ -231,7 +228,7 @@ def destroy(
     path: KeysOption = None,
     databases: DatabaseOption = None,
     no_database_check: Annotated[
-        bool, typer.Option("--no-database-check", help="Look through no database.")
+        bool, typer.Option("--no-database-check", help="Check no database for rows under the key.")
     ] = False,
     allow_unrelated: Annotated[
         bool,
@@ -239,14 +236,14 @@ def destroy(
             "--allow-unrelated", help="Accept a database that has no value under any key of the ring."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Remove a key's material for good. Its id is never reused. This cannot be undone.
+    """Destroy a key: remove its key file. This cannot be undone, and the id is never reused.
 
-    Refused unless the key is staged, disabled or compromised, and while a database has rows under it; also
-    if a database has none under any key of the ring: then it is not the one that used the key. The key file
-    is removed, not overwritten: snapshots, backups and flash memory may have a copy that no program reaches.
+    Refused unless the key is staged, disabled or compromised; if a database has rows under the key; and if
+    a database has no rows under any key of the ring, because it is probably the wrong one. The key file is
+    removed, not overwritten: snapshots, backups and flash memory may keep copies.
     """
     file = find_ring_file(path)
     entry = require_entry(read_ring_entries(file), key_id)
@@ -263,11 +260,11 @@ def destroy(
         removed = transitions.destroy_key(file, key_id, stores, allow_unrelated=allow_unrelated)
     _show("destroy", file, [key_id], as_json)
     if removed:
-        say(f"{removed} is removed. Copies of it, on other hosts and in backups, are yours to remove.")
+        say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
     elif entry.source == FileSource.kind:
-        say("Its file was gone before. Copies of it, on other hosts and in backups, are yours to remove.")
+        say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
     elif entry.source not in (None, InlineSource.kind):
-        say(f"Its material came from {entry.source}, and is still there: remove it there too.")
+        say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
     return Exit.DONE
 
 
@@ -286,15 +283,15 @@ def _command(words: str, path: Path | None) -> str:
 
 def _refusal(databases: list[str] | None, unchecked: bool, yes: bool) -> tuple[str, str] | None:
     if not databases and not unchecked:
-        hint = "name each that has ever used it with --db, or say --no-database-check"
-        return "no database was named that may still have rows under the key", hint
+        hint = "give --db for each database that has ever used the key, or --no-database-check"
+        return "no database was given that may still have rows under the key", hint
     if not yes and not sys.stdin.isatty():
-        return "there is no terminal to ask on", "say --yes if the key is to be destroyed without a question"
+        return "there is no terminal to ask for confirmation", "use --yes to destroy the key without it"
     return None
 
 
 def _agreed(key_id: str) -> bool:
-    say(f"Values under {key_id!r} can never be opened again, backups among them. To go on, type its id:")
+    say(f"Values under {key_id!r}, also in backups, can never be opened again. To confirm, type its id:")
     return sys.stdin.readline().strip() == key_id
 
 

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sealpoint.cli.exits import Exit
+from sealpoint.errors import SealpointError
 
 _PIPE_COLUMNS: Final = 10_000  # nothing is cut off in a file; lines are only as long as they must be
 _MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
@@ -134,6 +135,12 @@ def complain(text: str, hint: str = "") -> None:
     say(f"error: {text}")
     if hint:
         say(f"hint: {hint}")
+
+
+def complain_of_damage(database: str, damage: Iterable[SealpointError]) -> None:
+    """Print what of a database could not be counted."""
+    for error in damage:
+        complain(f"{database}: sealed metadata is not counted: {error}", error.hint)
 
 
 def warn(text: str, hint: str = "") -> None:

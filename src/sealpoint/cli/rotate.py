@@ -19,13 +19,14 @@ from sealpoint.cli.options import (
     require_number,
 )
 from sealpoint.cli.outcome import outcome_object, plan_rows, show_outcome
-from sealpoint.cli.output import complain, progress_bar, say, show_json, show_table, warn
+from sealpoint.cli.output import complain, complain_of_damage, progress_bar, say, show_json, show_table, warn
 from sealpoint.cli.signals import stopping
 from sealpoint.cli.stores import is_url, open_ring, open_store, warn_of_leftovers
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.suites import SUITES
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import BATCH, Batch, Event
+from sealpoint.errors import SealpointError
 from sealpoint.maintenance.job import Action, End, Job, Outcome, Phase, make_plan, require_keys
 from sealpoint.maintenance.options import Check, Options
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
@@ -153,9 +154,11 @@ def _show(database: str, cipher: RingCipher, options: Options, *, as_json: bool)
     key_id = cipher.ring.require_active().id
     with closing(open_store(database)) as store:
         require_keys(store, cipher.ring, options)
-        plan, name = make_plan(store, cipher.ring, options), store.name
+        damage: list[SealpointError] = []
+        plan, name = make_plan(store, cipher.ring, options, damage), store.name
     rows = plan_rows(plan)
     code = Exit.KEYS if any(step.action is Action.NEEDS_KEY for step in plan) else Exit.DONE
+    code = Exit.UNOPENED if damage else code
     if as_json:
         show_json(
             "rotate",
@@ -166,6 +169,7 @@ def _show(database: str, cipher: RingCipher, options: Options, *, as_json: bool)
             ("table", "kind", "key", "rows", "bytes", f"under {key_id}"), [list(row.values()) for row in rows]
         )
         say("nothing was changed: --apply does it")
+    complain_of_damage(name, damage)
     return code
 
 
@@ -173,7 +177,7 @@ def _apply(database: str, cipher: RingCipher, options: Options, *, as_json: bool
     key_id = cipher.ring.require_active().id
     failures = render.ShownFailures(shown=not as_json)
     with closing(open_store(database, writable=True)) as store:
-        plan, name = plan_rows(make_plan(store, cipher.ring, options)), store.name
+        plan, name = plan_rows(make_plan(store, cipher.ring, options, damage=[])), store.name
         with stopping() as stop, _Reporter(failures) as report:
             outcome = Job(store, cipher, options, stop=stop, report=report, url=database).run()
     if outcome.end is End.UNSCRUBBED and outcome.problem is not None:

@@ -36,6 +36,14 @@ IN_PLACE_BYTES: Final = 128 * 1024
 VIEW_BYTES: Final = 8 * 1024
 
 
+# Parts of an XAES-256-GCM message. A slice that is made once costs half of one that is made for each message.
+_PREFIX: Final = slice(0, 12)
+_TAIL: Final = slice(12, 24)
+_BODY: Final = slice(24, None)
+_TAIL_BYTES: Final = 12
+_XAES_OVERHEAD_BYTES: Final = 24 + 16
+
+
 class Suite(Protocol):
     """One suite under one key."""
 
@@ -138,7 +146,7 @@ class Xaes256Gcm:
 
     PREFIX_BYTES: Final = 12
     NONCE_BYTES: Final = 24
-    OVERHEAD_BYTES: Final = 24 + 16
+    OVERHEAD_BYTES: Final = _XAES_OVERHEAD_BYTES
     MAX_MESSAGES: Final = 1 << 24
     MAX_PREFIXES: Final = 128
     """How many ciphers of other processes' prefixes are kept, about 1 KiB each; a process seals under few."""
@@ -154,13 +162,14 @@ class Xaes256Gcm:
         sealing = self._sealing
         if sealing is None or next(sealing.messages) >= self.MAX_MESSAGES:
             sealing = self._draw()
-        tail = os.urandom(self.NONCE_BYTES - self.PREFIX_BYTES)
+        prefix, cipher, _ = sealing
+        tail = os.urandom(_TAIL_BYTES)
         if len(data) < IN_PLACE_BYTES:
-            return sealing.prefix + tail + sealing.cipher.encrypt(tail, data, context)
+            return prefix + tail + cipher.encrypt(tail, data, context)
         made = BytesIO(bytes(len(data) + self.OVERHEAD_BYTES))
         with made.getbuffer() as buffer:
-            buffer[: self.NONCE_BYTES] = sealing.prefix + tail
-            sealing.cipher.encrypt_into(tail, data, context, buffer[self.NONCE_BYTES :])
+            buffer[: self.NONCE_BYTES] = prefix + tail
+            cipher.encrypt_into(tail, data, context, buffer[self.NONCE_BYTES :])
         return made.getvalue()
 
     def _draw(self) -> _Sealing:
@@ -181,16 +190,15 @@ class Xaes256Gcm:
             BlobError: If ``blob`` has fewer than 40 bytes.
             IntegrityError: If it was not sealed under this key and context.
         """
-        if len(blob) < self.OVERHEAD_BYTES:
-            raise _too_short(blob, self.OVERHEAD_BYTES)
-        prefix = blob[: self.PREFIX_BYTES]
+        size = len(blob)
+        if size < _XAES_OVERHEAD_BYTES:
+            raise _too_short(blob, _XAES_OVERHEAD_BYTES)
+        prefix = blob[_PREFIX]
         known = self._ciphers.get(prefix)
         cipher = AESGCM(derive_xaes_key(self._key, prefix)) if known is None else known
-        parts = blob if len(blob) < VIEW_BYTES else memoryview(blob)
+        parts = blob if size < VIEW_BYTES else memoryview(blob)
         try:
-            data = cipher.decrypt(
-                parts[self.PREFIX_BYTES : self.NONCE_BYTES], parts[self.NONCE_BYTES :], context
-            )
+            data = cipher.decrypt(parts[_TAIL], parts[_BODY], context)
         except InvalidTag:
             raise IntegrityError("sealed value does not open: authentication failed") from None
         if known is None:  # cached only after authentication, so that forged prefixes do not displace others

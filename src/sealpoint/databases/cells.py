@@ -19,9 +19,12 @@ from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.scan import require_few_costly, scan
 
 SecretOf = Callable[[Row], bytes]
-"""Gives the secret that a value has in its key, from the coordinates of the value."""
+"""Returns the secret that is mixed into the key of a value, from the coordinates of the value."""
 
-_SEAL: Final = "if it is yours, accept it with --allow-plaintext, or seal it: sealpoint rotate DB --allow-plaintext --apply"
+_SEAL: Final = (
+    "if it is yours, accept it with --allow-plaintext,"
+    " or seal it: sealpoint rotate DB --allow-plaintext --apply"
+)
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
 
 

@@ -73,12 +73,10 @@ class Failures:
         if len(self.kept) < MAX_KEPT:
             self.kept.append(failed._replace(error=_bare(failed.error)))
         self.lacks_keys_only = self.lacks_keys_only and isinstance(failed.error, KeyRingError)
-        self._add_cause(getattr(failed.error, "hint", ""), str(failed.error))
-        return True
-
-    def _add_cause(self, hint: str, cause: str) -> None:
+        hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
         known = sum(map(len, self.causes.values()))
         if cause not in self.causes.get(hint, {}) and known >= MAX_CAUSES:
             hint, cause = hint if hint in self.causes else "", _OTHER_CAUSES
         counts = self.causes.setdefault(hint, {})
         counts[cause] = counts.get(cause, 0) + 1
+        return True

@@ -8,13 +8,13 @@ agent never loses an update.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection
 from sealpoint.databases.failures import Failure
-from sealpoint.errors import RowError
+from sealpoint.errors import DatabaseCorruptError, RowError, SealpointError
 
 
 class TagCount(NamedTuple):
@@ -45,6 +45,17 @@ def require_few_tags(column: Column, found: Sequence[object]) -> None:
     """
     if len(found) > MAX_TAGS:
         raise RowError(f"table {column.label!r} has over {MAX_TAGS} different tags; they are forged")
+
+
+@contextmanager
+def noting_damage(column: Column, damage: list[SealpointError] | None) -> Iterator[None]:
+    """Add why metadata cannot be read to ``damage``, or raise it; of no other column is the value counted."""
+    try:
+        yield
+    except (DatabaseCorruptError, RowError) as error:
+        if damage is None or not column.in_json:
+            raise
+        damage.append(error)
 
 
 class InlineValue(NamedTuple):
@@ -113,11 +124,15 @@ class RowStore(Protocol):
     def columns(self) -> tuple[Column, ...]:
         """The columns with values in the tables of the database."""
 
-    def count(self) -> list[TagCount]:
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
         """Return how many values have which tag, by column and tag.
+
+        Args:
+            damage: Receives why metadata cannot be counted, if it cannot; then all other values are counted.
 
         Raises:
             RowError: If a column has over `MAX_TAGS` different ones.
+            DatabaseCorruptError: If a column is damaged, unless it is metadata and ``damage`` is given.
         """
 
     def read(

@@ -21,7 +21,15 @@ class NestingError(UnsupportedTypeError):
     hint = "store a long chain of objects as a list"
 
 
-class UnreadableTypeError(SerdeError, TypeError):
+class _NamedTypeError(SerdeError):
+    def __init__(self, module: str, name: str, cause: str) -> None:
+        super().__init__(module, name, cause)
+        self.module = module
+        self.name = name
+        self.cause = cause
+
+
+class UnreadableTypeError(_NamedTypeError, TypeError):
     """A value cannot be written: a reader would not find its class by module and name.
 
     Attributes:
@@ -31,12 +39,6 @@ class UnreadableTypeError(SerdeError, TypeError):
     """
 
     hint = "define the class at the top level of a module, under its own name"
-
-    def __init__(self, module: str, name: str, cause: str) -> None:
-        super().__init__(module, name, cause)
-        self.module = module
-        self.name = name
-        self.cause = cause
 
     def __str__(self) -> str:
         return f"type {excerpt(f'{self.module}.{self.name}')} cannot be read back: {self.cause}"
@@ -89,7 +91,7 @@ class UnauthenticatedTypeError(BlockedTypeError):
         return f"{super().__str__()}, and no key has authenticated the value"
 
 
-class UnbuildableValueError(SerdeError, ValueError):
+class UnbuildableValueError(_NamedTypeError, ValueError):
     """A type refuses the arguments that the bytes contain for it.
 
     Attributes:
@@ -102,12 +104,6 @@ class UnbuildableValueError(SerdeError, ValueError):
         "the type has changed since the value was written, or the bytes were forged; "
         'JsonPlusSerializer(on_blocked="raw") returns the bare arguments'
     )
-
-    def __init__(self, module: str, name: str, cause: str) -> None:
-        super().__init__(module, name, cause)
-        self.module = module
-        self.name = name
-        self.cause = cause
 
     def __str__(self) -> str:
         return f"cannot rebuild {excerpt(f'{self.module}.{self.name}')}: {self.cause}"

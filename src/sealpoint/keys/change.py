@@ -60,7 +60,7 @@ class LockedRing:
             if files.read_private(self.file, forbidden=SHARED) != self.parsed.data:
                 raise HeldError(
                     f"{self.file} was changed by hand meanwhile",
-                    hint="look at what was changed, then run the same command again",
+                    hint="check the change, then run the same command again",
                 )
             fresh.replace(self.file)
         finally:

@@ -6,7 +6,6 @@ Until the file is removed, the entry says ``material = "left"``: an interrupted 
 from __future__ import annotations
 
 import os
-import tomllib
 from contextlib import suppress
 from datetime import datetime
 from os import PathLike
@@ -114,18 +113,20 @@ def _own_file(ring: LockedRing, entry: RingEntry) -> Path | None:
     """Return the file of a key, if no other entry has the same file."""
     if entry.source != FileSource.kind or entry.location is None:
         return None
+    others = {
+        repr(one.id): one.location
+        for one in ring.entries
+        if one.source == FileSource.kind and one.id != entry.id and one.state is not KeyState.DESTROYED
+    }
+    if isinstance(ring.parsed.index_source, FileSource):
+        index_id = ring.parsed.index_id
+        others["the [[index]]" if index_id is None else repr(index_id)] = ring.parsed.index_source.location
     folder = ring.file.parent
     own = folder / entry.location
-    tree = tomllib.loads(ring.parsed.data.decode())
-    for other in [*tree["key"], *tree.get("index", ())]:
-        name = other.get("source", {}).get("file")
-        is_own = other.get("id") == entry.id and "state" in other
-        if name is None or is_own or other.get("state") == KeyState.DESTROYED.value:
-            continue
-        if os.path.realpath(own) == os.path.realpath(folder / name):
-            called = repr(other["id"]) if "id" in other else "the [[index]]"
+    for name, location in others.items():
+        if os.path.realpath(own) == os.path.realpath(folder / str(location)):
             raise KeyTransitionError(
-                f"cannot destroy {entry.id!r}: its file is also that of {called}",
+                f"cannot destroy {entry.id!r}: its file is also that of {name}",
                 hint="give each of them a file of its own in the ring, then run the same command again",
             )
     return own

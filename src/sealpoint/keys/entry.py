@@ -133,9 +133,7 @@ def read_entry(table: Mapping[str, Any], file: Path) -> tuple[RingEntry, Source 
         raise RingFileError(f"{where}: state {excerpt(table['state'])} is none of {known}") from None
     require_types(table, where)
     if table.get("suite") not in (None, LEGACY):
-        raise RingFileError(
-            f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only one to be named"
-        )
+        raise RingFileError(f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only valid value")
     require_suite_state(table["id"], table.get("suite"), state)
     if state is not KeyState.DESTROYED:
         require_fields(table, KEY_FIELDS - {"destroyed", "material"}, {"source"}, where)
@@ -191,4 +189,4 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
     if "owner" in entry:
         require_owner(entry["owner"], where)
     if "material" in entry and entry["material"] not in _OUTCOMES:
-        raise RingFileError(f"{where}: 'material' is none of {', '.join(_OUTCOMES)}")
+        raise RingFileError(f"{where}: 'material' is not one of {', '.join(_OUTCOMES)}")

@@ -15,7 +15,7 @@ from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, S
 
 MAX_FILE_BYTES: Final = 1 << 20
 _GONE: Final = (
-    "put its copy back in this place; a key that nothing needs any more can be disabled, and is not asked for"
+    "restore its copy at this path; a key that is no longer needed can be disabled, and is then not read"
 )
 _DENIED: Final = "let this account write in the folder, then run the same command again"
 
@@ -176,7 +176,7 @@ def _give(path: Path, descriptor: int, like: os.stat_result) -> None:
             os.fchown(descriptor, like.st_uid, like.st_gid)
         except PermissionError:
             raise FilePermissionsError(
-                f"{path.parent} has a file of user {like.st_uid}, group {like.st_gid}, to be written anew",
+                f"{path.parent} has a file of user {like.st_uid}, group {like.st_gid}; it cannot be replaced",
                 hint="run this as that account",
             ) from None
     os.fchmod(descriptor, like.st_mode & 0o777)

@@ -19,7 +19,7 @@ from sealpoint.errors import HeldError, OutputNameError, StoppedError, excerpt
 
 SUFFIX: Final = ".sealpoint-lock"
 
-_HINT: Final = "let the account that runs this write to the folder, and see that there is room in it"
+_HINT: Final = "let the account that runs this write to the folder, and check its free space"
 
 
 @contextmanager

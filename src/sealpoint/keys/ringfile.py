@@ -133,6 +133,7 @@ class RingFile(NeverPickled):
         data: The bytes of the file.
         entries: The entries of its keys.
         index_id: Id of the index key, if it has one.
+        index_source: Source of the index key, if there is one.
     """
 
     def __init__(self, file: Path) -> None:
@@ -154,14 +155,15 @@ class RingFile(NeverPickled):
             if source is not None
         }
         self.index_id: str | None = None
+        self.index_source: Source | None = None
         self._index: _Loader | None = None
         indexes = _get_tables(table, "index", file)
         if len(indexes) > 1:
             raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
         for index in indexes:
-            source = _require_index(index, f"{file}: [[index]]")
             self.index_id = index.get("id")
-            self._index = _Loader(source, file, f"{file}: [[index]]", None, index.get("check"))
+            self.index_source = _require_index(index, f"{file}: [[index]]")
+            self._index = _Loader(self.index_source, file, f"{file}: [[index]]", None, index.get("check"))
         if self.index_id in {entry.id for entry in self.entries}:
             raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")
 

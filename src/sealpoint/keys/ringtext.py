@@ -19,19 +19,19 @@ Change = Callable[[Any, Callable[[str], Any]], None]
 """Changes a ring, given as nested mappings and lists. The second argument parses TOML."""
 
 NEW_RING: Final = """\
-# A sealpoint key ring. It holds no secrets of its own: ids, states, dates, a check value
-# each, and where the material is. Change it with `sealpoint keys`, or by hand.
+# A sealpoint key ring. It contains no secrets: only ids, states, dates, check values
+# and where the material is. Change it with `sealpoint keys`, or by hand.
 
 version = 1
 {active} # the only key that seals; every other usable key only opens
 
-# state     seals  opens   how it comes about
-# staged      no    yes    generate: give it to every host before one host writes with it
+# state     seals  opens   meaning
+# staged      no    yes    generate: copy it to every host before one host seals with it
 # active      yes   yes    promote a staged (or decrypt-only) key
-# decrypt-only no   yes    was active until another was promoted
-# disabled    no    no     disable: nothing should need it any more; enable undoes it
-# compromised no    yes    compromise: others may know it; never seals again, every command reports it
-# destroyed   no    no     destroy: this ring no longer uses it; the entry keeps the id taken
+# decrypt-only no   yes    was active until another key was promoted
+# disabled    no    no     disable: should no longer be needed; enable undoes it
+# compromised no    yes    compromise: may be known to an attacker; never seals again
+# destroyed   no    no     destroy: no longer usable; the entry reserves the id
 
 """
 

@@ -89,7 +89,7 @@ class EnvSource(_NamedSource):
         """
         value = os.environ.get(self.location)
         if value is None:
-            hint = "set it for this process; a key that nothing needs any more can be disabled"
+            hint = "set it for this process; a key that is no longer needed can be disabled"
             raise SourceError(f"environment variable {self.location} is not set", hint=hint)
         # os.environ represents bytes that are not UTF-8 as surrogates: this returns the original bytes.
         return os.fsencode(value)
@@ -212,5 +212,5 @@ def parse_source(source: object) -> Source:
         raise RingFileError(f"source names exactly one of {', '.join(SOURCES)}")
     ((kind, value),) = source.items()
     if kind not in SOURCES:
-        raise RingFileError(f"source {excerpt(kind)} is none of {', '.join(SOURCES)}")
+        raise RingFileError(f"source {excerpt(kind)} is not one of {', '.join(SOURCES)}")
     return SOURCES[kind](value)

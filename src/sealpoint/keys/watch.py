@@ -284,13 +284,15 @@ def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None =
         if not compare_digest(before.get(key_id, mark), mark):
             raise RingRollbackError(f"key {key_id!r} has other material than before")
     if not new.has_index_of(old):
-        raise RingRollbackError("the index key is gone, or is another one")
+        raise RingRollbackError("the index key is missing or has changed")
     return new
 
 
 def _require_later_key(old: Key, new: Key | None) -> None:
     if new is None:
-        raise RingRollbackError(f"key {old.id!r} is gone; a key that is not wanted any more is destroyed")
+        raise RingRollbackError(
+            f"key {old.id!r} is missing; keys that are no longer used are marked as destroyed, not removed"
+        )
     if new.suite != old.suite:
         raise RingRollbackError(f"key {old.id!r} is for another suite than before")
     if not old.state.reaches(new.state):

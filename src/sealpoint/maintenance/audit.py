@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto.tag import Kind
-from sealpoint.databases.rows import RowStore
+from sealpoint.databases.rows import InlineValue, RowStore
 from sealpoint.errors import MetadataError
 from sealpoint.maintenance.status import Share, status
 
@@ -22,6 +22,15 @@ MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
 LANGGRAPH_KEYS: Final = frozenset({"parents", "run_id", "source", "step"})
 
+_JSON_TYPES: Final = {
+    type(None): "null",
+    str: "text",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
 _SHAPE_CHARS: Final = 40
 _LABEL_CHARS: Final = 48
 _SEARCHED_CHARS: Final = 2000
@@ -84,21 +93,6 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True)
-class Inline:
-    """Readable values in JSON beside the sealed ones, on Postgres.
-
-    Attributes:
-        channel: The channel; only its shape if it looks like user input.
-        kind: Their type.
-        rows: How many there are.
-    """
-
-    channel: str
-    kind: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class Audit:
     """The results.
 
@@ -106,14 +100,15 @@ class Audit:
         shares: How the values are protected, see `status`.
         metadata: The metadata.
         addresses: Columns that seem to contain e-mail addresses.
-        inline: Readable values beside the sealed ones, at most `MAX_LABELS`.
+        inline: Readable values beside the sealed ones, at most `MAX_LABELS`. Of a channel only its shape, if
+            it looks like user input.
         other_inline: How many there are beyond those.
     """
 
     shares: tuple[Share, ...]
     metadata: Metadata
     addresses: tuple[Addresses, ...]
-    inline: tuple[Inline, ...]
+    inline: tuple[InlineValue, ...]
     other_inline: int
 
     @property
@@ -163,7 +158,9 @@ def shape(value: Any) -> str:
     if isinstance(value, list | dict):
         return f"{len(value)} inside"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return "".join(map(_kind, f"{value:.3g}" if isinstance(value, float) else _digits(value)))
+        # Digits of a larger number would take quadratic time.
+        whole = "9" * 18 + "..." if abs(value) >= 10**18 else str(value)
+        return "".join(map(_kind, f"{value:.3g}" if isinstance(value, float) else whole))
     return ""
 
 
@@ -173,10 +170,6 @@ def _kind(sign: str) -> str:
     if sign.isnumeric():
         return "9"
     return sign if " " <= sign <= "~" else "?"
-
-
-def _digits(number: int) -> str:
-    return str(number) if abs(number) < 10**18 else "9" * 18 + "..."
 
 
 def label(text: str) -> str:
@@ -194,20 +187,13 @@ class _Tally:
 
     def add(self, value: Any) -> None:
         self.rows += 1
-        self.types.add(_json_type(value))
+        self.types.add(_JSON_TYPES[type(value)])
         if len(self.examples) < MAX_EXAMPLES:
             self.examples[shape(value)] = None
 
     def field(self, key: str) -> Field:
         examples = tuple(example for example in self.examples if example)
         return Field(key, self.rows, key in LANGGRAPH_KEYS, tuple(sorted(self.types)), examples)
-
-
-def _json_type(value: Any) -> str:
-    if value is None:
-        return "null"
-    names = {str: "text", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
-    return names[type(value)]
 
 
 def _metadata(columns: Iterable[Any]) -> Metadata:
@@ -243,7 +229,7 @@ def _addresses(names: Iterable[tuple[str, str]]) -> tuple[Addresses, ...]:
     return tuple(Addresses(column, len(texts), tuple(examples)) for column, (texts, examples) in met.items())
 
 
-def _inline(store: RowStore) -> tuple[tuple[Inline, ...], int]:
+def _inline(store: RowStore) -> tuple[tuple[InlineValue, ...], int]:
     rows: dict[tuple[str, str], int] = {}
     others = 0
     for value in store.inline():
@@ -252,4 +238,4 @@ def _inline(store: RowStore) -> tuple[tuple[Inline, ...], int]:
             others += value.rows
         else:
             rows[place] = rows.get(place, 0) + value.rows
-    return tuple(Inline(*place, count) for place, count in rows.items()), others
+    return tuple(InlineValue(*place, count) for place, count in rows.items()), others

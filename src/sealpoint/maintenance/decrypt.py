@@ -169,7 +169,10 @@ class _Copy:
             if was_sealed and not opened.authenticated:
                 require_decodable(opened.inner, opened.data)
             if not self._failed:  # else there will be no copy, and the other values are only opened
-                self._insert(statement, (*columns.values(), *opened.typed))
+                with translate_errors():
+                    self._target.execute(statement, (*columns.values(), *opened.typed))
+        except sqlite3.IntegrityError:
+            return failure(cell, RowError("two rows of the table have the same key"))
         # A full disk ends the run; it is not a failure of this value.
         except StoppedError:
             raise
@@ -178,13 +181,6 @@ class _Copy:
         self._opened += was_sealed
         self._size += len(cell.value)
         return None
-
-    def _insert(self, statement: str, row: tuple[Any, ...]) -> None:
-        with translate_errors():
-            try:
-                self._target.execute(statement, row)
-            except sqlite3.IntegrityError:
-                raise RowError("two rows of the table have the same key") from None
 
 
 def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
@@ -199,8 +195,10 @@ def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
                 f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
             )
     if has_frame(columns.get("metadata")):
-        hint = "read the thread with the saver that sealed it, and put it again through one that does not"
-        raise RowError("the metadata of the row is sealed, and a copy would keep it so", hint=hint)
+        hint = (
+            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
+        )
+        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
 
 
 def _require_free(out: Path) -> None:

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.cells import Cell, Selection, open_cell
+from sealpoint.databases.cells import Selection, open_cell
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, RowStore
 from sealpoint.errors import SealpointError
@@ -79,16 +79,13 @@ def inspect(
     for column in store.columns:
         for page in pages(store, column, Selection(thread_id=thread_id), batch):
             for cell in page.cells:
-                yield _read(opener, cell, limits)
-
-
-def _read(cipher: RingCipher, cell: Cell, limits: Limits) -> Readable | Failure:
-    try:
-        opened = open_cell(cipher, cell, allow_plaintext=True)
-        shown = plain(decode_inert(opened.inner, opened.data, limits))
-    except SealpointError as error:
-        return failure(cell, error)
-    return Readable(cell.where.column.label, cell.where.names, cell.tag, shown)
+                try:
+                    opened = open_cell(opener, cell, allow_plaintext=True)
+                    shown = plain(decode_inert(opened.inner, opened.data, limits))
+                except SealpointError as error:
+                    yield failure(cell, error)
+                else:
+                    yield Readable(column.label, cell.where.names, cell.tag, shown)
 
 
 def plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -103,7 +102,7 @@ def inventory(
     """
     found = Inventory()
     opener = RingCipher(KeyRing([])) if cipher is None else cipher
-    total = sum(count.rows for count in store.count())
+    total = sum(count.rows for count in store.count(damage=[]))  # the walk meets the damage
     size = 0
     for column in store.columns:
         for page in pages(store, column, batch=batch):
@@ -125,19 +124,16 @@ def _take(
         found.not_opened += 1
         return None
     try:
-        names = _names(*open_cell(cipher, cell, allow_plaintext=True).typed, limits)
+        opened = open_cell(cipher, cell, allow_plaintext=True)
+        if opened.inner not in KINDS:
+            raise UnknownTypeError(f"Unknown serialization type: {excerpt(opened.inner)}")
+        names = named_types(opened.data, opened.inner, limits)
     except SealpointError as error:
         found.failures += 1
         return failure(cell, error)
     for (module, name), records in names.items():
         found.add(cell, module, name, records)
     return None
-
-
-def _names(kind: str, data: bytes, limits: Limits) -> Counter[tuple[str, str]]:
-    if kind not in KINDS:
-        raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}")
-    return named_types(data, kind, limits)
 
 
 def _thread(cell: Cell) -> str:

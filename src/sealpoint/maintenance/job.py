@@ -55,13 +55,17 @@ class Step(NamedTuple):
     action: Action
 
 
-def make_plan(store: RowStore, ring: KeyRing, options: Options) -> list[Step]:
+def make_plan(
+    store: RowStore, ring: KeyRing, options: Options, damage: list[SealpointError] | None = None
+) -> list[Step]:
     """Return what a job would do with the values of the database.
+
+    What cannot be counted is in ``damage`` if that is given, see `RowStore.count`.
 
     Raises:
         NoActiveKeyError: If the ring has no active key.
     """
-    return [Step(share, _action(share, ring, options)) for share in status(store)]
+    return [Step(share, _action(share, ring, options)) for share in status(store, damage=damage)]
 
 
 def _action(share: Share, ring: KeyRing, options: Options) -> Action:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from time import monotonic, sleep
 from typing import Final, Protocol
 
@@ -77,22 +76,17 @@ class Pace:
 
         If the store calls `is_over` during a statement, the run can end there.
         """
-        with closing(events), self._ending():
-            for event in events:
-                yield event
-                if isinstance(event, Progress):
-                    self._wait(event.changed + event.raced)
-                    if self.is_over:
-                        self.stopped = True
-                        return
-
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Treat an interrupted statement as the end of the run."""
-        try:
-            yield
-        except HaltedError:
-            self.stopped = True
+        with closing(events):
+            try:
+                for event in events:
+                    yield event
+                    if isinstance(event, Progress):
+                        self._wait(event.changed + event.raced)
+                        if self.is_over:
+                            self.stopped = True
+                            return
+            except HaltedError:  # the store called `is_over` during a statement
+                self.stopped = True
 
     def _wait(self, rows: int) -> None:
         """Wait until this total number of rows is within the rate."""

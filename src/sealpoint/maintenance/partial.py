@@ -24,7 +24,7 @@ from typing import Final
 from sealpoint.errors import OutputNameError, StoppedError, excerpt
 from sealpoint.keys.lock import is_held
 
-_HINT: Final = "see that this account may write to the folder, and that there is room in it"
+_HINT: Final = "check that this account may write to the folder, and that it has free space"
 _FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)
 _FILE: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
 _BESIDE: Final = ("", "-journal", "-wal", "-shm")

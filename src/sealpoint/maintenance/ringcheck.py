@@ -39,7 +39,8 @@ def require_own_ring(
     Raises:
         WrongRingError: If the rows are sealed under other keys than those of the ring.
     """
-    named = _named_keys(store)
+    classified = (classify(count.tag) for count in store.count(damage=[]))
+    named = {tag.key_id for kind, tag in classified if kind is Kind.SEALED and tag}
     known = {key.id for key in ring.keys}
     usable = [key.id for key in ring.keys if key.state.opens and key.id in named]
     cipher = RingCipher(ring, follow=False)
@@ -106,9 +107,3 @@ def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
                 f"cannot promote {key.id!r}: {store.name} has rows under it, and none of those tried opens",
                 hint="another host has another key of this id: give both the same ring, or make a new key",
             )
-
-
-def _named_keys(store: RowStore) -> set[str]:
-    """Return the key ids in the tags of sealed rows."""
-    parsed = (classify(count.tag) for count in store.count())
-    return {tag.key_id for kind, tag in parsed if kind is Kind.SEALED and tag and tag.key_id}

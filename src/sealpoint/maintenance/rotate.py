@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.cells import Cell, Column, SecretOf, Selection, reseal_cell
+from sealpoint.databases.cells import Cell, SecretOf, Selection, reseal_cell
 from sealpoint.databases.failures import Failure, Failures, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress, Rewritten, RowStore, TagCount
 from sealpoint.errors import SealpointError
@@ -79,7 +79,7 @@ def rotate(
             before_change(cell)
         return changed
 
-    return rewrite_all(store, change, selection, batch, max_lock_seconds)
+    return _Run(store, change, selection, batch, max_lock_seconds).events()
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
@@ -88,30 +88,11 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
     return [count for count in store.count() if selection.takes(count.tag)]
 
 
-def rewrite_all(
-    store: RowStore,
-    change: Callable[[Cell], tuple[str, bytes]],
-    selection: Selection,
-    batch: Batch = BATCH,
-    max_lock_seconds: float = MAX_LOCK_SECONDS,
-) -> Events:
-    """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do.
-
-    A `SealpointError` of ``change`` is a failure of that value alone. See `rotate` for the rest.
-    """
-    run = _Run(store, change, selection, batch, max_lock_seconds)
-    for _ in range(MAX_PASSES):
-        total = sum(count.rows for count in store.count() if selection.takes(count.tag))
-        before = run.changed + run.raced
-        if total:
-            yield from run.one_pass(total)
-        # A raced value is not finished: what the other writer stored may be under an old key too.
-        if run.changed + run.raced == before:
-            return
-
-
 class _Run:
-    """The counts of a run, and the state that its passes share."""
+    """The counts of a run, and the state that its passes share.
+
+    A `SealpointError` of ``change`` is a failure of that value alone.
+    """
 
     def __init__(
         self,
@@ -121,7 +102,7 @@ class _Run:
         batch: Batch,
         max_lock_seconds: float,
     ) -> None:
-        self.changed = self.raced = self._size = 0
+        self._changed = self._raced = self._size = 0
         self._store = store
         self._change = change
         self._selection = selection
@@ -131,31 +112,41 @@ class _Run:
         self._failures = Failures(may_repeat=True)
         self._new_failures: list[Failure] = []
 
-    def one_pass(self, total: int) -> Iterator[Event]:
+    def events(self) -> Events:
+        """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do."""
+        damage: list[SealpointError] = []
+        for _ in range(MAX_PASSES):
+            # Damaged metadata is met by the walk itself, once the other values are done.
+            counts = self._store.count(damage)
+            total = sum(count.rows for count in counts if self._selection.takes(count.tag))
+            before = self._changed + self._raced
+            if total:
+                yield from self._one_pass(total)
+            # A raced value is not finished: what the other writer stored may be under an old key too.
+            if self._changed + self._raced == before:
+                break
+        if damage:
+            raise damage[0]
+
+    def _one_pass(self, total: int) -> Iterator[Event]:
         """Walk over all columns once; ``total`` values need a change."""
         seen = 0
         for column in self._store.columns:
-            for done in self._batches(column):
+            done: Rewritten | None = None
+            while done is None or done.last is not None:
+                batch = replace(self._batch, rows=self._rows)
+                after = None if done is None else done.last
+                done = self._store.rewrite(column, after, self._try, self._selection, batch)
                 seen += done.seen
+                self._changed += done.changed
+                self._raced += done.raced
+                self._size += done.size_bytes
+                self._adapt(done)
                 yield from self._new_failures
                 self._new_failures.clear()
                 yield Progress(
-                    column.label, seen, total, self.changed, self.raced, self._size, done.lock_seconds
+                    column.label, seen, total, self._changed, self._raced, self._size, done.lock_seconds
                 )
-
-    def _batches(self, column: Column) -> Iterator[Rewritten]:
-        after: Any = None
-        while True:
-            batch = replace(self._batch, rows=self._rows)
-            done = self._store.rewrite(column, after, self._try, self._selection, batch)
-            self.changed += done.changed
-            self.raced += done.raced
-            self._size += done.size_bytes
-            self._adapt(done)
-            yield done
-            if done.last is None:
-                return
-            after = done.last
 
     def _adapt(self, done: Rewritten) -> None:
         """Halve batches for which writers waited too long, and let them grow again."""

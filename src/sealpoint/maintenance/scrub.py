@@ -117,7 +117,9 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
         is_empty = store.vacuum()
         lock_seconds = perf_counter() - start
         if not is_empty:
-            error = ScrubError(f"the log of {path} cannot be emptied: {_readers(path)}")
+            names = _processes(path)
+            readers = f"{' and '.join(names)} still read it" if names else "another connection still reads it"
+            error = ScrubError(f"the log of {path} cannot be emptied: {readers}")
             error.lock_seconds = lock_seconds
             raise error
         live = frozenset(filter(None, (key_id_of(count.tag) for count in store.count())))
@@ -160,11 +162,6 @@ def _search(file: Path, tags: re.Pattern[bytes] | None, fragments: tuple[bytes, 
                 yield start + match.start()
             place += len(chunk)
             tail = data[-_LONGEST_BYTES:]
-
-
-def _readers(path: Path) -> str:
-    names = _processes(path)
-    return f"{' and '.join(names)} still read it" if names else "another connection still reads it"
 
 
 def _processes(path: Path) -> tuple[str, ...]:

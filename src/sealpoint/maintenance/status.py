@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sealpoint.crypto.kinds import PICKLE, READABLE
 from sealpoint.crypto.tag import Kind, Tag, classify
 from sealpoint.databases.rows import RowStore, TagCount
-from sealpoint.errors import excerpt
+from sealpoint.errors import SealpointError, excerpt
 from sealpoint.keys.ids import LEGACY
 
 if TYPE_CHECKING:
@@ -68,14 +68,19 @@ def _is_skipped(kind: Kind, inner: str) -> bool:
     return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in READABLE
 
 
-def status(store: RowStore, entries: Sequence[RingEntry] | None = None) -> list[Share]:
+def status(
+    store: RowStore,
+    entries: Sequence[RingEntry] | None = None,
+    damage: list[SealpointError] | None = None,
+) -> list[Share]:
     """Return how many values of each column are sealed under which key, and how many are not.
 
     Args:
         store: A database.
         entries: The entries of the ring, see `read_ring_entries`; ``None`` without a ring.
+        damage: Receives why metadata cannot be counted, see `RowStore.count`; without it, that is raised.
     """
-    return with_states(_bounded([_share(members) for members in _grouped(store.count())]), entries)
+    return with_states(_bounded([_share(members) for members in _grouped(store.count(damage))]), entries)
 
 
 def with_states(shares: Iterable[Share], entries: Sequence[RingEntry] | None) -> list[Share]:

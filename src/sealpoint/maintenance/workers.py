@@ -51,19 +51,6 @@ class Assignment:
     options: Options = field(default_factory=Options)
 
 
-@dataclass(frozen=True, slots=True)
-class Bug:
-    """An unexpected exception of a worker, without its message: that may quote values.
-
-    Attributes:
-        kind: Name of the exception.
-        lines: Where it was raised, for a report.
-    """
-
-    kind: str
-    lines: str
-
-
 def rotate_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Events:
     """Run `rotate` in several processes, and add up their progress.
 
@@ -123,7 +110,7 @@ def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
 def _receive(lines: Mapping[Line, int], stop: Signal) -> Received:
     """Yield the events of workers until each has ended; then raise the worst error that ended one."""
     at_work: dict[Any, int] = dict(lines)
-    ends: list[SealpointError | Bug | None] = []
+    ends: list[Exception | None] = []
     killed, asked = 0, False
     while at_work:
         if stop.is_set() and not asked:
@@ -144,18 +131,16 @@ def _receive(lines: Mapping[Line, int], stop: Signal) -> Received:
     _raise_worst(ends, killed)
 
 
-def _raise_worst(ends: Sequence[SealpointError | Bug | None], killed: int) -> None:
+def _raise_worst(ends: Sequence[Exception | None], killed: int) -> None:
     """Raise the worst of the errors that ended workers: a bug, then errors, then a worker that was killed.
 
     Locked rows count only if all workers met some: rows that one found locked another may have changed.
     """
-    bugs = [end for end in ends if isinstance(end, Bug)]
+    bugs = [end for end in ends if end is not None and not isinstance(end, SealpointError)]
     locked = [end for end in ends if isinstance(end, LockedError)]
     others = [end for end in ends if isinstance(end, SealpointError) and end not in locked]
     if bugs:
-        error = RuntimeError(f"a worker ended with {bugs[0].kind}")
-        error.add_note(f"it was raised in the worker at:\n{bugs[0].lines}")
-        raise error
+        raise bugs[0]
     if others:
         raise others[0]
     if killed:
@@ -216,7 +201,7 @@ def _work(assignment: Assignment, line: Line) -> None:
     """Run one worker, and send its result: ``None``, or the error."""
     from sealpoint.databases.postgres.rows import PostgresRows
 
-    problem: SealpointError | Bug | None = None
+    problem: Exception | None = None
     with suppress(ConnectionError):  # the parent process has ended
         try:
             options = assignment.options
@@ -241,11 +226,12 @@ def _work(assignment: Assignment, line: Line) -> None:
         except SealpointError as error:
             problem = error
         except MemoryError:
-            problem = StoppedError(
-                "a worker had not enough memory", hint="fewer workers, or a smaller --batch"
-            )
+            problem = StoppedError("a worker ran out of memory", hint="fewer workers, or a smaller --batch")
         except Exception as error:  # noqa: BLE001 -- the end of a process, which reports it
-            problem = Bug(type(error).__name__, "".join(format_tb(error.__traceback__)))
+            # Without its message, which may quote values.
+            problem = RuntimeError(f"a worker ended with {type(error).__name__}")
+            lines = "".join(format_tb(error.__traceback__))
+            problem.add_note(f"it was raised in the worker at:\n{lines}")
         line.send(problem)
 
 
@@ -253,7 +239,7 @@ def _load(assignment: Assignment) -> KeyRing:
     ring = KeyRing.load(assignment.ring).load_material()
     if ring.active_id != assignment.key_id:
         raise StoppedError(
-            f"the active key was {assignment.key_id!r} when the run began, and is another one now",
+            f"the active key was {assignment.key_id!r} when the run began, and is a different one now",
             hint="run the same command again",
         )
     return ring

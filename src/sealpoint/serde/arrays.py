@@ -31,7 +31,7 @@ def require_array(array: Any, payload: Any) -> None:
     if (array.dtype.str, list(array.shape), "F" if is_fortran else "C") != (dtype, shape, order):
         raise RefusedError("its dtype, shape or order is not in the form that is written")
     if bool in map(type, shape):
-        raise RefusedError("its shape is not made from whole numbers")
+        raise RefusedError("its shape does not consist of integers")
     if not _has_values(array):
         raise RefusedError("its bytes are not values of its dtype")
 

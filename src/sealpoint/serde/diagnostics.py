@@ -96,7 +96,7 @@ def report(*, is_error: bool) -> None:
         warn_once("unreadable", module, name, f"{error.cause}; a value is written that cannot be read back")
     if replaced:
         if is_error:
-            raise UnsupportedTypeError("no form for text with a lone surrogate")
+            raise UnsupportedTypeError("cannot encode text with a lone surrogate")
         _warn_of_replaced()
 
 

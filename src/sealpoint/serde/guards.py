@@ -56,12 +56,12 @@ def require_members(members: Any) -> None:
         RefusedError: If over `MAX_SAME_HASH` share one, two are equal, or ``members`` is not a list.
         TypeError: If one has no hash.
     """
-    _check(isinstance(members, list), "it is not made from a list")
+    _check(isinstance(members, list), "its argument is not a list")
     hashed = as_tuple(members)
     most = Counter(map(hash, hashed)).most_common(1)
     _check(not most or most[0][1] <= MAX_SAME_HASH, "its members share a hash")
     # Only after the check of hashes: a set compares all members that share one.
-    _check(len(set(hashed)) == len(hashed), "a member stands there twice")
+    _check(len(set(hashed)) == len(hashed), "a member occurs twice")
 
 
 def as_tuple(value: Any) -> Any:
@@ -77,7 +77,7 @@ def _check(condition: bool, reason: str) -> None:
 def short_text(limit: int) -> Guard:
     """Return a guard that accepts text of at most ``limit`` characters."""
     return lambda value: _check(
-        isinstance(value, str) and len(value) <= limit, "it is not made from short text"
+        isinstance(value, str) and len(value) <= limit, "its argument is not short text"
     )
 
 
@@ -135,7 +135,7 @@ def require_parts(parts: Any) -> None:
     for part in parts:
         _check(
             isinstance(part, str) and len(part) <= MAX_NAME_CHARS and "\0" not in part,
-            "a part is no file name",
+            "a part is not a file name",
         )
     _check(
         # The constructor would split "a/../../b". Both separators: a guard does not receive the class.
@@ -150,7 +150,7 @@ def require_list(arguments: Any) -> None:
     Raises:
         RefusedError: If they are refused.
     """
-    _check(isinstance(arguments, list), "it is not made from a list")
+    _check(isinstance(arguments, list), "its argument is not a list")
 
 
 def require_time(arguments: Any) -> None:
@@ -245,6 +245,4 @@ def require_interrupt(fields: Any) -> None:
     Raises:
         RefusedError: If they are refused.
     """
-    _check(
-        isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has a field that it never had"
-    )
+    _check(isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has an unknown field")

@@ -167,6 +167,8 @@ class JsonPlusSerializer:
         Raises:
             SerdeError: As `loads_typed`.
         """
+        if kind == MSGPACK and type(content) is bytes:  # nearly always, and a call less
+            return self._decoder.decode(content, self._ext_hook)
         return self._loads(kind, content, self._decoder, allow_pickle=self.pickle_fallback)
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:

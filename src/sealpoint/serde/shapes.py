@@ -83,6 +83,8 @@ _USAGE: Final[dict[str, Types]] = {
 _USAGE_DETAILS: Final[dict[str, Types]] = dict.fromkeys(
     ("audio", "cache_creation", "cache_read", "reasoning"), _NUMBER
 )
+# LangChain would fill in what is missing: an empty dict of one byte would take 600 bytes.
+_OF_EACH_CALL: Final = frozenset(("name", "args", "id"))
 _PARSED: Final = ("tool_calls", "invalid_tool_calls", "tool_call_chunks")
 
 
@@ -150,13 +152,13 @@ def require_ai_message(fields: Any) -> None:
 def _require_ai_fields(fields: Any) -> None:
     require_message(fields)
     if calls := fields.get("tool_calls"):
-        _require_records(calls, _TOOL_CALL, "tool_calls")
+        _require_calls(calls, _TOOL_CALL, "tool_calls")
         for call in calls:
-            for name in call.get("args", ()):
+            for name in call["args"]:
                 if type(name) is not str:
                     raise RefusedError("its tool_calls have keys that are not text")
     if calls := fields.get("invalid_tool_calls"):
-        _require_records(calls, _INVALID_CALL, "invalid_tool_calls")
+        _require_calls(calls, _INVALID_CALL, "invalid_tool_calls")
     if usage := fields.get("usage_metadata"):
         _require_records((usage,), _USAGE, "usage_metadata")
         for name in _DETAILS:
@@ -172,7 +174,7 @@ def require_ai_chunk(fields: Any) -> None:
     """
     _require_ai_fields(fields)
     chunks = fields.get("tool_call_chunks") or []
-    _require_records(chunks, _CALL_CHUNK, "tool_call_chunks")
+    _require_calls(chunks, _CALL_CHUNK, "tool_call_chunks")
     partial = [text for chunk in chunks if (text := chunk.get("args"))]
     partial += _raw_arguments(fields)
     content = fields.get("content")
@@ -222,6 +224,13 @@ def _require_records(records: Any, types: dict[str, Types], where: str) -> None:
                     raise RefusedError(f"its {where} have a field of another type than is written there")
             elif type(name) is not str:
                 raise RefusedError(f"its {where} have keys that are not text")
+
+
+def _require_calls(calls: Any, types: dict[str, Types], where: str) -> None:
+    """Refuse records as `_require_records` does, and calls that lack a field that is always written."""
+    _require_records(calls, types, where)
+    if not all(map(_OF_EACH_CALL.issubset, calls)):
+        raise RefusedError(f"its {where} lack a name, arguments or an id")
 
 
 def _raw_arguments(fields: dict[str, Any]) -> list[str]:

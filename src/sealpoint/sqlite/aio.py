@@ -94,7 +94,7 @@ class _Thread:
         except RuntimeError:
             return
         if here is self._loop:
-            raise asyncio.InvalidStateError("on the event loop, use the methods with an 'a' in front")
+            raise asyncio.InvalidStateError("on the event loop, use the methods with the prefix 'a'")
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function on that thread, with the plain connection as its first argument."""

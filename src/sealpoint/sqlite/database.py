@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from sealpoint.errors import EndlessTreeError, TextError
+from sealpoint.errors import EndlessTreeError, SchemaError, TextError
 from sealpoint.sqlite import guard, layout, schema
 from sealpoint.sqlite.budget import UNLIMITED, Budget
 from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translate_errors, translated
@@ -147,7 +147,9 @@ class Database:
         (version,) = cursor.execute(_VERSION).fetchone()
         if version != self._version:
             self._version = None
-            layout.require_tables(cursor)
+            tables = layout.require_tables(cursor)
+            if self.is_setup and len(tables) < 2:
+                raise SchemaError("one of the tables 'checkpoints' and 'writes' is gone")
             self.has_task_path = layout.has_task_path(cursor)
             self.look_at_size(cursor)
             self._version = version
@@ -310,7 +312,7 @@ class _Text:
         try:
             return text.decode()
         except UnicodeDecodeError:
-            raise TextError("a row holds text that is not UTF-8") from None
+            raise TextError("a row contains text that is not UTF-8") from None
 
 
 async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Result:

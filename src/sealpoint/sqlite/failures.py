@@ -37,17 +37,17 @@ FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 def translated(error: Exception) -> Exception:
     """Return the error of this package for one of SQLite, or the same error if it quotes nothing."""
     if isinstance(error, UnicodeDecodeError):
-        return SchemaError("the schema holds text that is not UTF-8")
+        return SchemaError("the schema contains text that is not UTF-8")
     if isinstance(error, MemoryError):  # a damaged file may require any amount
-        return DatabaseCorruptError("SQLite finds no memory for what the file asks for")
+        return DatabaseCorruptError("SQLite lacks the memory that the file requires")
     code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
     if code == sqlite3.SQLITE_AUTH:
         return SchemaError("a trigger or a view would have run with one of our statements")
     if code == sqlite3.SQLITE_TOOBIG:
         return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
     if text.startswith("Could not decode to UTF-8"):
-        return TextError("a row holds text that is not UTF-8")
+        return TextError("a row contains text that is not UTF-8")
     if text.startswith("malformed JSON"):
-        return MetadataError("metadata that the filter looks into is not JSON")
+        return MetadataError("metadata that the filter searches is not JSON")
     damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")
     return DatabaseCorruptError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error

@@ -26,6 +26,8 @@ LEAST_OPCODES: Final = 200_000
 OPCODES_PER_BYTE: Final = 8
 """Opcodes of a walk, per byte: the smallest rows take less than one opcode per byte."""
 
+_LEAST_STEPS: Final = LEAST_OPCODES // STEP_OPCODES
+
 LEAST_SECONDS: Final = 5.0
 SECONDS_PER_STEP: Final = 4 * 0.0003
 """CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths."""
@@ -88,7 +90,7 @@ def begin(
     """
     work = _thread.work
     work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
-    work.steps = LEAST_OPCODES // STEP_OPCODES
+    work.steps = _LEAST_STEPS
     connection.set_progress_handler(handler, STEP_OPCODES)
 
 
@@ -198,4 +200,4 @@ def _tick() -> None:
     elif time.thread_time() > work.until:
         raise EndlessTreeError("the rows of the file lead to more bytes than it can hold")
     if work.is_over is not None and work.is_over():
-        raise HaltedError("the run was to end while a statement was at work")
+        raise HaltedError("the run was stopped during a statement")

@@ -119,7 +119,7 @@ def _objects(cursor: sqlite3.Cursor) -> list[_Object]:
         raise SchemaError("the schema holds two objects of one name")
     roots = [each.root for each in objects if each.root]
     if len(set(roots)) < len(roots):  # then an index leads to the rows of another table, or of another key
-        raise SchemaError("two tables or indexes stand on the same page of the file")
+        raise SchemaError("two tables or indexes have the same page of the file")
     return objects
 
 

@@ -12,7 +12,7 @@ from sealpoint.sqlite import schema
 from sealpoint.sqlite.budget import Budget
 from sealpoint.sqlite.database import Database, Session
 from sealpoint.sqlite.query import Place
-from sealpoint.sqlite.rows import CheckpointRow, Key, decode_writes
+from sealpoint.sqlite.rows import CheckpointRow, Key, decode_pending, decode_writes
 
 FIRST_PAGE_ROWS: Final = 10
 PAGE_ROWS: Final = 50
@@ -37,7 +37,7 @@ def read_one(
     if found is None:
         return None
     row, writes = found
-    pending = decode_writes(writes, serde).get(row.key, [])
+    pending = decode_pending(writes, serde) if writes else []
     return row.decode_tuple(serde, pending, config if place.checkpoint_id else None)
 
 
@@ -66,7 +66,7 @@ def read_many(
     position, size = 0, FIRST_PAGE_ROWS
     while position < len(keys):
         rows, found, page = database.together(_read_page, keys[position : position + size])
-        writes = decode_writes(found, serde)
+        writes = decode_writes(found, page, serde)
         for key in page:
             if key in rows:
                 yield rows[key].decode_tuple(serde, writes.get(key, []))
@@ -97,13 +97,13 @@ def read_page_writes(
         RowError: If there are over `MAX_WRITES` on one, or they have over `MAX_WRITES_BYTES`.
     """
     found, page = database.together(_find_writes, page, channels)
-    return decode_writes(found, serde), page
+    return decode_writes(found, page, serde), page
 
 
 def _find_writes(
     session: Session, page: Sequence[Key], channels: Sequence[str] = ()
 ) -> tuple[list[tuple[Any, ...]], Sequence[Key]]:
-    """Return rows of writes, and how much of the page they belong to."""
+    """Return rows of writes, as `decode_writes` takes them, and how much of the page they belong to."""
     task_path = "task_path" if session.has_task_path else "''"
     while True:
         budget = Budget(MAX_WRITES, PAGE_BYTES if len(page) > 1 else MAX_WRITES_BYTES)
@@ -111,7 +111,7 @@ def _find_writes(
         statement = schema.select_writes(len(page), task_path, len(channels))
         found = session.read(statement, [*parameters, *channels], budget)
         if not budget.spent:
-            return ([(*page[0], *row) for row in found] if len(page) == 1 else found), page
+            return found, page
         if len(page) == 1:
             raise RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
         page = page[: len(page) // 2]

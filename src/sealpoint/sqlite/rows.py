@@ -15,9 +15,10 @@ from sealpoint.serde.outline import Outline
 Key = tuple[str, str, str]
 """thread_id, checkpoint_ns and checkpoint_id of a row."""
 
-_SORT_KEY: Final = itemgetter(3, 4, 5)  # what `writes_sort_key` returns for a row, without a call
+_SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
 _MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
-_NAMES: Final = (str, str, str, str, str, int, str)  # key, task_path, task_id, idx and channel of a write
+_NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
+_KEY_NAMES: Final = (str, str, str, *_NAMES)
 
 
 class CheckpointRow(NamedTuple):
@@ -127,21 +128,41 @@ def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Runnabl
 
 
 def decode_writes(
-    rows: Sequence[tuple[Any, ...]], serde: SerializerProtocol
+    rows: Sequence[tuple[Any, ...]], page: Sequence[Key], serde: SerializerProtocol
 ) -> dict[Key, list[PendingWrite]]:
-    """Return the pending writes by checkpoint, each list in the order of `writes_sort_key`.
+    """Return the pending writes on top of the checkpoints of a page, by checkpoint.
 
-    Rows hold key, task_path, task_id, idx, channel, type and value.
+    Rows are those of `schema.select_writes`: they hold the key of their checkpoint if the page has several.
 
     Raises:
         RowError: If one is not named by text and a number.
         SealpointError: What the serializer raises.
     """
+    if len(page) == 1:
+        return {page[0]: decode_pending(rows, serde)} if rows else {}
+    _require_names(rows, _KEY_NAMES)
     grouped: dict[Key, list[PendingWrite]] = {}
-    for row in rows:
-        if tuple(map(type, row[:7])) != _NAMES:  # SQLite stores a BLOB in any column
-            raise RowError("a write is not named by text and a number")
     for row in sorted(rows, key=_SORT_KEY):
-        task_id, channel, kind, value = row[4], row[6], row[7], row[8]
-        grouped.setdefault(row[:3], []).append((task_id, channel, serde.loads_typed((kind, value))))
+        thread_id, ns, checkpoint_id, _, task_id, _, channel, kind, value = row
+        write = task_id, channel, serde.loads_typed((kind, value))
+        grouped.setdefault((thread_id, ns, checkpoint_id), []).append(write)
     return grouped
+
+
+def decode_pending(rows: Sequence[tuple[Any, ...]], serde: SerializerProtocol) -> list[PendingWrite]:
+    """Return the pending writes on top of one checkpoint, in the order of `writes_sort_key`.
+
+    Rows hold task_path, task_id, idx, channel, type and value. Errors are those of `decode_writes`.
+    """
+    _require_names(rows, _NAMES)
+    return [
+        (task_id, channel, serde.loads_typed((kind, value)))
+        for _, task_id, _, channel, kind, value in sorted(rows, key=_SORT_KEY)
+    ]
+
+
+def _require_names(rows: Sequence[tuple[Any, ...]], types: tuple[type, ...]) -> None:
+    """Check what stands before type and value in each row of a write."""
+    for row in rows:
+        if tuple(map(type, row[:-2])) != types:  # SQLite stores a BLOB in any column
+            raise RowError("a write is not named by text and a number")

@@ -94,7 +94,7 @@ def test_a_log_that_cannot_be_read_is_not_passed_over(folder: Path, tmp_path: Pa
         for name in ("x.db", "link.db"):
             with pytest.raises(StoppedError, match="its log beside it") as caught:
                 SqliteRows(folder / name)
-            assert "copy it with all that stands beside it" in caught.value.hint
+            assert "copy it with the files beside it" in caught.value.hint
     folder.chmod(0o755)
     assert len(values_of(path)) == 2 * VALUES
 
@@ -119,7 +119,7 @@ def test_a_change_that_was_broken_off_is_not_read_as_done(folder: Path, tmp_path
         SqliteRows(path)
     folder.chmod(0o755)
     path.chmod(0o644)
-    with pytest.raises(StoppedError, match="a change was broken off") as caught:
+    with pytest.raises(StoppedError, match="an interrupted change must be rolled back") as caught:
         SqliteRows(path)
     command = caught.value.hint.partition(": ")[2].partition(";")[0]
     assert command == "sqlite3 DB .schema"

@@ -87,7 +87,7 @@ CASES: dict[str, Case] = {
     "source = list": (ring_text(source="[{ file = 'k1.key' }]"), RingFileError, "exactly one"),
     "empty source": (ring_text(source="{}"), RingFileError, "exactly one"),
     "several sources": (ring_text(source="{ file = 'k1.key', env = 'X' }"), RingFileError, "exactly one"),
-    "unknown source": (ring_text(source="{ vault = 'x' }"), RingFileError, "'vault' is none of"),
+    "unknown source": (ring_text(source="{ vault = 'x' }"), RingFileError, "'vault' is not one of"),
     "file = 5": (ring_text(source="{ file = 5 }"), RingFileError, "'file' is a string"),
     "command = text": (ring_text(source="{ command = 'cat k1.key' }"), RingFileError, "list of words"),
     "inline = empty": (ring_text(source="{ inline = '' }"), RingFileError, "'inline' is a string"),
@@ -99,8 +99,12 @@ CASES: dict[str, Case] = {
         "still in the ring",
     ),
     "active with outcome": (ring_text("material = 'left'"), RingFileError, "unknown field 'material'"),
-    "destroyed, odd outcome": (ring_text("material = 'lost'", state="destroyed"), RingFileError, "none of"),
-    "destroyed, outcome = []": (ring_text("material = []", state="destroyed"), RingFileError, "none of"),
+    "destroyed, odd outcome": (
+        ring_text("material = 'lost'", state="destroyed"),
+        RingFileError,
+        "not one of",
+    ),
+    "destroyed, outcome = []": (ring_text("material = []", state="destroyed"), RingFileError, "not one of"),
     # times and owner
     **{
         f"{field} = {name}": (ring_text(f"{field} = {value}", state="disabled"), RingFileError, f"'{field}'")

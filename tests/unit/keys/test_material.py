@@ -178,7 +178,7 @@ def test_source_of_another_kind_is_one_class_and_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "version = 1\n[[key]]\nid = 'k0'\nstate = 'decrypt-only'\nsource = { vault = 'place' }\n"
-    with pytest.raises(RingFileError, match="'vault' is none of"):
+    with pytest.raises(RingFileError, match="'vault' is not one of"):
         load(tmp_path, text)
     known: Any = sources.SOURCES
     monkeypatch.setitem(known, "vault", VaultSource)

@@ -133,7 +133,7 @@ def test_key_file_that_is_a_link(tmp_path: Path) -> None:
 def test_key_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="none") as caught:
         KeyRing.load(write_ring(tmp_path, ring_text(source="{ file = 'none' }")))
-    assert caught.value.hint.startswith("put its copy back in this place; a key that nothing needs")
+    assert caught.value.hint.startswith("restore its copy at this path; a key that is no longer needed")
 
 
 @pytest.mark.parametrize("material", [b"", bytes(31), bytes(33), NEW + NEW, b"a passphrase"])

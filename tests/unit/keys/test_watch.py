@@ -323,8 +323,8 @@ LEGACY = KeyRing([Key("k1", OLD, KeyState.DECRYPT_ONLY, suite="aes")])
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (ring_of(KeyState.ACTIVE), KeyRing([]), "is gone"),
-        (ring_of(KeyState.DESTROYED), KeyRing([]), "is gone"),
+        (ring_of(KeyState.ACTIVE), KeyRing([]), "is missing"),
+        (ring_of(KeyState.DESTROYED), KeyRing([]), "is missing"),
         (ring_of(KeyState.ACTIVE), ring_of(KeyState.ACTIVE, OTHER), "other material"),
         (ring_of(KeyState.STAGED), ring_of(KeyState.DISABLED, OTHER), "other material"),
         (ring_of(KeyState.DECRYPT_ONLY), LEGACY, "another suite"),

@@ -39,7 +39,7 @@ class Counts:
     def __init__(self, counts: list[TagCount]) -> None:
         self.counts = counts
 
-    def count(self) -> list[TagCount]:
+    def count(self, damage: object = None) -> list[TagCount]:
         return self.counts
 
 

@@ -34,10 +34,10 @@ from tests.unit.serde.test_guards import (
 )
 
 REASONS: dict[str, tuple[str, ...]] = {
-    "it is not made from a list": (
+    "its argument is not a list": (
         "set from text", "set from a map", "set from bytes", "deque from text", "deque from a number",
     ),
-    "a member stands there twice": ("set of one twice", "set of merged numbers", "set of merged lists"),
+    "a member occurs twice": ("set of one twice", "set of merged numbers", "set of merged lists"),
     "its members share a hash": ("set of one hash", "frozenset of one hash"),
     "it is never written as this kind of record": (
         "frozenset by position", "set by keyword", "deque with an end", "date by text",
@@ -48,7 +48,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "date of text", "date from a pickle", "date of flags", "date of fractions", "timedelta of fractions",
         "timedelta of weeks",
     ),
-    "it is not made from short text": (
+    "its argument is not short text": (
         "datetime of long text", "datetime of a number", "decimal of a number", "decimal of a tuple",
         "decimal of many digits", "uuid of a number", "uuid of long text", "uuid of bytes",
         "address of a number", "address of bytes", "address of long text", "network of a pair",
@@ -73,7 +73,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "zone outside", "zone at the root", "zone with nothing between", "zone with a dot",
         "zone with a zero", "zone with a line", "zone of a number",
     ),
-    "a part is no file name": ("path with a zero", "path with a long part", "path of bytes"),
+    "a part is not a file name": ("path with a zero", "path with a long part", "path of bytes"),
     "its parts are not the parts of a path": (
         "path with a slash", "path with a dot", "path with a root later",
     ),

@@ -176,6 +176,10 @@ CONVERTED: dict[str, tuple[str, Any]] = {
         AI,
         {"content": "", "invalid_tool_calls": [{"name": b"f", "args": "", "id": "1", "error": None}]},
     ),
+    "tool_calls: a part": (AI, {"content": "", "tool_calls": [{"name": "f", "id": "1"}]}),
+    "invalid_tool_calls: empty": (AI, {"content": "", "invalid_tool_calls": [{}]}),
+    "invalid_tool_calls of a chunk: empty": (CHUNK, {"content": "", "invalid_tool_calls": [{}]}),
+    "chunks: empty": (CHUNK, {"content": "", "tool_call_chunks": [{}]}),
     "usage_metadata: text": (AI, {"content": "", "usage_metadata": USAGE | {"input_tokens": "3"}}),
     "usage_metadata: by number": (AI, {"content": "", "usage_metadata": USAGE | {1: 3}}),
     "usage_metadata: details": (

@@ -245,7 +245,7 @@ def test_on_the_loop_of_an_aiosqlite_connection_they_are_refused(
 
     async def work(saver: AsyncSqliteSaver) -> None:
         for _ in range(2):
-            with pytest.raises(asyncio.InvalidStateError, match="with an 'a' in front"):
+            with pytest.raises(asyncio.InvalidStateError, match="with the prefix 'a'"):
                 CALLS[call](saver)
             await saver.setup()
 

@@ -183,6 +183,21 @@ def test_an_honest_change_of_the_schema_is_no_obstacle(tmp_path: Path) -> None:
         assert [found.checkpoint["id"] for found in saver.list(None)] == ["2", "1"]
 
 
+@pytest.mark.parametrize("table", ["checkpoints", "writes"])
+def test_a_table_that_is_dropped_later_ends_writes_too(tmp_path: Path, table: str) -> None:
+    path = write_file(tmp_path / "x.db")
+    with closing(sqlite3.connect(path)) as connection:
+        saver = SqliteSaver(connection)
+        found = saver.get_tuple(at("t0"))
+        assert found is not None
+        edit(path, f"DROP TABLE {table}")
+        for _ in range(2):
+            with pytest.raises(SchemaError):
+                saver.put(at("t0"), found.checkpoint, {}, {})
+            with pytest.raises(SchemaError):
+                saver.put_writes(found.config, [("a", 1)], "task")
+
+
 def test_an_attached_table_does_not_stand_in_for_one_that_is_gone(tmp_path: Path) -> None:
     write_file(tmp_path / "other.db")
     path = write_file(tmp_path / "x.db")
@@ -191,7 +206,7 @@ def test_an_attached_table_does_not_stand_in_for_one_that_is_gone(tmp_path: Path
         saver.setup()
         connection.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
         edit(path, "DROP TABLE writes")
-        with pytest.raises((SealpointError, sqlite3.OperationalError)):
+        with pytest.raises(SchemaError, match="'writes' is gone"):
             saver.get_tuple(at("t0"))
         other = connection.execute("SELECT count(*) FROM other.writes").fetchone()
         assert other == (3,)

@@ -58,10 +58,10 @@ _SEARCH_PATH: Final = """
 # Temporary conditions, by class of SQLSTATE.
 _PASSING: Final = {
     "08": "the connection to the server is lost",
-    "25": "the server does not let this transaction write, or go on",
-    "40": "the server took the transaction back",
+    "25": "the server does not let this transaction write or continue",
+    "40": "the server rolled back the transaction",
     "53": "the server lacks disk space, memory or connections",
-    "55": "a lock was not to be had in time",
+    "55": "a lock was not available in time",
     "57": "the server ended the session or the statement",
     "58": "the server cannot write or read its files",
 }

@@ -32,8 +32,8 @@ _REFUSALS: Final = (  # the first match counts; quoted names are removed before
     ),
     _Refusal(
         "no pg_hba.conf entry|pg_hba.conf rejects",
-        "the server lets this role in neither from here nor in this way",
-        "a line for it belongs into the server's pg_hba.conf; sslmode may be what is missing",
+        "the server's pg_hba.conf does not allow this role, host or method",
+        "add a line for it to the server's pg_hba.conf, or set sslmode",
     ),
     _Refusal(
         "permission denied for database",
@@ -44,7 +44,7 @@ _REFUSALS: Final = (  # the first match counts; quoted names are removed before
     _Refusal(
         "too many (clients|connections)|remaining connection slots",
         "the server has no connection left",
-        "wait until others have ended, then run the same command again",
+        "wait until others have closed theirs, then run the same command again",
         UnreachableError,
     ),
     _Refusal(
@@ -56,21 +56,25 @@ _REFUSALS: Final = (  # the first match counts; quoted names are removed before
     _Refusal(
         "failed to resolve|could not translate host name|[Nn]ame or service not known",
         "the name of the host is not known",
-        "see that the host is spelled right, and that names are resolved here",
+        "check the spelling of the host, and that this machine resolves names",
     ),
     _Refusal(
         "timeout expired|[Tt]imed? ?out",
         "the server does not answer in time",
-        "see that the host is right, and that no firewall is in the way",
+        "check the host, and that no firewall blocks the connection",
         UnreachableError,
     ),
     _Refusal(
         "Connection refused|No such file or directory|Is the server running",
-        "no server listens there",
+        "no server listens at this address",
         "start the server, or name another host or port",
         UnreachableError,
     ),
-    _Refusal("FATAL:", "the server refuses it", "its log says why; see that psql connects with the same URL"),
+    _Refusal(
+        "FATAL:",
+        "the server refuses it",
+        "the server's log says why; check that psql connects with the same URL",
+    ),
 )
 
 

@@ -29,9 +29,10 @@ from sealpoint.databases.rows import (
     Page,
     Rewritten,
     TagCount,
+    noting_damage,
     require_few_tags,
 )
-from sealpoint.errors import DatabaseCorruptError
+from sealpoint.errors import DatabaseCorruptError, SealpointError
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 _METADATA_ROWS: Final = 10
@@ -56,6 +57,11 @@ class PostgresRows:
 
     It needs its own session: a pooler that assigns the transactions of a session to several clients would
     lose its settings and its lock.
+
+    Attributes:
+        name: The URL without user, password and options.
+        columns: The columns with values, of those tables that the schema has.
+        is_superuser: Whether the connection has the rights of a superuser.
     """
 
     def __init__(self, url: str, *, writable: bool = False) -> None:
@@ -71,7 +77,7 @@ class PostgresRows:
             SchemaError: If the tables are missing, or are not those of LangGraph.
             MissingExtraError: If psycopg is not installed.
         """
-        self._name = name_of(url)
+        self.name = name_of(url)
         self.connection, path = connect(url, writable=writable)
         try:
             self._checked = CheckedTables(self.connection, path, url)
@@ -79,20 +85,11 @@ class PostgresRows:
             self.connection.close()
             raise
         self._found = self._checked.found
+        self.is_superuser = self._checked.is_superuser
         self._pass = Pass()
         self._most = _MOST
         columns = (layout.column for layout in self._found.layouts.values())
         self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
-
-    @property
-    def name(self) -> str:
-        """The URL without user, password and options."""
-        return self._name
-
-    @property
-    def is_superuser(self) -> bool:
-        """Whether the connection has the rights of a superuser."""
-        return self._checked.is_superuser
 
     def close(self) -> None:
         """Close the connections."""
@@ -105,8 +102,8 @@ class PostgresRows:
         """
         return holding(self.connection, self._found.schema_oid, self.name)
 
-    def count(self) -> list[TagCount]:
-        """Return how many values have which tag, by column and tag. Only in metadata are values read."""
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
+        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
             access = access_to(column)
@@ -115,9 +112,10 @@ class PostgresRows:
                 FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
-            found = self._fetch(statement, (), column.table)
-            require_few_tags(column, found)
-            counts += [TagCount(column.label, *row) for row in found]
+            with noting_damage(column, damage):
+                found = self._fetch(statement, (), column.table)
+                require_few_tags(column, found)
+                counts += [TagCount(column.label, *row) for row in found]
         return counts
 
     def read(

@@ -54,7 +54,7 @@ def _held(connection: Connection[Any], schema_oid: int, name: str) -> HeldError:
 def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> LockedError:
     """Return the error for rows that other sessions have locked; it names the sessions on these tables."""
     found = _sessions(connection, _WRITES, (list(oids),))
-    who = f" (at work on the tables: {_shown(found)})" if found else ""
+    who = f" (sessions on the tables: {_shown(found)})" if found else ""
     return LockedError(f"{rows} rows are locked by other sessions{who}")
 
 

@@ -41,7 +41,7 @@ CHANGE: Final = "ROW EXCLUSIVE"
 _EXCLUDE: Final = "SHARE UPDATE EXCLUSIVE"
 _RETRY_SECONDS: Final = 10.0
 # A schema cannot be renamed while its row is locked. Only a superuser may lock it.
-_KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {} FOR KEY SHARE"
+_KEEP_NAME: Final = "SELECT FROM pg_namespace WHERE oid = {schema} FOR KEY SHARE"
 
 
 class Guard:
@@ -57,20 +57,17 @@ class Guard:
         with translate_errors():
             self._connection.execute("SET ROLE NONE")
 
-    def hold(self, found: Found, table: str) -> None:
-        """Wait for current changes, then exclude changes of the table and of the schema's name."""
-        self._begin(found, _named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE;", found, table))
+    def hold(self, found: Found, table: str | None = None) -> None:
+        """Exclude changes of the schema's name; of a table too, if one is given, after current changes."""
+        from psycopg.sql import SQL, Identifier, Literal
 
-    def hold_name(self, found: Found) -> None:
-        """Exclude changes of the schema's name."""
-        self._begin(found)
-
-    def _begin(self, found: Found, *statements: Composed) -> None:
-        from psycopg.sql import SQL, Literal
-
-        keep_name = SQL(_KEEP_NAME).format(Literal(found.schema_oid))
-        whole = SQL(" ").join([SQL("BEGIN;"), *statements, keep_name])
-        self._connection.execute(whole, prepare=False)  # several statements in one string cannot be prepared
+        lock = "" if table is None else f"LOCK TABLE ONLY {{table}} IN {_EXCLUDE} MODE;"
+        statements = SQL(f"BEGIN; {lock} {_KEEP_NAME}").format(
+            table=Identifier(found.schema, table or ""), schema=Literal(found.schema_oid)
+        )
+        self._connection.execute(
+            statements, prepare=False
+        )  # several statements in one string cannot be prepared
 
     def release(self) -> None:
         """Allow changes again; without effect if no lock is held."""
@@ -149,7 +146,7 @@ class CheckedTables:
         if self._guard is not None:
             # A session that waits for this session's first lock does not delay its second lock.
             self._connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self.found, table))
-            self._guard.hold_name(self.found)
+            self._guard.hold(self.found)
             check_table(self._connection, self.found, table)
         return self._connection.execute(_named(statement, self.found, table), parameters).rowcount
 

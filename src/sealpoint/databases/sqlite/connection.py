@@ -25,12 +25,11 @@ _TEMPORARY: Final = {
     sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
     sqlite3.SQLITE_READONLY: "the file, or its log beside it, may not be written",
     sqlite3.SQLITE_CANTOPEN: "the file, or its log beside it, cannot be opened",
-    sqlite3.SQLITE_READONLY_ROLLBACK: "a change was broken off, and who only reads cannot take it back",
+    sqlite3.SQLITE_READONLY_ROLLBACK: "an interrupted change must be rolled back, which needs write access",
 }
 
 _ELSEWHERE: Final = (
-    "let this account open the file and write beside it; to read alone,"
-    " copy it with all that stands beside it"
+    "let this account open the file and write beside it; to only read it, copy it with the files beside it"
 )
 _TAKE_BACK: Final = "start an agent on it, or: sqlite3 DB .schema; then run the same command again"
 _HINTS: Final = {

@@ -23,13 +23,14 @@ from sealpoint.databases.rows import (
     Page,
     Rewritten,
     TagCount,
+    noting_damage,
     require_few_tags,
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
 from sealpoint.databases.sqlite.columns import COLUMNS, METADATA, NAMED, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.scan import as_bytes, condition, require_found, require_rising, tally
-from sealpoint.errors import DatabaseMissingError
+from sealpoint.errors import DatabaseMissingError, SealpointError
 from sealpoint.keys.lock import holding
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.budget import Budget
@@ -46,6 +47,8 @@ class SqliteRows:
     read. Indexes are not read: in a hostile file they may contain other rows than the table.
 
     Attributes:
+        path: The file.
+        name: The path as text.
         is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
     """
 
@@ -62,10 +65,13 @@ class SqliteRows:
             DatabaseCorruptError: If it is damaged, or is not a database.
         """
         self.path = Path(path)
+        self.name = str(self.path)
         if not self.path.is_file():
             raise DatabaseMissingError(f"no file at {self.path}")
         self.is_over: Callable[[], bool] | None = None
-        self._file = CheckedFile(self.path, self._must_end, writable=writable)
+        self._file = CheckedFile(
+            self.path, lambda: self.is_over is not None and self.is_over(), writable=writable
+        )
         self.connection = self._file.connection
         self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
         self._commit: Future[None] | None = None
@@ -73,11 +79,6 @@ class SqliteRows:
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._in_order = set[str]()
         self._empty: dict[Column, int] = {}  # columns that had no cell, each with the data version then
-
-    @property
-    def name(self) -> str:
-        """The path as it was given."""
-        return str(self.path)
 
     def close(self) -> None:
         """Commit the last batch, and close the connection."""
@@ -97,9 +98,6 @@ class SqliteRows:
         """Whether ``writes`` has the column, which older databases lack."""
         return self._file.has_task_path
 
-    def _must_end(self) -> bool:
-        return self.is_over is not None and self.is_over()
-
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Read one state of the file within the context.
@@ -114,8 +112,8 @@ class SqliteRows:
         """Exclude other runs, by a lock on a file beside the database that ends with this process."""
         return holding(self.path)
 
-    def count(self) -> list[TagCount]:
-        """Return how many values have which tag, by column and tag. Only in metadata are values read."""
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
+        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         self.settle()
         counts = []
         for column in self.columns:
@@ -131,11 +129,12 @@ class SqliteRows:
                     WHERE {access.holds}),
                 sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            found = self._file.query(statement, (), tally, _SUBQUERIES)
-            require_few_tags(column, found)
-            if not found:
-                self._empty[column] = version
-            counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
+            with noting_damage(column, damage):
+                found = self._file.query(statement, (), tally, _SUBQUERIES)
+                require_few_tags(column, found)
+                if not found:
+                    self._empty[column] = version
+                counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
 
     def _is_empty(self, column: Column) -> bool:
@@ -199,7 +198,11 @@ class SqliteRows:
         Reading and ``change`` hold no lock. The commit runs in another thread while the next batch is
         changed; its errors are raised by the next call, `settle` or `close`.
         """
-        page = self._page(column, after, selection, batch)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[:3] == (column, after, selection):
+            page = ahead[3]
+        else:
+            page = self.read(column, after, selection, batch)
         access, updates = access_to(column), []
         for cell in page.cells:
             changed = change(cell)
@@ -214,13 +217,6 @@ class SqliteRows:
         size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
         raced = len(updates) - changed_rows
         return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
-
-    def _page(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Page:
-        """Return the page that was read ahead, if it is the requested one."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[:3] == (column, after, selection):
-            return ahead[3]
-        return self.read(column, after, selection, batch)
 
     def _update(self, replace: str, updates: list[tuple[Any, ...]]) -> int:
         with self._file.writing() as cursor:

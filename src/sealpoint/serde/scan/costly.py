@@ -48,11 +48,11 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
     elif head in TEXTS:
         start, length = read_length(data, position)
     else:
-        raise DecodeError("an extension names its type by something else than text")
+        raise DecodeError("the name of a type in an extension is not text")
     try:
         return data[start : start + length].decode(), start + length
     except UnicodeDecodeError:
-        raise DecodeError("an extension names its type in something else than UTF-8") from None
+        raise DecodeError("the name of a type in an extension is not UTF-8") from None
 
 
 def require_few_costly(data: bytes, payloads: list[int], limits: Limits) -> None:
