@@ -61,8 +61,8 @@ def _written(writer: subprocess.Popen[str], skip: int = 0) -> int:
 
 def _rotate(database: Path, ring: Path, claims: Claims) -> None:
     code, done = _command(ring, "rotate", database, "--apply", "--batch", "1", "--rate", RATE)
-    moved, failed, left = (done.get(name, "?") for name in ("moved", "failed", "left"))
-    _show("rotate state.db --apply", f"{moved} values moved, {failed} failed, {left} left under k1")
+    moved, failed, left = (done.get(name, "?") for name in ("resealed", "failed", "left"))
+    _show("rotate state.db --apply", f"{moved} values resealed, {failed} failed, {left} left under k1")
     claims.check("rotation leaves no value under the old key", (code, left) == (0, 0) and bool(moved))
     code, done = _command(ring, "verify", database)
     _show("verify state.db", "every value opens" if code == 0 else f"{done.get('failed')} do not open")
@@ -73,7 +73,7 @@ def _destroy_old_key(database: Path, ring: Path, claims: Claims) -> None:
     code, _ = _command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
     _show("keys destroy k1 --db state.db", "refused: the key is not disabled" if code else "DONE")
     claims.check("a key in use is not destroyed", code != 0 and ring.with_name("k1.key").exists())
-    disabled, _ = _command(ring, "keys", "disable", "k1")
+    disabled, _ = _command(ring, "keys", "disable", "k1", "--db", database)
     destroyed, _ = _command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
     gone = not (disabled or destroyed or ring.with_name("k1.key").exists())
     _show("keys disable k1; ... destroy k1", "the key file is removed" if gone else "FAILED")

@@ -16,6 +16,7 @@ import pytest
 from sealpoint.cli.app import run as run_program
 from sealpoint.keys import ringfile
 from tests.support.fixtures import path, victim
+from tests.support.results import require_valid
 from tests.support.rings import states_text
 
 __all__ = ["CODE", "Ended", "Run", "path", "victim"]
@@ -33,10 +34,13 @@ class Ended:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The one JSON object on stdout."""
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
+        """The one JSON object on stdout, which is as the published schema has it."""
+        return require_valid(json.loads(self.out))
+
+    @property
+    def has_no_result(self) -> bool:
+        """Whether stdout has nothing, or with ``--json`` an object with the error alone."""
+        return not self.out or self.document["reasons"] == ["not-completed"]
 
 
 Run = Callable[..., Ended]

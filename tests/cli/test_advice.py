@@ -59,7 +59,7 @@ def test_plan_counts_pickles_apart(run: Run, path: Path, options: list[str]) -> 
     write_pickles(path)
     ended = run("rotate", path, "--json", *options)
     plan = [(part["table"], part["rows"], part["action"]) for part in ended.document["plan"]]
-    other = "will be sealed" if options else "skipped: not sealed, add --allow-plaintext"
+    other = "to seal" if options else "skipped: not sealed, add --allow-plaintext"
     assert ended.code == Exit.DONE
     assert sorted(plan) == [("checkpoints", 1, PICKLES), ("writes", 1, PICKLES), ("writes", 1, other)]
 
@@ -86,7 +86,7 @@ def test_other_types_that_nobody_checks_stay_too(run: Run, path: Path) -> None:
     write(path, "k2", "a")
     insert(path, [("yaml", b"x"), ("pickle+aes", b"x" * 40), ("yaml+aes", b"x" * 40)])
     plan = run("rotate", path, "--allow-plaintext", "--allow-legacy", "--json").document["plan"]
-    assert sorted(part["action"] for part in plan if part["action"] != "is done") == [
+    assert sorted(part["action"] for part in plan if part["action"] != "done") == [
         PICKLES,
         "skipped: its type is not sealed unopened",
         "skipped: its type is not sealed unopened",
@@ -109,7 +109,7 @@ def test_run_says_itself_what_it_left(run: Run, path: Path, keys: Path) -> None:
     assert ended.code == Exit.FOUND
     assert ended.err.splitlines() == [
         f"{VALUES + 1} values are not sealed: --allow-plaintext seals them",
-        f"{VALUES} values are under LANGGRAPH_AES_KEY: --allow-legacy moves them",
+        f"{VALUES} values are under LANGGRAPH_AES_KEY: --allow-legacy reseals them",
         f"2 pickles stay: {WAY_OUT}",
     ]
 
@@ -195,9 +195,12 @@ def test_verify_names_every_row_and_then_the_causes(run: Run, path: Path, keys: 
     write(path, "k1", "a")
     keys.write_text(states_text(k2="active", k1="disabled"))
     ended = run("verify", path)
-    assert (ended.code, len(ended.out.splitlines())) == (Exit.KEYS, VALUES)
+    *rows, opened, refused, verdict = ended.out.splitlines()
+    assert (ended.code, len(rows)) == (Exit.KEYS, VALUES)
+    assert all("KeyDisabledError: key 'k1' is disabled" in row for row in rows)
+    assert (opened, refused) == (f"0 of {VALUES} values open", f"refused values and rows: {VALUES}")
+    assert verdict == "not ok: keys are not available"
     assert ended.err.splitlines()[0] == f"{VALUES} values: key 'k1' is disabled"
-    assert ended.err.splitlines()[-1] == f"0 of {VALUES} values open"
 
 
 # --- scrub --------------------------------------------------------------------------------------
@@ -206,7 +209,7 @@ def test_verify_names_every_row_and_then_the_causes(run: Run, path: Path, keys: 
 def test_scrub_says_that_it_looked_for_a_sample(run: Run, path: Path) -> None:
     write(path, "k1", "a")
     ended = run("rotate", path, "--apply", "--scrub")
-    assert f"for a sample of {VALUES} fragments of old values and for old tags" in ended.err
+    assert f"for a sample of {VALUES} fragments of old values and for old tags" in ended.out
 
 
 @pytest.mark.parametrize(("number", "told"), [(5, 5), (12, 5)])
@@ -218,8 +221,9 @@ def test_few_places_are_listed_and_the_others_counted(
     monkeypatch.setattr(job, "scrub", lambda *args: scrub.Scrubbed(4096, 3, places))
     ended = run("rotate", path, "--apply", "--scrub")
     assert ended.code == Exit.FOUND
-    assert ended.err.count("x.db at byte") == told
-    assert (f"and {number - told} more places" in ended.err) == (number > told)
+    assert ended.out.count("x.db at byte") == told
+    assert (f"and {number - told} more places" in ended.out) == (number > told)
+    assert ended.out.endswith("not ok: old content is still in the file\n")
     assert "end that writer" not in ended.err
 
 

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from sealpoint.cli import app as program_app
-from sealpoint.cli import keys, output, stores
+from sealpoint.cli import databases, keys, output, stores
 from sealpoint.cli.exits import Exit
 from sealpoint.errors import DatabaseMissingError, PasswordError
 from tests.cli.conftest import CODE, Ended, Run
@@ -114,7 +114,7 @@ def test_bug_shows_no_values(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
         secret = "0123456789abcdef" * 2
         raise ZeroDivisionError(len(secret))
 
-    monkeypatch.setattr(keys, "read_ring_entries", fail)
+    monkeypatch.setattr(stores, "read_ring_entries", fail)
     monkeypatch.setattr(keys, "find_ring_file", lambda path: path)
     ended = run("keys", "list")
     assert (ended.code, ended.out) == (Exit.BUG, "")
@@ -162,7 +162,7 @@ def test_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_one_object_in_ascii(capsys: pytest.CaptureFixture[str]) -> None:
-    output.show_json("status", {"x": "\x1bé"})
+    output.print_json({"x": "\x1bé"})
     out = capsys.readouterr().out
     assert out.isascii()
     assert json.loads(out)["x"] == "\x1bé"
@@ -233,15 +233,15 @@ def test_narrow_terminal(columns: int) -> None:
 def test_password_is_refused(database: str) -> None:
     """Arguments are seen by everybody on the machine; the message does not repeat it."""
     with pytest.raises(PasswordError) as met:
-        stores.open_store(database)
+        databases.all_databases([database], None)
     assert "hunter2" not in str(met.value)
     assert "PGPASSFILE" in met.value.hint
 
 
 @pytest.mark.parametrize("database", ["mysql://host/db", "POSTGRESQL://host/db"])
 def test_other_servers_are_refused(database: str) -> None:
-    with pytest.raises(DatabaseMissingError):
-        stores.open_store(database)
+    with pytest.raises(DatabaseMissingError, match="neither a path nor a URL of Postgres"):
+        databases.all_databases([database], None)
 
 
 def test_every_database_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def test_values_under_the_key_do_not_hide_the_damage(run: Run, path: Path) -> No
 def test_the_plan_names_the_damage(run: Run, path: Path) -> None:
     ended = run("rotate", path)
     assert ended.code == Exit.UNOPENED
-    assert "will move" in ended.out
+    assert "to reseal" in ended.out
     assert "sealed metadata is not counted" in ended.err
 
 

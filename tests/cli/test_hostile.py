@@ -74,7 +74,7 @@ def test_what_is_laid_in_place_of_the_lock_is_not_written_to(
     """A rotation is refused, or goes on; either way it touches nothing that is not its own."""
     LAID[kind](path.with_name(path.name + SUFFIX), victim)
     ended = run("rotate", path, "--apply")
-    assert ended.code in {Exit.DONE, Exit.STOPPED}
+    assert ended.code in {Exit.DONE, Exit.USAGE}
     assert (victim.read_text(), victim.with_name("nothing").exists()) == ("as it was", False)
 
 
@@ -213,7 +213,7 @@ def test_streams_that_cannot_be_written(path: Path, to: str) -> None:
     """A rotation does its work, and what it would say gets into no file, nor among the data."""
     plan = shell("rotate", path, to=to)
     assert plan.returncode == Exit.DONE
-    assert "nothing was changed" not in plan.stdout
+    assert "--apply carries it out" not in plan.stdout
     done = shell("rotate", path, "--apply", "--verify", "sample", to=to)
     assert (done.returncode, done.stderr) == (Exit.DONE, "")
     assert tags_of(path) == {f"{kind}+cobblestone256@k2" for kind in ("msgpack", "bytes", "null")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import pty
@@ -47,7 +48,7 @@ def database(folder: Path, ring: Path) -> Path:
 
 def explained(ended: Ended, code: Exit) -> str:
     """What a refusal says: nothing on stdout, an error and a hint on stderr."""
-    assert (ended.code, ended.out) == (code, "")
+    assert (ended.code, ended.has_no_result) == (code, True)
     error, hint = ended.err.splitlines()
     assert error.startswith("error: ")
     assert hint.startswith("hint: ")
@@ -59,10 +60,10 @@ def test_the_life_of_a_key(run: Run, ring: Path) -> None:
     steps = [
         ("generate", "k2"),
         ("promote", "k2"),
-        ("disable", "k1"),
+        ("disable", "k1", "--yes"),
         ("enable", "k1"),
-        ("disable", "k1"),
-        ("destroy", "k1", "--no-database-check", "--yes"),
+        ("disable", "k1", "--yes"),
+        ("destroy", "k1", "--no-database-check", "--yes", "--allow-unproven"),
     ]
     seen = []
     for step in steps:
@@ -86,7 +87,8 @@ def test_init_makes_what_is_named(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "new" / "keys.toml"
     ended = run("keys", "init", "--keys", file, "--json")
     (key,) = ended.document["keys"]
-    assert ended.document["ring"] == str(file)
+    assert ended.document["ring"]["file"] == str(file)
+    assert ended.document["ring"]["active"] == key["id"]
     assert KeyRing.load(file).active_id == key["id"]
     assert run("keys", "check", "--keys", file).code == 0
 
@@ -110,15 +112,16 @@ def test_init_replaces_nothing(run: Run, ring: Path) -> None:
     "words", [["list"], ["check"], ["show", "k1"], ["promote", "k1"], ["generate", "k2"]]
 )
 def test_json_is_the_documented_object(run: Run, ring: Path, words: list[str]) -> None:
-    document = run("keys", *words, "--json").document
-    assert set(document) == {"sealpoint", "command", "at", "ring", "keys"}
+    document = run("keys", *words, "--json").document  # which the published schema allows
+    assert document["ring"]["file"] == str(ring)
     for key in document["keys"]:
         assert set(key) == FIELDS | ({"problem"} if words == ["check"] else set())
 
 
 def test_json_form_is_in_the_help(run: Run) -> None:
     said = run("keys", "--help").out
-    assert all(f'"{field}"' in said for field in FIELDS | {"ring", "keys", "problem", "at"})
+    assert all(f'"{field}"' in said for field in FIELDS | {"keys", "problem"})
+    assert "docs/results.md" in " ".join(said.split())
 
 
 def test_list_needs_no_material(run: Run, ring: Path) -> None:
@@ -156,7 +159,14 @@ def test_material_is_never_shown(run: Run, ring: Path) -> None:
     files = list((ring.parent / "keys.d").iterdir())
     secrets = {form for file in files for form in (file.read_text().strip(), file.read_text().strip()[:12])}
     said = ""
-    for words in (["list"], ["check"], ["show", "k1"], ["promote", "k2"], ["disable", "k1"], ["generate"]):
+    for words in (
+        ["list"],
+        ["check"],
+        ["show", "k1"],
+        ["promote", "k2"],
+        ["disable", "k1", "--yes"],
+        ["generate"],
+    ):
         for form in ([], ["--json"]):
             ended = run("keys", *words, *form)
             said += ended.out + ended.err
@@ -242,12 +252,13 @@ def test_disable_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -
     error = explained(run("keys", "disable", "k1", "--db", file), Exit.FOUND)
     assert f"cannot disable 'k1': {file} has " in error
     assert states(ring)["k1"] == "decrypt-only"
-    assert run("keys", "disable", "k1").code == 0
+    assert run("keys", "disable", "k1", "--yes").code == 0
     assert run("keys", "disable", "k1", "--db", file).code == 0
+    assert run("keys", "disable", "k1").code == 0
 
 
 def test_a_disabled_key_whose_material_is_gone_stops_nothing_but_enable(run: Run, ring: Path) -> None:
-    for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1")):
+    for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1", "--yes")):
         run("keys", *step)
     material = ring.parent / "keys.d" / "k1.key"
     material.rename(ring.parent / "elsewhere")
@@ -282,7 +293,7 @@ def test_generate_says_which_file_goes_first(run: Run, ring: Path) -> None:
 
 def test_destroy_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -> None:
     file = database(tmp_path, ring)
-    for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1")):
+    for step in (("generate", "k2"), ("promote", "k2"), ("disable", "k1", "--yes")):
         run("keys", *step)
     explained(run("keys", "destroy", "k1", "--yes", "--db", file), Exit.FOUND)
     assert states(ring)["k1"] == "disabled"
@@ -291,7 +302,8 @@ def test_destroy_looks_through_databases(run: Run, ring: Path, tmp_path: Path) -
     empty = explained(run("keys", "destroy", "k1", "--yes", "--db", file), Exit.USAGE)
     assert "has no value under any key of the ring" in empty
     assert states(ring)["k1"] == "disabled"
-    assert run("keys", "destroy", "k1", "--yes", "--db", file, "--allow-unrelated").code == 0
+    ended = run("keys", "destroy", "k1", "--yes", "--db", file, "--allow-unrelated", "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["unrelated-allowed"])
     assert states(ring)["k1"] == "destroyed"
 
 
@@ -319,9 +331,51 @@ def test_destroy_asks_only_on_a_terminal(program: Run, run: Run, ring: Path) -> 
     assert states(ring)["k2"] == "staged"
 
 
+@pytest.mark.parametrize("words", [[], ["--json"]], ids=str)
+def test_disable_asks_only_on_a_terminal(program: Run, run: Run, ring: Path, words: list[str]) -> None:
+    """Unless a database is examined. What a pipe says is no answer."""
+    file = database(ring.parent, ring)
+    run("keys", "generate", "k2")
+    run("keys", "promote", "k2")
+    before = ring.read_bytes()
+    ended = program("keys", "disable", "k1", *words, answer="k1\n")
+    assert "no terminal to ask for confirmation" in explained(ended, Exit.USAGE)
+    assert ring.read_bytes() == before
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE checkpoints SET type = replace(type, '@k1', '@k2')")
+    assert program("keys", "disable", "k1", "--db", file).code == Exit.DONE
+    assert states(ring)["k1"] == "disabled"
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "state"),
-    [("k2", Exit.DONE, "destroyed"), ("yes", Exit.STOPPED, "staged"), ("", Exit.STOPPED, "staged")],
+    [
+        ("k1", Exit.DONE, "disabled"),
+        ("yes", Exit.STOPPED, "decrypt-only"),
+        ("", Exit.STOPPED, "decrypt-only"),
+    ],
+)
+def test_disable_wants_the_id(run: Run, ring: Path, answer: str, code: Exit, state: str) -> None:
+    """If no database is examined: agents that still need the key would fail."""
+    for step in (("generate", "k2"), ("promote", "k2")):
+        run("keys", *step)
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    command = [*CODE, "keys", "disable", "k1", "--json"]
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
+    os.close(theirs)
+    os.close(ours)
+    assert (done.returncode, states(ring)["k1"]) == (code, state)
+    assert "no database is examined" in done.stderr
+    document = Ended(code, done.stdout, "").document
+    reason = "no-database" if code is Exit.DONE else "not-completed"
+    assert (document["ok"], document["reasons"]) == (None, [reason])
+    assert ("Nothing was done." in done.stderr) is (code is not Exit.DONE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "state"),
+    [("k2", Exit.FOUND, "destroyed"), ("yes", Exit.STOPPED, "staged"), ("", Exit.STOPPED, "staged")],
 )
 def test_destroy_wants_the_id(run: Run, ring: Path, answer: str, code: Exit, state: str) -> None:
     run("keys", "generate", "k2")
@@ -337,10 +391,18 @@ def test_destroy_wants_the_id(run: Run, ring: Path, answer: str, code: Exit, sta
 
 
 def test_destroying_twice_is_done(run: Run, ring: Path) -> None:
-    """Whoever was stopped says it again; nobody is asked about a tombstone."""
-    run("keys", "generate", "k2")
-    run("keys", "destroy", "k2", "--yes", "--no-database-check")
-    assert run("keys", "destroy", "k2").code == 0
+    """A run that was stopped can be repeated, without a question. It ends as the first one did."""
+    file = database(ring.parent, ring)
+    for key_id, words, code in (
+        ("k2", ["--no-database-check"], Exit.FOUND),
+        ("k3", ["--no-database-check", "--allow-unproven"], Exit.DONE),
+        ("k4", ["--db", file], Exit.DONE),
+    ):
+        run("keys", "generate", key_id)
+        assert run("keys", "destroy", key_id, "--yes", *words).code == code
+        again = run("keys", "destroy", key_id, *[word for word in words if word == "--allow-unproven"])
+        assert (again.code, "type its id" in again.err) == (code, False)
+        assert states(ring)[key_id] == "destroyed"
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -350,8 +412,9 @@ def test_destroying_says_what_became_of_the_file(run: Run, ring: Path, gone: boo
     file = ring.parent / "keys.d" / "k2.key"
     if gone:
         file.rename(ring.parent / "safe")
-    ended = run("keys", "destroy", "k2", "--yes", "--no-database-check")
+    ended = run("keys", "destroy", "k2", "--yes", "--no-database-check", "--allow-unproven")
     assert ended.code == Exit.DONE
+    assert ("did not remove the key's material" in ended.out) == gone
     assert ended.err.startswith("Its file was already gone." if gone else f"{file} is removed.")
     assert "Remove its copies" in ended.err
     assert not file.exists()
@@ -402,9 +465,9 @@ def test_disable_says_that_it_looked_through_no_database(run: Run, ring: Path, t
     file = database(tmp_path, ring)
     for step in (("generate", "k2"), ("promote", "k2")):
         run("keys", *step)
-    ended = run("keys", "disable", "k1")
+    ended = run("keys", "disable", "k1", "--yes")
     assert (ended.code, states(ring)["k1"]) == (Exit.DONE, "disabled")
-    assert "warning: no database was checked for values under 'k1'\nhint: use --db DB" in ended.err
+    assert ended.out.splitlines()[-1] == "not proven: no database was examined"
     run("keys", "enable", "k1")
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE checkpoints SET type = 'msgpack+cobblestone256@k2'")
@@ -421,7 +484,7 @@ def test_advice_is_for_the_same_ring(run: Run, ring: Path, tmp_path: Path) -> No
     other = tmp_path / "the other" / "keys.toml"
     run("keys", "init", "k1", "--keys", other)
     before = ring.read_bytes()
-    for words in (["generate", "k2"], ["disable", "k1"]):
+    for words in (["generate", "k2"], ["disable", "k1", "--yes"]):
         said = run("keys", *words, "--keys", other).err.splitlines()[0]
         program, *advised = shlex.split(said.partition(": ")[2])
         ended = run(*advised)
@@ -492,7 +555,7 @@ def test_active_key_is_not_compromised_before_another_is_promoted(run: Run, ring
 def test_key_that_was_compromised_never_seals_again(run: Run, ring: Path) -> None:
     """Disabled and enabled it is compromised, as it was."""
     run("keys", "generate", "k2")
-    for words in (["compromise", "k2"], ["disable", "k2"], ["enable", "k2"]):
+    for words in (["compromise", "k2"], ["disable", "k2", "--yes"], ["enable", "k2"]):
         assert run("keys", *words).code == Exit.DONE
     assert states(ring)["k2"] == "compromised"
     explained(run("keys", "promote", "k2"), Exit.USAGE)
@@ -529,10 +592,62 @@ def test_generate_writes_when_a_key_expires_and_who_owns_it(run: Run, ring: Path
 def test_times_of_transitions_are_shown(run: Run, ring: Path) -> None:
     run("keys", "generate", "k2")
     run("keys", "promote", "k2")
-    run("keys", "disable", "k1")
+    run("keys", "disable", "k1", "--yes")
     first, second = json.loads(run("keys", "list", "--json").out)["keys"]
     assert all(first[name] for name in ("created", "activated", "retired", "disabled"))
     assert [second[name] is None for name in ("created", "activated", "retired")] == [False, False, True]
     run("keys", "destroy", "k1", "--no-database-check", "--yes")
     rows = dict(line.split(None, 1) for line in run("keys", "show", "k1").out.splitlines())
     assert (rows["source"], rows["location"], rows["material"]) == ("file", "keys.d/k1.key", "removed")
+
+
+# --- what was waived, and the digest of a ring ------------------------------------------------
+
+
+def test_show_names_the_checks_that_were_waived(run: Run, ring: Path) -> None:
+    """In its text and in its object, as the ring has them; a key that was examined has none."""
+    file = database(ring.parent, ring)
+    for key_id, words in (("k2", ["--no-database-check"]), ("k3", ["--db", file])):
+        run("keys", "generate", key_id)
+        run("keys", "destroy", key_id, "--yes", *words)
+    rows = dict(line.split(None, 1) for line in run("keys", "show", "k2").out.splitlines())
+    assert rows["waived"] == "database-check"
+    assert "waived" not in run("keys", "show", "k3").out
+    waived = {key["id"]: key["waived"] for key in run("keys", "list", "--json").document["keys"]}
+    assert waived == {"k1": [], "k2": ["database-check"], "k3": []}
+    assert ring.read_text().count("waived = ") == 1
+
+
+def digest_of(run: Run) -> str:
+    digest = run("keys", "list", "--json").document["ring"]["digest"]
+    assert isinstance(digest, str)
+    return digest
+
+
+def test_digest_of_a_ring_changes_with_states_and_not_with_dates(run: Run, ring: Path) -> None:
+    """Nor with the order of the keys, comments, or the place of the file."""
+    run("keys", "generate", "k2")
+    seen = [digest_of(run)]
+    for words in (
+        ["promote", "k2"],
+        ["disable", "k1", "--yes"],
+        ["destroy", "k1", "--yes", "--no-database-check"],
+    ):
+        run("keys", *words)
+        seen.append(digest_of(run))
+    assert len(set(seen)) == 4
+    text = ring.read_text()
+    dated = re.sub(r"(created|activated|retired) = \S+", r"\1 = 2001-01-01T00:00:00Z", text)
+    ring.write_text(f"# a comment\n{dated}")
+    assert (dated != text, digest_of(run)) == (True, seen[-1])
+    ring.write_text(text.replace('id = "k2"', 'id = "k9"').replace('active = "k2"', 'active = "k9"'))
+    assert digest_of(run) not in seen
+
+
+def test_digest_can_be_computed_by_others(run: Run, ring: Path) -> None:
+    """From the ring's own fields, as the page describes it."""
+    run("keys", "generate", "k2")
+    document = run("keys", "list", "--json").document
+    names = ("id", "state", "suite", "check", "source", "location")
+    lines = sorted(json.dumps([key[name] for name in names]) + "\n" for key in document["keys"])
+    assert document["ring"]["digest"] == "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()

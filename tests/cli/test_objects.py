@@ -1,42 +1,56 @@
-"""What every JSON object begins with: which program said what, and when."""
+"""The JSON objects of all commands: valid against the published schema, and ``ok`` beside the exit code."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped]
 
+from sealpoint.cli import app
 from sealpoint.cli.exits import Exit
+from sealpoint.maintenance.result import REFUTING, Reason
 from tests.cli.conftest import Run
 from tests.support.foreign import insert
+from tests.support.results import SCHEMA, expected_code, require_valid
 from tests.support.rings import states_text
 from tests.support.sealed import write
 
-COMMANDS = [
-    ["status", "DB"],
-    ["audit", "DB"],
-    ["types", "DB"],
-    ["inspect", "DB"],
-    ["inspect", "DB", "--thread", "a"],
-    ["verify", "DB"],
-    ["rotate", "DB"],
-    ["rotate", "DB", "--apply"],
-    ["decrypt", "DB", "--out", "NEW"],
-    ["keys", "list"],
-    ["keys", "check"],
-    ["keys", "show", "k1"],
-    ["keys", "generate"],
-    ["keys", "promote", "k1"],
-    ["keys", "disable", "k2"],
-    ["keys", "enable", "k2"],
-    ["keys", "destroy", "k3", "--yes", "--no-database-check"],
-    ["keys", "init", "--keys", "RING"],
-]
+COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
+    "status DB": None,
+    "status DB --only k1": True,
+    "audit DB": True,
+    "types DB": None,
+    "trial DB": True,
+    "inspect DB": None,
+    "inspect DB --thread a": None,
+    "verify DB": True,
+    "rotate DB": None,
+    "rotate DB --apply": True,
+    "scrub DB": None,
+    "scrub DB --apply": None,
+    "decrypt DB --out NEW": True,
+    "keys list": None,
+    "keys check": True,
+    "keys show k1": None,
+    "keys generate": True,
+    "keys promote k1": True,
+    "keys promote k1 --db DB": True,
+    "keys disable k2 --yes": None,
+    "keys disable k2 --db DB": True,
+    "keys enable k2": True,
+    "keys compromise k2": True,
+    "keys destroy k3 --yes --no-database-check": None,
+    "keys destroy k3 --yes --db DB": True,
+    "keys init --keys RING": True,
+}
 
 Words = Callable[[list[str]], list[object]]
 
@@ -53,23 +67,109 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Words:
     places: dict[str, object] = {
         "DB": path,
         "NEW": tmp_path / "new.db",
+        "OTHER": tmp_path / "other.db",
         "RING": tmp_path / "new" / "keys.toml",
     }
     return lambda given: [places.get(word, word) for word in given]
 
 
-@pytest.mark.parametrize("given", COMMANDS, ids=" ".join)
-def test_object_begins_with_its_date(run: Run, words: Words, given: list[str]) -> None:
-    """In this order, so that whoever opens the file sees it first."""
+def name_of(line: str) -> str:
+    """The name of a command, from its line."""
+    return " ".join(line.split()[: 1 + line.startswith("keys ")])
+
+
+@pytest.mark.parametrize(("line", "ok"), COMMANDS.items(), ids=COMMANDS)
+def test_object_is_what_the_schema_says(run: Run, words: Words, line: str, ok: bool | None) -> None:
+    """It begins with schema and command, and says when the run began and ended."""
     before = datetime.now(UTC).replace(microsecond=0)
-    ended = run(*words(given), "--json")
-    assert ended.code == Exit.DONE
-    (program, version), (name, command), (at, date), *_ = json.loads(ended.out).items()
-    assert (program, version) == ("sealpoint", importlib.metadata.version("sealpoint"))
-    assert (name, command) == ("command", " ".join(given[: 1 + (given[0] == "keys")]))
-    assert at == "at"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", date)
-    assert before <= datetime.fromisoformat(date) <= datetime.now(UTC)
+    ended = run(*words(line.split()), "--json")
+    (first, schema), (second, command), *_ = json.loads(ended.out).items()
+    assert (first, schema) == ("schema", SCHEMA["$id"])
+    assert (second, command) == ("command", name_of(line))
+    found = ended.document
+    assert found["versions"]["sealpoint"] == importlib.metadata.version("sealpoint")
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found[at]) for at in ("began", "ended"))
+    began, end = datetime.fromisoformat(found["began"]), datetime.fromisoformat(found["ended"])
+    assert before <= began <= end <= datetime.now(UTC)
+    assert (found["ok"], ended.code) == (ok, expected_code(found))
+
+
+def test_every_command_has_an_object(run: Run) -> None:
+    """What the schema names is what is tried here, and what there is."""
+    named = set(SCHEMA["properties"]["command"]["enum"]) - {"sealpoint"}
+    assert {name_of(line) for line in COMMANDS} == named == app.COMMANDS
+    listed = run("--help").out.partition("\nCommands:\n")[2]
+    groups = set(re.findall(r"^  ([a-z]+) ", listed.partition("\n\n")[0], re.MULTILINE))
+    assert {name_of(line).split()[0] for line in COMMANDS} == groups
+
+
+@pytest.mark.parametrize("line", sorted({name_of(line) for line in COMMANDS}))
+def test_a_run_that_cannot_begin_has_an_object_too(run: Run, words: Words, line: str) -> None:
+    """So `jq -e .ok` fails for it: of an empty input, older ones say nothing."""
+    ended = run(*line.split(), "--bad-option", "--json")
+    found = ended.document
+    require_valid(found)
+    assert (ended.code, found["command"], found["ok"]) == (Exit.USAGE, line, None)
+    assert found["reasons"] == ["not-completed"]
+    assert "--bad-option" in found["error"]["message"]
+    assert found["error"]["message"] in ended.err
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "code"),
+    [
+        ("", "sealpoint", Exit.USAGE),
+        ("burn", "sealpoint", Exit.USAGE),
+        ("keys burn", "sealpoint", Exit.USAGE),
+        ("verify missing.db", "verify", Exit.USAGE),
+        ("verify DB --keys missing.toml", "verify", Exit.KEYS),
+        ("keys destroy k1 --yes --no-database-check", "keys destroy", Exit.USAGE),
+        ("keys destroy k2 --yes --db DB", "keys destroy", Exit.USAGE),
+        ("status DB --only k9", "status", Exit.USAGE),
+    ],
+)
+def test_an_error_is_in_the_object(run: Run, words: Words, line: str, command: str, code: Exit) -> None:
+    ended = run(*words(line.split()), "--json")
+    found = ended.document
+    require_valid(found)
+    assert (ended.code, found["command"], found["ok"], found["reasons"]) == (
+        code,
+        command,
+        None,
+        ["not-completed"],
+    )
+    assert found["error"] is None or found["error"]["message"] in ended.err
+
+
+def test_schema_is_in_step_with_the_program() -> None:
+    """It is a schema, it names every reason, and it forces ``ok`` and ``reasons`` to agree."""
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert SCHEMA["properties"]["reasons"]["items"]["enum"] == [reason.value for reason in Reason]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_schema_refuses_other_objects(run: Run, words: Words, line: str) -> None:
+    """An object that lacks a member, has another schema, or contradicts itself is not valid."""
+    found = run(*words(line.split()), "--json").document
+    wrong = [{name: found[name] for name in found if name != missing} for missing in found]
+    wrong += [{**found, "schema": "urn:sealpoint:result:2"}, {**found, "command": "keys burn"}]
+    wrong += [{**found, "ok": True, "reasons": ["no-rows"]}, {**found, "ok": None, "reasons": []}]
+    wrong += [{**found, "ok": False, "reasons": ["no-rows"]}, {**found, "ok": None, "reasons": ["unknown"]}]
+    wrong += [{**found, "ok": None, "reasons": [reason.value]} for reason in sorted(REFUTING)]
+    accepted = []
+    for document in wrong:
+        try:
+            require_valid(document)
+        except (ValidationError, AssertionError):
+            continue
+        accepted.append(sorted(set(found) - set(document)) or document)
+    assert accepted == []
+
+
+def test_runs_have_ids_of_their_own(run: Run, words: Words) -> None:
+    first, second = (run(*words(["status", "DB"]), "--json").document["run"] for _ in range(2))
+    assert first != second
 
 
 @pytest.mark.parametrize(("only", "expected"), [(None, None), ("k1", True), ("k2", False)])
@@ -77,17 +177,79 @@ def test_status_says_what_was_asked_and_whether_it_is_so(
     run: Run, words: Words, only: str | None, expected: bool | None
 ) -> None:
     document = run(*words(["status", "DB"]), *(["--only", only] if only else []), "--json").document
-    assert (document["only"], document.get("ok")) == (only, expected)
-    assert ("ok" in document) == (only is not None)
+    assert (document["only"], document["ok"]) == (only, expected)
+    assert ("not-asked" in document["reasons"]) == (only is None)
+
+
+DATABASE_LINES = [
+    "status DB --only k1",
+    "audit DB",
+    "audit DB --strict",
+    "types DB --allow a.b:C",
+    "trial DB",
+    "inspect DB --thread forged",
+    "verify DB",
+    "verify DB --allow-plaintext",
+    "rotate DB",
+    "rotate DB --apply",
+    "rotate DB --apply --verify none",
+    "rotate DB --apply --allow-plaintext",
+    "scrub DB --apply",
+    "decrypt DB --out NEW",
+    "decrypt DB --out NEW --allow-plaintext",
+]
+TAGS = ["msgpack+cobblestone256@k9", "null+cobblestone256@k1", "msgpack", "msgpack+cobblestone256@k2"]
+
+
+@pytest.mark.parametrize("line", DATABASE_LINES)
+@pytest.mark.parametrize("tag", TAGS)
+def test_ok_is_what_the_exit_code_says(run: Run, words: Words, line: str, tag: str) -> None:
+    """On a database in which one value is not as it should be."""
+    given = words(line.split())
+    insert(Path(str(given[1])), [(tag, b"\x07" if tag == "msgpack" else b"x" * 40)])
+    ended = run(*given, "--json")
+    assert ended.code == expected_code(ended.document)
+    text = run(*words([*line.replace("NEW", "OTHER").split()])).out.splitlines()
+    if line.startswith("inspect"):
+        return
+    words_of = {True: "ok", False: "not ok: ", None: "not proven: "}
+    if "--apply" not in line:  # which changes what the second run finds
+        assert text[-1].startswith(words_of[ended.document["ok"]])
+
+
+@pytest.mark.parametrize("line", [line for line in DATABASE_LINES if not line.startswith("inspect")])
+def test_nothing_is_shown_by_a_database_without_values(run: Run, words: Words, line: str) -> None:
+    given = words(line.split())
+    with closing(sqlite3.connect(str(given[1]))) as connection, connection:
+        connection.execute("DELETE FROM checkpoints")
+        connection.execute("DELETE FROM writes")
+    ended = run(*given, "--json")
+    assert (ended.document["ok"], "no-rows" in ended.document["reasons"]) == (None, True)
+    assert ended.code == expected_code(ended.document)
 
 
 @pytest.mark.parametrize(
-    "given", [["verify", "DB"], ["rotate", "DB"], ["rotate", "DB", "--apply"]], ids=" ".join
+    "line",
+    ["verify DB --allow-plaintext", "audit EMPTY", "keys destroy k3 --yes --no-database-check"],
 )
-@pytest.mark.parametrize("tag", ["msgpack+cobblestone256@k9", "null+cobblestone256@k1"])
-def test_ok_is_what_the_exit_code_says(run: Run, words: Words, given: list[str], tag: str) -> None:
-    good, *more = words(given)
-    assert run(good, *more, "--json").document["ok"] is True
-    insert(Path(str(more[0])), [(tag, b"x" * 40)])
-    ended = run(good, *more, "--json")
-    assert ended.document["ok"] is (ended.code == Exit.DONE)
+def test_unproven_is_an_exit_code_unless_it_is_allowed(
+    run: Run, words: Words, tmp_path: Path, line: str
+) -> None:
+    """Of those commands whose code others rely on."""
+    write(tmp_path / "x.db", "plain", "b")
+    empty = tmp_path / "empty.db"
+    write(empty, "k1", "a")
+    with closing(sqlite3.connect(empty)) as connection, connection:
+        connection.execute("DELETE FROM checkpoints")
+        connection.execute("DELETE FROM writes")
+    given = [empty if word == "EMPTY" else word for word in words(line.split())]
+    ended = run(*given, "--json")
+    assert (ended.document["ok"], ended.code) == (None, Exit.FOUND)
+    if not line.startswith("keys"):
+        assert run(*given, "--allow-unproven").code == Exit.DONE
+
+
+def test_allow_unproven_lets_no_failure_pass(run: Run, words: Words) -> None:
+    given = words(["verify", "DB", "--allow-unproven"])
+    insert(Path(str(given[1])), [("null+cobblestone256@k1", b"x" * 40)])
+    assert run(*given).code == Exit.UNOPENED

@@ -21,13 +21,15 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from sealpoint.cli.app import run
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.render import ShownFailures, exit_code
+from sealpoint.cli.exits import Exit, result_code
+from sealpoint.cli.render import ShownFailures, failure_reasons
 from sealpoint.databases.failures import Failure, Failures
 from sealpoint.errors import IntegrityError
+from sealpoint.maintenance.result import Result
 from tests.support.foreign import GOLDEN, K1, SECRET, insert, write
+from tests.support.results import require_valid
 
-COMMANDS = ["status", "audit", "types", "inspect", "verify"]
+COMMANDS = ["status", "audit", "types", "trial", "inspect", "verify"]
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 EVIL = "\x1b[31m\x07\x9b\x7f\u202e\r\x00"
 
@@ -75,7 +77,7 @@ def called(*arguments: object) -> int:
 def document(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> Any:
     """What the program prints with ``--json``."""
     assert called(*arguments, "--json") == code
-    return json.loads(capsys.readouterr().out)
+    return require_valid(json.loads(capsys.readouterr().out))
 
 
 # --- status -----------------------------------------------------------------------------------
@@ -131,14 +133,18 @@ def test_key_that_the_ring_does_not_hold_is_a_mistake(
     shown = capsys.readouterr()
     assert (shown.out, shown.err.splitlines()[0]) == ("", "error: no key 'k1z' in the ring (held: k1)")
     assert called("status", sealed, "--only", "k1z") == 3
-    assert "2 values are not under 'k1z'" in capsys.readouterr().err
+    said = capsys.readouterr().out.splitlines()[-2:]
+    assert said == ["2 values are not under 'k1z'", "not ok: values are not under the key"]
 
 
 def test_status_says_how_many_are_not_under_the_key(
     sealed: Path, plaintext: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called("status", sealed, plaintext, "--only", "k1") == 3
-    assert "2 values are not under 'k1'" in capsys.readouterr().err
+    assert "2 values are not under 'k1'" in capsys.readouterr().out
+    insert(sealed, [("msgpack", b"")])
+    assert called("status", sealed, "--only", "k1") == 3
+    assert "1 value is not under 'k1'" in capsys.readouterr().out
 
 
 def test_status_refuses_a_ring_that_is_named_and_missing_or_broken(sealed: Path, keys: Path) -> None:
@@ -183,8 +189,8 @@ def test_audit_shows_what_is_readable_beside_the_values(
     shown = capsys.readouterr()
     assert re.search(r"^plan +1 +text +7: aaaa-99$", shown.out, re.MULTILINE)
     assert re.search(r"^thread_id +1 +15: aaa@aaaaaaa.aaa$", shown.out, re.MULTILINE)
-    assert "1 of 2 checkpoints have metadata that is not strict JSON" in shown.err
-    assert "3 of 3 values are sealed" in shown.err
+    assert "1 of 2 checkpoints have metadata that is not strict JSON" in shown.out
+    assert "3 of 3 values are sealed" in shown.out
 
 
 def test_audit_shows_the_states_of_keys(sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +208,7 @@ def test_types_of_plaintext_need_no_ring(plaintext: Path, capsys: pytest.Capture
     assert called("types", plaintext) == 0
     shown = capsys.readouterr()
     assert re.search(
-        r"^langchain_core.messages.human.HumanMessage +1 +t1 +by itself$", shown.out, re.MULTILINE
+        r"^langchain_core.messages.human.HumanMessage +1 +t1 +built in$", shown.out, re.MULTILINE
     )
     assert re.search(rf"^{re.escape(__name__)}.Ticket +1 +t1 +-$", shown.out, re.MULTILINE)
     assert shown.err == ""
@@ -397,7 +403,9 @@ def test_failures_keep_no_value(kind: Callable[[], Failures]) -> None:
     del weight
     gc.collect()
     assert alive() is None
-    assert (failures.count, exit_code(failures)) == (1, Exit.UNOPENED)
+    result = Result("verify")
+    result.add(*failure_reasons(failures))
+    assert (failures.count, result_code(result)) == (1, Exit.UNOPENED)
 
 
 # --- verify -----------------------------------------------------------------------------------
@@ -406,16 +414,23 @@ def test_failures_keep_no_value(kind: Callable[[], Failures]) -> None:
 def test_verify_of_values_that_all_open(sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("verify", sealed, "--keys", keys) == 0
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", "2 of 2 values open\n")
+    assert (shown.out, shown.err) == ("2 of 2 values open: 2 under k1\nok\n", "")
     found = document(capsys, "verify", sealed, "--keys", keys)
-    assert {name: found[name] for name in list(found)[3:]} == {
-        "database": str(sealed),
+    assert (found["database"]["name"], found["database"]["kind"]) == (str(sealed), "sqlite")
+    assert found["scope"] == {"read": ["checkpoints", "writes"], "not_read": [], "missing": []}
+    names = list(found)
+    assert {name: found[name] for name in names[names.index("failures") : names.index("ring")]} == {
         "failures": [],
         "rows": 2,
+        "opened": [{"key": "k1", "values": 2}],
+        "accepted": 0,
+        "orphans": 0,
+        "orphan_places": [],
         "failed": 0,
         "complete": True,
-        "ok": True,
     }
+    assert (found["ring"]["file"], found["ring"]["active"]) == (str(keys), "k1")
+    assert (found["ok"], found["reasons"]) == (True, [])
 
 
 def test_verify_names_every_value_that_does_not_open(
@@ -434,8 +449,11 @@ def test_verify_names_every_value_that_does_not_open(
     errors = ["IntegrityError", "UnknownKeyError", "PlaintextError"]
     for number, (line, error) in enumerate(zip(shown.out.splitlines(), errors, strict=False)):
         assert line.startswith(f"{place}{number}': {error}: ")
-    assert len(shown.out.splitlines()) == 4
-    assert shown.err.endswith("\n2 of 6 values open\n")
+    assert shown.out.splitlines()[4:] == [
+        "2 of 6 values open: 2 under k1",
+        "refused values and rows: 4",
+        "not ok: values do not open",
+    ]
     found = document(capsys, "verify", sealed, "--keys", keys, code=4)
     assert [part["place"]["checkpoint_id"] for part in found["failures"]] == [f"{n:08}" for n in range(4)]
     assert [part["tag"] for part in found["failures"]][1:3] == ["msgpack+xaes256gcm@k2", "null"]
@@ -458,18 +476,21 @@ def test_verify_of_a_file_that_is_damaged_further_on_prints_one_object(
     assert (found["complete"], found["ok"]) == (False, False)
     assert "malformed" in shown.err
     assert called("verify", plaintext, "--keys", keys) == 4
-    assert "values open" not in capsys.readouterr().err
+    assert re.search(r"^0 of \d+ values read so far open$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_verify_lets_plaintext_pass_when_told(plaintext: Path, keys: Path) -> None:
     assert called("verify", plaintext, "--keys", keys) == 4
-    assert called("verify", plaintext, "--keys", keys, "--allow-plaintext") == 0
+    assert called("verify", plaintext, "--keys", keys, "--allow-plaintext") == 3
+    assert called("verify", plaintext, "--keys", keys, "--allow-plaintext", "--allow-unproven") == 0
 
 
 def test_verify_needs_a_ring(sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("verify", sealed, "--json") == 5
     (keys.parent / "k1.key").unlink()
-    assert called("verify", sealed, "--keys", keys, "--json") == 5
+    assert called("verify", sealed, "--keys", keys) == 5
+    assert capsys.readouterr().out.startswith("{")  # of the first call: that had --json
+    assert called("verify", sealed, "--keys", keys) == 5
     assert capsys.readouterr().out == ""
 
 
@@ -501,6 +522,8 @@ def every_call(path: Path, keys: Path) -> list[list[object]]:
         ["audit", path],
         ["types", path, "--keys", keys],
         ["verify", path, "--keys", keys],
+        ["trial", path, "--keys", keys],
+        ["trial", path, "--keys", keys, "--allow-plaintext", "--strict"],
     ]
     return [*calls, *([*call, "--json"] for call in calls), ["types", path, "--keys", keys, "--emit"]]
 

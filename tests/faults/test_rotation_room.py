@@ -103,7 +103,7 @@ def test_what_may_not_be_written_is_not_written(tmp_path: Path, mode: str, forbi
             said = running.run(f"stealthy {path} k2 rotate")
     finally:
         folder.chmod(0o700)
-    assert [words[:2] for words in said if words[0] == "stopped"] == [["stopped", "StoppedError"]]
+    assert [words[:2] for words in said if words[0] == "stopped"] == [["stopped", "AccessError"]]
     for file in folder.iterdir():
         file.chmod(0o600)
     assert values_of(path) == before

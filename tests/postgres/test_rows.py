@@ -16,9 +16,10 @@ from psycopg.conninfo import make_conninfo
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.databases.cells import Cell, Selection
+from sealpoint.databases.cleartext import InlineValue
 from sealpoint.databases.postgres.columns import BLOBS, SHALLOW_BLOBS, SHALLOW_METADATA, WRITES
 from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import MAX_TAGS, Batch, InlineValue, Rewritten, TagCount
+from sealpoint.databases.rows import MAX_TAGS, Batch, Rewritten, TagCount
 from sealpoint.errors import RowError, StoppedError
 from sealpoint.maintenance.rotate import outstanding, rotate
 from tests.support.checkpoints import at
@@ -177,7 +178,7 @@ def test_a_column_that_has_become_null_is_passed_over(store: PostgresRows, url: 
     with psycopg.connect(url) as connection:
         connection.execute("ALTER TABLE checkpoint_writes ALTER channel DROP NOT NULL")
         connection.execute("UPDATE checkpoint_writes SET channel = NULL")
-    assert "channel" not in dict(store.names())
+    assert "channel" not in dict(store.cleartext.names())
 
 
 def test_what_change_leaves_stays(store: PostgresRows, url: str) -> None:
@@ -367,7 +368,11 @@ def test_what_is_readable_beside_the_values_is_told(
         put_checkpoints(sealed)
     store = PostgresRows(url)
     try:
-        inline, metadata, names = [*store.inline()], [*store.metadata()], [*store.names()]
+        inline, metadata, names = (
+            [*store.cleartext.inline()],
+            [*(record.metadata for record in store.cleartext.records())],
+            [*store.cleartext.names()],
+        )
     finally:
         store.close()
     if saver is PostgresSaver:
@@ -395,4 +400,4 @@ def test_inline_values_of_no_known_shape_are_passed_over(store: PostgresRows, ur
         connection.execute(
             "INSERT INTO checkpoints (thread_id, checkpoint_id, checkpoint) VALUES ('t', '', '1')"
         )
-    assert [*store.inline()] == [InlineValue("a", "object", 1)]
+    assert [*store.cleartext.inline()] == [InlineValue("a", "object", 1)]

@@ -121,7 +121,7 @@ def test_langgraphs_own_column(run: Run, name: str, verdict: str) -> None:
 def test_rotation_moves_all_that_was_under_the_old_key(run: Run) -> None:
     """As many as the table of part 2 counts, while another process wrote."""
     counted = sum(int(line.split()[-1]) for line in run.output.splitlines() if "@k1 " in line)
-    assert f"{counted} values moved, 0 failed, 0 left" in line_of(run.output, "sealpoint rotate")
+    assert f"{counted} values resealed, 0 failed, 0 left" in line_of(run.output, "sealpoint rotate")
     assert line_of(run.output, "process 3").endswith("wrote during the rotation, without an error")
     assert {tag.partition("@")[2] for _, tag, _ in Database.look(run.kept / "state.db").rows} == {"k2"}
 

@@ -14,15 +14,18 @@ In what is shown ``...`` stands for anything. All happens in one empty folder a 
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
@@ -32,6 +35,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sealpoint import KeyState, errors
 from sealpoint.cli.app import run as program
+from sealpoint.cli.exits import Exit
+from sealpoint.maintenance.result import Reason
 from tests.support.server import schema, server
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +46,7 @@ FILE_NAME = re.compile(r"# ([\w.-]+\.(?:toml|py|sh))\n")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 PLAIN = re.compile(r"sealpoint (?:[\w./: -]|'[^']*')+")
 EXPORT = re.compile(r"export (\w+)=")
-EXTRA = re.compile(r"(?:sealpoint|'\.)\[([\w,]+)\]")
+EXTRA = re.compile(r"(?:sealpoint|'\.)\[([a-z][\w,]*)\]")
 
 # These make environments of their own; test_demo.py compares what two pages show of the first.
 NOT_HERE = ("make ", "pip install ")
@@ -102,7 +107,7 @@ def run_console(page: Path, block: Block, exported: dict[str, str]) -> None:
     """Run the commands of a block, and compare what they print."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     for command, shown in commands(block.text):
-        if command.startswith(NOT_HERE):
+        if command.startswith(NOT_HERE) or ("| jq " in command and not shutil.which("jq")):
             continue
         if name := EXPORT.match(command):
             _, exported[name[1]] = run_shell(f'{command} && printf %s "${name[1]}"', exported)
@@ -163,6 +168,7 @@ def as_a_script(
 ) -> None:
     """An empty folder and an empty main module, as a reader has them."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     for name in ("LANGGRAPH_STRICT_MSGPACK", "LANGGRAPH_AES_KEY", "SEALPOINT_KEYS"):
         monkeypatch.setenv(name, "")  # so that what a page sets does not outlive it
@@ -247,3 +253,25 @@ def test_keys_page_has_every_move_of_a_key() -> None:
         row = next(line for line in states if line.startswith(f"| `{state.value}` | "))
         named = set(re.findall(r"`([\w-]+)`", row.split("|")[4]))
         assert named == {to.value for to in state.transitions}
+
+
+def rows_below(page: str, heading: str) -> dict[str, str]:
+    """The first cells of the table rows of a section, without backquotes, and what stands behind each."""
+    section = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").partition(" | ") for line in section.splitlines() if line.startswith("| ")]
+    return {first.strip("`"): rest for first, _, rest in rows}
+
+
+def test_results_page_has_every_reason_member_command_and_exit_code() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    schema = json.loads(files("sealpoint.schemas").joinpath("result-1.json").read_text(encoding="utf-8"))
+    reasons = [name for name in rows_below(page, "Reasons") if name != "reason"]
+    assert reasons == [reason.value for reason in Reason]
+    members = " ".join(rows_below(page, "Members of every object"))
+    assert {name for name in schema["required"] if name not in members} == set()
+    questions = " ".join(rows_below(page, "The question of each command"))
+    commands = {*schema["properties"]["command"]["enum"]} - {
+        "sealpoint"
+    }  # of a run that did not know its own
+    assert {name for name in commands if name not in questions} == set()
+    assert [int(code) for code in rows_below(page, "Exit codes") if code != "code"] == list(Exit)

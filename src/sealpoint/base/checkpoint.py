@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 from sealpoint.base.id import uuid6
+from sealpoint.errors import RowError, excerpt
 from sealpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
 
 V = TypeVar("V", int, float, str)
@@ -101,6 +102,31 @@ class DeltaChannelHistory(TypedDict):
 
     writes: list[PendingWrite]
     seed: NotRequired[Any]
+
+
+DOCUMENT_MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
+
+
+def require_document(
+    document: Any, checkpoint_id: str, is_object: Callable[[Any], bool] = lambda _: False
+) -> None:
+    """Check that a stored value is the checkpoint of its row.
+
+    Args:
+        document: What was decoded.
+        checkpoint_id: Of the row.
+        is_object: Whether a value stands for an object that was not built; it is accepted as a mapping.
+
+    Raises:
+        RowError: If it is not a mapping with the id of the row and the three mappings of every checkpoint.
+    """
+    if not isinstance(document, dict) or document.get("id") != checkpoint_id:
+        raise RowError(f"row {excerpt(checkpoint_id)} does not hold the checkpoint of that id")
+    for name in DOCUMENT_MAPPINGS:
+        part = document.get(name)
+        if not (isinstance(part, dict) or is_object(part)):
+            wanted = ", ".join(DOCUMENT_MAPPINGS)
+            raise RowError(f"checkpoint {excerpt(checkpoint_id)} lacks one of {wanted}")
 
 
 def _now() -> str:

@@ -21,4 +21,7 @@ def main() -> int:
         missing = MissingExtraError(package, "cli")
         print(f"error: {missing}\nhint: {missing.hint}", file=sys.stderr)
         return Exit.USAGE
+    except KeyboardInterrupt:  # the program itself was not loaded yet
+        print("ended by Ctrl-C; the same command can be run again", file=sys.stderr)
+        return Exit.STOPPED
     return run()

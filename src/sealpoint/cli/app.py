@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from sealpoint.cli import audit, decrypt, inspect, keys, rotate, status, types, verify
+from sealpoint.cli import audit, decrypt, inspect, keys, rotate, scrub, status, trial, types, verify
 from sealpoint.cli.exits import Exit, exit_code, message
-from sealpoint.cli.output import complain, discard_rest, is_read, prepare_streams, require_command, say
+from sealpoint.cli.output import (
+    complain,
+    discard_rest,
+    has_object,
+    is_read,
+    last_complaint,
+    prepare_streams,
+    print_json,
+    require_command,
+    say,
+)
+from sealpoint.maintenance.result import Reason, Result
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
+
+_INTERRUPTED: Final = 130  # what typer makes of Ctrl-C
 
 EPILOG: Final = (
     "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
@@ -24,15 +37,12 @@ EPILOG: Final = (
 
 
 class Commands(TyperGroup):
-    """Ends on Ctrl-C with the exit code of other early ends; typer has one of its own."""
+    """Ends early if its output is no longer read."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            say("ended by Ctrl-C; the same command can be run again")
-            raise typer.Exit(Exit.STOPPED) from None
         except BrokenPipeError:
             discard_rest(sys.stdout)
             raise typer.Exit(Exit.STOPPED) from None
@@ -64,14 +74,24 @@ def sealpoint(
 for command in (
     status.status,
     rotate.rotate,
+    scrub.scrub,
     decrypt.decrypt,
     verify.verify,
     audit.audit,
     types.types,
+    trial.trial,
     inspect.inspect,
 ):
     app.command()(command)
 app.add_typer(keys.app, name="keys")
+
+
+def _names(group: typer.Typer, before: str = "") -> Iterator[str]:
+    for each in group.registered_commands:
+        yield before + str(each.name or getattr(each.callback, "__name__", ""))
+
+
+COMMANDS: Final = frozenset((*_names(app), *_names(keys.app, "keys ")))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -81,9 +101,30 @@ def run(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name; those of the process by default.
     """
     prepare_streams()
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    unfinished = Result(_command_of(words))
+    code = _run(words)
+    if code and "--json" in words and not has_object():  # so that every run prints one
+        unfinished.add(Reason.NOT_COMPLETED)
+        print_json(unfinished.document({"error": last_complaint()}))
+        is_read()
+    return code
+
+
+def _command_of(words: Sequence[str]) -> str:
+    """Return the command that a command line names, for an object of a run that did not begin."""
+    names = [word for word in words if not word.startswith("-")]
+    name = " ".join(names[: 2 if names[:1] == ["keys"] else 1])
+    return name if name in COMMANDS else "sealpoint"
+
+
+def _run(words: Sequence[str]) -> int:
     try:
         # In its standalone mode click ends the process itself: an aborted question would exit with 1.
-        code = app(args=arguments, prog_name="sealpoint", standalone_mode=False) or Exit.DONE
+        code = app(args=words, prog_name="sealpoint", standalone_mode=False) or Exit.DONE
+        if code == _INTERRUPTED:
+            say("ended by Ctrl-C; the same command can be run again")
+            code = Exit.STOPPED
         # A buffered stdout fails at the flush. Left to the interpreter's exit, that would be exit code 120.
         if not is_read():  # an exit code that reports a finding is not replaced
             return code or Exit.STOPPED

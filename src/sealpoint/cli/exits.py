@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import sqlite3
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sealpoint.errors import (
+    PERMANENT_ERRNOS,
+    AccessError,
     ActiveKeyError,
     ConfigError,
     DuplicateKeyError,
@@ -26,6 +28,10 @@ from sealpoint.errors import (
     UnreachableError,
     excerpt,
 )
+from sealpoint.maintenance.result import Reason
+
+if TYPE_CHECKING:
+    from sealpoint.maintenance.result import Result
 
 
 class Exit(IntEnum):
@@ -43,6 +49,7 @@ class Exit(IntEnum):
 
 # The first line that fits counts, so a class stands above the one it comes from.
 _CLASSES: Final[tuple[tuple[type[SealpointError], Exit], ...]] = (
+    (AccessError, Exit.USAGE),
     (StoppedError, Exit.STOPPED),
     (UnreachableError, Exit.STOPPED),
     (ScrubError, Exit.STOPPED),
@@ -63,9 +70,7 @@ _CLASSES: Final[tuple[tuple[type[SealpointError], Exit], ...]] = (
 _ERRNOS: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE), Exit.STOPPED),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM), Exit.STOPPED),
-    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST), Exit.USAGE),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG), Exit.USAGE),
-    **dict.fromkeys((errno.ELOOP, errno.ENOTSUP, errno.EXDEV), Exit.USAGE),
+    **dict.fromkeys(PERMANENT_ERRNOS, Exit.USAGE),
 }
 _SQLITE: Final = {
     **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM), Exit.STOPPED),
@@ -80,6 +85,31 @@ _POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not rea
     **dict.fromkeys(("28", "3D", "3F", "42"), Exit.USAGE),
     "XX": Exit.UNOPENED,
 }
+
+
+# The first reason that a result has counts. Others end in FOUND if they refute.
+_REASONS: Final = {
+    Reason.DAMAGED: Exit.UNOPENED,
+    Reason.VALUES_FAILED: Exit.UNOPENED,
+    Reason.KEYS_MISSING: Exit.KEYS,
+    Reason.ENDED_EARLY: Exit.STOPPED,
+    Reason.NOT_OPENED: Exit.KEYS,
+}
+
+
+def result_code(result: Result, *, unproven: Exit = Exit.DONE) -> Exit:
+    """Return the code that a result ends in.
+
+    Args:
+        result: What a command found.
+        unproven: For a result that is neither true nor false, and for which no reason has a code.
+    """
+    for reason, code in _REASONS.items():
+        if reason in result.reasons:
+            return code
+    if result.ok is None:
+        return unproven
+    return Exit.DONE if result.ok else Exit.FOUND
 
 
 def exit_code(error: BaseException) -> Exit:

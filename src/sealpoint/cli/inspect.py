@@ -8,18 +8,21 @@ from typing import Annotated
 import typer
 
 from sealpoint.cli import render
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.options import DatabaseArgument, JsonOption, KeysOption, require_text
-from sealpoint.cli.output import say, show_json, show_table
+from sealpoint.cli.databases import one_database
+from sealpoint.cli.exits import Exit, result_code
+from sealpoint.cli.options import DatabaseArgument, JsonOption, KeysOption, VariableOption, require_text
+from sealpoint.cli.output import print_json, say, show_table
 from sealpoint.cli.stores import find_cipher, opened
+from sealpoint.cli.verdict import show_verdict
 from sealpoint.databases.failures import Failure, Failures
 from sealpoint.errors import excerpt
 from sealpoint.maintenance.inspect import inspect as read_thread
 from sealpoint.maintenance.inspect import threads
+from sealpoint.maintenance.result import Reason, Result
 
 
 def inspect(
-    database: DatabaseArgument,
+    database: DatabaseArgument = None,
     thread: Annotated[
         str | None,
         typer.Option(
@@ -29,6 +32,7 @@ def inspect(
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=100_000, help="Show so many values, or ids, at most.")
     ] = 100,
+    variable: VariableOption = None,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
@@ -36,37 +40,46 @@ def inspect(
 
     This is the one command that shows what was sealed. Without --thread it lists the ids of threads.
     """
+    result, named = Result("inspect"), one_database(database, variable)
+    result.add(Reason.NOT_ASKED)
     if thread is None:
-        return _list_threads(database, limit, as_json=as_json)
+        return _list_threads(named, limit, result, as_json=as_json)
     require_text(thread, "--thread")
     values, shown, failures = [], 0, Failures()
-    with opened([database]) as (store,):
-        name, found = store.name, read_thread(store, find_cipher(store, keys), thread)
-        for part in islice(found, limit):
+    with opened([named]) as (store,):
+        part = result.looks_at(store)
+        found = read_thread(store, find_cipher(store, keys, result), thread)
+        for value in islice(found, limit):
             shown += 1
-            if isinstance(part, Failure):
-                failures.add(part)
+            if isinstance(value, Failure):
+                failures.add(value)
             if as_json:
-                values.append(render.value_object(part))
+                values.append(render.value_object(value))
             else:
-                render.show_value(part)
+                render.show_value(value)
         more = next(found, None) is not None
+    result.add(*render.failure_reasons(failures))
+    result.add(Reason.NO_ROWS, when=not shown)
+    document = result.document({**part, "thread": thread, "values": values, "more": more})
     if as_json:
-        show_json("inspect", {"database": name, "thread": thread, "values": values, "more": more})
+        print_json(document)
+    else:
+        show_verdict(document)
     if not shown:
         say(f"no thread {excerpt(thread)}: without --thread the ids of all are listed")
         return Exit.USAGE
     if more:
         say(f"shown are the first {limit} values; there are more")
-    return render.exit_code(failures)
+    return result_code(result)
 
 
-def _list_threads(database: str, limit: int, *, as_json: bool) -> Exit:
+def _list_threads(database: str, limit: int, result: Result, *, as_json: bool) -> Exit:
     with opened([database]) as (store,):
-        name, ids = store.name, list(islice(threads(store), limit + 1))
+        part, ids = result.looks_at(store), list(islice(threads(store), limit + 1))
     more = len(ids) > limit
+    result.add(Reason.NO_ROWS, when=not ids)
     if as_json:
-        show_json("inspect", {"database": name, "threads": ids[:limit], "more": more})
+        print_json(result.document({**part, "threads": ids[:limit], "more": more}))
     else:
         show_table(("thread",), [[thread_id] for thread_id in ids[:limit]])
     if more:

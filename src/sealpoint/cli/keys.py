@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from sealpoint.cli.exits import Exit, message
-from sealpoint.cli.options import JsonOption, KeysOption
-from sealpoint.cli.output import complain, require_command, say, show_json, show_table, warn
-from sealpoint.cli.stores import opened, report_keys
+from sealpoint.cli.databases import all_databases
+from sealpoint.cli.exits import Exit, exit_code, message, result_code
+from sealpoint.cli.keyview import key_object, show_keys
+from sealpoint.cli.options import AllowUnprovenOption, JsonOption, KeysOption, VariablesOption
+from sealpoint.cli.output import complain, print_json, require_command, say, show_table, warn
+from sealpoint.cli.stores import opened, read_entries
+from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import KeyRing, KeyState
+from sealpoint.databases.rows import RowStore
 from sealpoint.errors import KeyRingError
 from sealpoint.keys import edit
-from sealpoint.keys.entry import RingEntry, require_entry
+from sealpoint.keys.entry import (
+    DATABASE_CHECK,
+    MATERIAL_GONE,
+    MATERIAL_LEFT,
+    MATERIAL_REMOVED,
+    RELATION_CHECK,
+    require_entry,
+)
 from sealpoint.keys.leftovers import KEY_FOLDER, key_file
 from sealpoint.keys.ringfile import SYSTEM_PATH, find_ring_file, read_ring_entries
-from sealpoint.keys.sources import FileSource, InlineSource
 from sealpoint.maintenance import transitions
+from sealpoint.maintenance.result import Reason, Result
 
 EPILOG: Final = (
-    'With --json: {"sealpoint", "command", "at", "ring": FILE, "keys": [{"id", "state", "suite", "check",'
+    'With --json: one object, see docs/results.md, with "keys": [{"id", "state", "suite", "check",'
     ' "source", "location", "material", "owner", "created", "activated", "retired", "disabled",'
-    ' "compromised", "destroyed", "expires", "transitions"}]} with the keys that the command changed or'
-    ' shows; check adds "problem". Key material is never printed, and never passed as an argument.'
+    ' "compromised", "destroyed", "expires", "waived", "transitions"}]}: the keys that the command changed'
+    ' or shows; check adds "problem". Key material is never printed, and never passed as an argument.'
 )
-
-_IF_ANY: Final = ("compromised", "expires", "owner")  # columns that most rings do not need
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
 
@@ -78,7 +87,7 @@ def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOp
         return Exit.USAGE
     file = Path(named)
     made = edit.create_ring(file, key_id)
-    _show("init", file, [made], as_json)
+    show_keys(Result("keys init"), file, [made], as_json)
     say(f"{file} is the ring, {file.parent / KEY_FOLDER} holds the key itself.")
     say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
     return Exit.DONE
@@ -101,7 +110,7 @@ def generate(
     """Add a staged key: it opens values, but does not seal yet."""
     file = find_ring_file(path)
     made = edit.stage_key(file, key_id, expires=expires, owner=owner)
-    _show("generate", file, [made], as_json)
+    show_keys(Result("keys generate"), file, [made], as_json)
     then = _command(f"keys promote {made}", path)
     say(
         f"Give every host {key_file(file, made)} first, and then the ring."
@@ -111,8 +120,10 @@ def generate(
 
 @app.command("list")
 def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
-    """List all keys, including destroyed ones. Loads no key material."""
-    _show("list", find_ring_file(path), None, as_json)
+    """Show all keys, destroyed ones too. No key material is needed."""
+    result = Result("keys list")
+    result.add(Reason.NOT_ASKED)
+    show_keys(result, find_ring_file(path), None, as_json)
 
 
 @app.command()
@@ -122,36 +133,50 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     Prints the problem of each key. Exits with 5 if a key that may open values is not available; disabled
     keys do not count.
     """
-    file = find_ring_file(path)
+    result, file = Result("keys check"), find_ring_file(path)
     found = edit.check_ring(file)
-    entries = [entry for entry in _read_entries(file) if entry.id in found]
+    entries = [entry for entry in read_entries(file, result) if entry.id in found]
     problems = {key_id: message(error) if error else None for key_id, error in found.items()}
+    needed = [found[entry.id] for entry in entries if entry.state.opens]
+    # What is wrong with the ring as a whole, or with its index key, only shows when all of it is loaded.
+    errors = [error for error in needed if error is not None] or _load_errors(file)
+    result.add(Reason.KEYS_MISSING, when=bool(errors))
+    result.add(Reason.NO_KEYS, when=not needed)
+    document = result.document(
+        {"keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries]}
+    )
     if as_json:
-        rows = [{**_as_object(entry), "problem": problems[entry.id]} for entry in entries]
-        show_json("keys check", {"ring": str(file), "keys": rows})
+        print_json(document)
     else:
-        cells = [(entry.id, entry.state.value, entry.source, problems[entry.id] or "ok") for entry in entries]
+        cells = [(key["id"], key["state"], key["source"], key["problem"] or "ok") for key in document["keys"]]
         show_table(("key", "state", "source", "material"), cells)
-    missing = [found[entry.id] for entry in entries if entry.state.opens]
-    for error in missing:
-        if error is not None:
-            complain(message(error), error.hint)
-    if any(missing):
-        return Exit.KEYS
-    KeyRing.load(file).load_material()  # what is wrong with the ring as a whole, or with its index key
-    return Exit.DONE
+        show_verdict(document)
+    for error in errors:
+        complain(message(error), error.hint)
+    return exit_code(errors[0]) if errors and not any(needed) else result_code(result)
+
+
+def _load_errors(file: Path) -> list[KeyRingError]:
+    try:
+        KeyRing.load(file).load_material()
+    except KeyRingError as error:
+        return [error]
+    return []
 
 
 @app.command()
 def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = False) -> None:
     """Show all fields of a key, and its transitions."""
-    file = find_ring_file(path)
+    result, file = Result("keys show"), find_ring_file(path)
+    result.add(Reason.NOT_ASKED)
+    entry = require_entry(read_ring_entries(file), key_id)
     if as_json:
-        return _show("show", file, [key_id], as_json)
-    entry = require_entry(_read_entries(file), key_id)
-    fields = {**_as_object(entry), "transitions": ", ".join(entry.transitions) or None}
-    shown = [(field, value) for field, value in fields.items() if value is not None]
-    return show_table(("field", "value"), shown)
+        show_keys(result, file, [key_id], as_json)
+        return
+    read_entries(file, result)
+    fields = key_object(entry).items()
+    shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in fields}
+    show_table(("field", "value"), [(name, value) for name, value in shown.items() if value])
 
 
 @app.command()
@@ -159,16 +184,20 @@ def promote(
     key_id: KeyArgument,
     path: KeysOption = None,
     databases: DatabaseOption = None,
+    variables: VariablesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a key active. The previously active key becomes decrypt-only.
 
     Refused if a database given with --db has rows under a key of the ring other than these two.
     """
-    file = find_ring_file(path)
-    with opened(databases or []) as stores:
+    result, file = Result("keys promote"), find_ring_file(path)
+    with opened(all_databases(databases, variables)) as stores:
+        parts = [result.looks_at(store) for store in stores]
         before = transitions.promote_key(file, key_id, stores)
-    _show("promote", file, [key_id] if before in (None, key_id) else [key_id, str(before)], as_json)
+        _warn_of_unrelated(file, stores, result)
+    changed = [key_id] if before in (None, key_id) else [key_id, str(before)]
+    show_keys(result, file, changed, as_json, {"databases": parts})
     if before == key_id:
         say(f"{key_id} was active already.")
     else:
@@ -181,24 +210,31 @@ def disable(
     key_id: KeyArgument,
     path: KeysOption = None,
     databases: DatabaseOption = None,
+    variables: VariablesOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask, although no database is examined.")] = False,
     as_json: JsonOption = False,
-) -> None:
-    """Stop opening values under a key. `enable` undoes it.
+) -> Exit:
+    """Refuse values under a key that only opened. `enable` undoes it.
 
-    Refused if a database given with --db has rows under the key.
+    Refused while a database that is named with --db has rows under it. Without one it asks first.
     """
-    file = find_ring_file(path)
-    with opened(databases or []) as stores:
+    result, file = Result("keys disable"), find_ring_file(path)
+    named = all_databases(databases, variables)
+    entry = require_entry(read_ring_entries(file), key_id)
+    if entry.state is not KeyState.DISABLED:
+        entry.require_transition("disable")
+        if not named and not yes:
+            code = _ask("no database is examined for values under the key, which will not open", key_id)
+            if code:
+                return code
+    with opened(named) as stores:
+        parts = [result.looks_at(store) for store in stores]
         transitions.disable_key(file, key_id, stores)
-        entries = read_ring_entries(file)
-        unrelated = [store.name for store in stores if not transitions.is_related(store, entries)]
-    _show("disable", file, [key_id], as_json)
-    say(f"If values under it are still needed, undo it: {_command(f'keys enable {key_id}', path)}")
-    if not databases:
-        hint = f"use --db DB, or run: {_command('status DB', path)}"
-        warn(f"no database was checked for values under {key_id!r}", hint)
-    for name in unrelated:
-        warn(f"{name} has no value under any key of the ring: is it the right database?")
+        _warn_of_unrelated(file, stores, result)
+    result.add(Reason.NO_DATABASE, when=not named)
+    show_keys(result, file, [key_id], as_json, {"databases": parts})
+    say(f"If values under it are still needed: {_command(f'keys enable {key_id}', path)}")
+    return Exit.DONE
 
 
 @app.command()
@@ -206,7 +242,7 @@ def enable(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = F
     """Let a disabled key open values again."""
     file = find_ring_file(path)
     edit.enable_key(file, key_id)
-    _show("enable", file, [key_id], as_json)
+    show_keys(Result("keys enable"), file, [key_id], as_json)
 
 
 @app.command()
@@ -217,9 +253,9 @@ def compromise(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption
     """
     file = find_ring_file(path)
     edit.compromise_key(file, key_id)
-    _show("compromise", file, [key_id], as_json)
-    say(f"Reseal the values under it: {_command('rotate DB --apply', path)}")
-    say("Copies and backups made before then can still be opened with it.")
+    show_keys(Result("keys compromise"), file, [key_id], as_json)
+    say(f"Seal what is under it anew: {_command('rotate DB --apply', path)}")
+    say("Copies and backups made before can still be read with it.")
 
 
 @app.command()
@@ -227,6 +263,7 @@ def destroy(
     key_id: KeyArgument,
     path: KeysOption = None,
     databases: DatabaseOption = None,
+    variables: VariablesOption = None,
     no_database_check: Annotated[
         bool, typer.Option("--no-database-check", help="Check no database for rows under the key.")
     ] = False,
@@ -236,7 +273,8 @@ def destroy(
             "--allow-unrelated", help="Accept a database that has no value under any key of the ring."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    allow_unproven: AllowUnprovenOption = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> Exit:
     """Destroy a key: remove its key file. This cannot be undone, and the id is never reused.
@@ -245,27 +283,44 @@ def destroy(
     a database has no rows under any key of the ring, because it is probably the wrong one. The key file is
     removed, not overwritten: snapshots, backups and flash memory may keep copies.
     """
-    file = find_ring_file(path)
+    options = {"no_database_check": no_database_check, "allow_unrelated": allow_unrelated}
+    result, file = Result("keys destroy", options), find_ring_file(path)
+    named = all_databases(databases, variables)
     entry = require_entry(read_ring_entries(file), key_id)
     if entry.state is not KeyState.DESTROYED:
         entry.require_transition("destroy")
-        refusal = _refusal(databases, no_database_check, yes)
-        if refusal:
-            complain(*refusal)
+        if not named and not no_database_check:
+            hint = "name each that has ever used it with --db, or say --no-database-check"
+            complain("no database was named that may still have rows under the key", hint)
             return Exit.USAGE
-        if not yes and not _agreed(key_id):
-            say("Nothing was done.")
-            return Exit.STOPPED
-    with opened(databases or []) as stores:
+        if not yes:
+            code = _ask(f"Values under {key_id!r} can never be opened again, backups among them", key_id)
+            if code:
+                return code
+    with opened(named) as stores:
+        parts = [result.looks_at(store) for store in stores]
         removed = transitions.destroy_key(file, key_id, stores, allow_unrelated=allow_unrelated)
-    _show("destroy", file, [key_id], as_json)
+    entry = require_entry(read_ring_entries(file), key_id)
+    result.add(Reason.DATABASE_CHECK_WAIVED, when=DATABASE_CHECK in entry.waived)
+    result.add(Reason.UNRELATED_ALLOWED, when=RELATION_CHECK in entry.waived)
+    result.add(Reason.MATERIAL_NOT_REMOVED, when=entry.material not in (None, MATERIAL_REMOVED))
+    show_keys(result, file, [key_id], as_json, {"databases": parts})
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
-    elif entry.source == FileSource.kind:
+    elif entry.material == MATERIAL_GONE:
         say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
-    elif entry.source not in (None, InlineSource.kind):
+    elif entry.material == MATERIAL_LEFT:
         say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
-    return Exit.DONE
+    return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
+
+
+def _warn_of_unrelated(file: Path, stores: Sequence[RowStore], result: Result) -> None:
+    """Warn of each database without a value under any key of the ring: examining it proves nothing."""
+    entries = read_ring_entries(file)
+    for store in stores:
+        if not transitions.is_related(store, entries):
+            result.add(Reason.UNRELATED_ALLOWED)
+            warn(f"{store.name} has no value under any key of the ring: is it the right database?")
 
 
 def _warn_unless_it_loads(file: Path) -> None:
@@ -281,47 +336,13 @@ def _command(words: str, path: Path | None) -> str:
     return f"sealpoint {words}" + ("" if path is None else f" --keys {shlex.quote(str(path))}")
 
 
-def _refusal(databases: list[str] | None, unchecked: bool, yes: bool) -> tuple[str, str] | None:
-    if not databases and not unchecked:
-        hint = "give --db for each database that has ever used the key, or --no-database-check"
-        return "no database was given that may still have rows under the key", hint
-    if not yes and not sys.stdin.isatty():
-        return "there is no terminal to ask for confirmation", "use --yes to destroy the key without it"
-    return None
-
-
-def _agreed(key_id: str) -> bool:
-    say(f"Values under {key_id!r}, also in backups, can never be opened again. To confirm, type its id:")
-    return sys.stdin.readline().strip() == key_id
-
-
-def _read_entries(file: Path) -> tuple[RingEntry, ...]:
-    entries = read_ring_entries(file)
-    report_keys(entries)
-    return entries
-
-
-def _show(command: str, file: Path, ids: list[str] | None, as_json: bool) -> None:
-    entries = [entry for entry in _read_entries(file) if ids is None or entry.id in ids]
-    if as_json:
-        show_json(f"keys {command}", {"ring": str(file), "keys": [_as_object(entry) for entry in entries]})
-        return
-    columns = ["id", "state", "suite", "created", "destroyed", "source"]
-    columns += [name for name in _IF_ANY if any(getattr(entry, name) for entry in entries)]
-    cells = [[_as_cell(getattr(entry, name)) for name in columns] for entry in entries]
-    show_table(["key", *columns[1:]], cells)
-
-
-def _as_cell(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d")
-    return value.value if isinstance(value, KeyState) else value
-
-
-def _as_object(entry: RingEntry) -> dict[str, Any]:
-    """Return all that a ring says about a key. Its times are in the form of ISO 8601."""
-    fields = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
-    shown = {
-        name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()
-    }
-    return {**shown, "state": entry.state.value, "transitions": list(entry.transitions)}
+def _ask(what: str, key_id: str) -> Exit | None:
+    """Ask before a key is changed; return how the command ends, unless it is agreed to."""
+    if not sys.stdin.isatty():
+        complain("there is no terminal to ask for confirmation", "use --yes to do it without being asked")
+        return Exit.USAGE
+    say(f"{what}. To confirm, type its id:")
+    if sys.stdin.readline().strip() == key_id:
+        return None
+    say("Nothing was done.")
+    return Exit.STOPPED

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +13,33 @@ import typer
 from sealpoint.errors import excerpt
 
 DatabaseArgument = Annotated[
-    str, typer.Argument(metavar="DB", show_default=False, help="A SQLite file or a postgresql:// URL.")
+    str | None, typer.Argument(metavar="DB", show_default=False, help="A SQLite file or a postgresql:// URL.")
 ]
 DatabasesArgument = Annotated[
-    list[str], typer.Argument(metavar="DB...", show_default=False, help="SQLite files or postgresql:// URLs.")
+    list[str] | None,
+    typer.Argument(metavar="DB...", show_default=False, help="SQLite files or postgresql:// URLs."),
+]
+VariableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--db-env",
+        metavar="NAME",
+        show_default=False,
+        help="Instead of DB, an environment variable with a postgresql:// URL, which may have a password.",
+    ),
+]
+VariablesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--db-env",
+        metavar="NAME",
+        show_default=False,
+        help="As DB, an environment variable that holds a postgresql:// URL. Give it once for each.",
+    ),
+]
+AllowUnprovenOption = Annotated[
+    bool,
+    typer.Option("--allow-unproven", help="Exit with 0, and not with 3, if the result is not proven."),
 ]
 KeysOption = Annotated[
     Path | None,
@@ -30,6 +55,43 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 AllowPlaintextOption = Annotated[
     bool, typer.Option("--allow-plaintext", help="Accept values that are not sealed.")
 ]
+
+
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="FILE|MODULE:NAME",
+        show_default=False,
+        help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one type;"
+        " can be given several times. What a strict serializer builds by itself is always allowed.",
+    ),
+]
+
+
+def read_allowed(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs of module and name that the values of ``--allow`` give.
+
+    Raises:
+        BadParameter: If one is neither a file as ``--emit`` prints it nor ``MODULE:NAME``.
+    """
+    return [pair for text in texts for pair in _read_allowed(text)]
+
+
+def _read_allowed(text: str) -> list[tuple[str, str]]:
+    file = Path(text)
+    if not file.is_file():
+        module, colon, name = text.rpartition(":")
+        if not (colon and module and name):
+            raise typer.BadParameter(
+                f"{excerpt(text)} is neither a file nor MODULE:NAME", param_hint="--allow"
+            )
+        return [(module, name)]
+    try:
+        pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
+        return [(str(module), str(name)) for module, name in pairs]
+    except (SyntaxError, TypeError, ValueError):
+        raise typer.BadParameter(f"{excerpt(text)} is not what --emit prints", param_hint="--allow") from None
 
 
 def require_number(number: float | None) -> float | None:

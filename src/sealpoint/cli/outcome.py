@@ -6,17 +6,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from sealpoint.cli import render
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.output import say, show_table
+from sealpoint.cli.output import put, say, show_table
+from sealpoint.crypto.tag import Kind
 from sealpoint.maintenance.job import Action, End, Outcome, Step
+from sealpoint.maintenance.options import Check, Options
+from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.scrub import Scrubbed
 
 MAX_PLACES: Final = 5
 
 ACTIONS: Final = {
-    Action.NONE: "is done",
-    Action.ROTATE: "will move",
-    Action.SEAL: "will be sealed",
+    Action.NONE: "done",
+    Action.ROTATE: "to reseal",
+    Action.SEAL: "to seal",
     Action.NEEDS_PLAINTEXT: "skipped: not sealed, add --allow-plaintext",
     Action.NEEDS_LEGACY: "skipped: under LANGGRAPH_AES_KEY, add --allow-legacy",
     Action.NEEDS_KEY: "skipped: the ring has no usable key for it",
@@ -27,7 +29,7 @@ ACTIONS: Final = {
 _RESEAL: Final = "put {it} again sealed, or delete {threads}"
 _ADVICE: Final = {  # for what is left after a job
     Action.NEEDS_PLAINTEXT: "{values} {are} not sealed: --allow-plaintext seals {it}",
-    Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --allow-legacy moves {it}",
+    Action.NEEDS_LEGACY: "{values} {are} under LANGGRAPH_AES_KEY: --allow-legacy reseals {it}",
     Action.PICKLE: f"{{pickles}} {{stay}}: read {{it}} with LangGraph and {_RESEAL}",
     Action.OTHER_TYPE: f"{{values}} of other types {{stay}}: read {{it}} as the writer did and {_RESEAL}",
     Action.UNRECOGNISED: "{values} {have} an unrecognised tag: `sealpoint status DB` shows {it}",
@@ -36,7 +38,7 @@ _ENDS: Final = {
     End.STOPPED: "stopped early: run the same command again; it continues where it stopped",
     End.UNVERIFIED: "stopped early: the values are resealed; check them with `sealpoint verify DB`",
     End.UNSCRUBBED: (
-        "the values are moved; what they were before may still be in the file. Run the same command again"
+        "the values are resealed; their old bytes may still be in the file. Run the same command again"
         " when nothing reads it: it can then search for old tags, and not for the old values"
     ),
 }
@@ -57,28 +59,74 @@ def plan_rows(plan: Iterable[Step]) -> list[dict[str, Any]]:
     ]
 
 
-def outcome_object(outcome: Outcome, failures: render.ShownFailures, code: Exit) -> dict[str, Any]:
+def outcome_reasons(outcome: Outcome, options: Options, rows: int) -> Iterator[Reason]:
+    """Yield why an outcome does not show that all values are under the active key.
+
+    Args:
+        outcome: Of the job.
+        options: Of the job.
+        rows: How many values the plan had.
+    """
+    if not rows:
+        yield Reason.NO_ROWS
+    if outcome.end is not End.COMPLETE:
+        yield Reason.ENDED_EARLY
+    if outcome.left:
+        yield Reason.VALUES_LEFT
+    if not options.check_keys:
+        yield Reason.KEY_CHECK_WAIVED
+    if outcome.end in (End.COMPLETE, End.UNSCRUBBED):
+        if options.check is Check.NONE:
+            yield Reason.NOT_VERIFIED
+        elif options.check is Check.SAMPLE:
+            yield Reason.SAMPLED
+    if scrubbed := outcome.scrubbed:
+        yield from scrub_reasons(scrubbed)
+
+
+def plan_reasons(plan: Iterable[Step]) -> Iterator[Reason]:
+    """Yield what of a plan keeps a job from showing that the values are authentic."""
+    actions = {share.kind: action for share, action in plan if action in (Action.SEAL, Action.ROTATE)}
+    if Kind.PLAINTEXT in actions:
+        yield Reason.PLAINTEXT_ALLOWED
+    if Kind.LEGACY in actions:
+        yield Reason.LEGACY_ALLOWED
+
+
+def scrub_reasons(scrubbed: Scrubbed) -> Iterator[Reason]:
+    """Yield why a scrub does not show that nothing old is left in the file."""
+    if scrubbed.found:
+        yield Reason.OLD_CONTENT_FOUND
+    if not scrubbed.fragments:
+        yield Reason.OLD_VALUES_NOT_SEARCHED
+
+
+def outcome_object(outcome: Outcome, failures: render.ShownFailures) -> dict[str, Any]:
     """Return an outcome as JSON."""
     scrubbed = outcome.scrubbed
     return {
-        "moved": outcome.changed,
+        "resealed": outcome.changed,
         "raced": outcome.raced,
         "left": outcome.left,
         "failed": failures.count,
         "failures": failures.objects(),
         "stopped": outcome.end is not End.COMPLETE,
         "verified": outcome.verified,
-        "scrubbed": scrubbed and {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]},
+        "scrubbed": scrubbed and scrubbed_object(scrubbed),
         "seconds": round(outcome.seconds, 3),
         "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
-        "ok": code is Exit.DONE,
     }
+
+
+def scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
+    """Return what a scrub found as JSON."""
+    return {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]}
 
 
 def show_outcome(outcome: Outcome, document: dict[str, Any], key_id: str, *, failed: bool) -> None:
     """Print an outcome as a table, and below it how the job ended and what to do about the rest."""
-    columns = ("moved", "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
-    names = ("moved", "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
+    columns = ("resealed", "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
+    names = ("resealed", "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
     show_table(columns, [[document[name] for name in names]])
     if outcome.end is End.LOCKED and outcome.problem is not None:
         say(f"stopped early: {outcome.problem}; {outcome.problem.hint}")
@@ -88,7 +136,7 @@ def show_outcome(outcome: Outcome, document: dict[str, Any], key_id: str, *, fai
         for line in _advice(outcome, key_id, failed=failed):
             say(line)
     if outcome.scrubbed:
-        say(_search_result(outcome.scrubbed))
+        put(search_result(outcome.scrubbed))
         if outcome.scrubbed.found and outcome.pending:
             say("rows are still written unsealed or under an old key: end that writer and run again")
 
@@ -112,12 +160,13 @@ def _sentence(line: str, number: int) -> str:
     return line.format(values=render.values_line(number), pickles=pickles, **words)
 
 
-def _search_result(scrubbed: Scrubbed) -> str:
+def search_result(scrubbed: Scrubbed) -> str:
+    """Say what a scrub searched, and what it found."""
     places = [f"{file} at byte {place}" for file, place in scrubbed.found[:MAX_PLACES]]
     more = len(scrubbed.found) - len(places)
     found = f"found: {', '.join(places)}" if places else "found nothing"
     found += f" and {more} more places" if more else ""
     looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"
     if not scrubbed.fragments:  # a job that changes nothing has none
-        looked_for = "for old tags alone, because this run has moved no values to look for"
+        looked_for = "only for old tags, because this run has resealed no values"
     return f"searched {scrubbed.searched_bytes} bytes {looked_for}: {found}"

@@ -11,13 +11,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from importlib.metadata import version
 from io import TextIOWrapper
 from typing import Any, Final, TextIO
 
 import typer
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -30,6 +29,8 @@ _MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
 
 
 _unread: Final[list[str]] = []  # what could not be printed, at first
+_objects: Final[list[str]] = []  # the beginning of the object that was printed
+_complaints: Final[list[dict[str, str]]] = []
 
 
 def is_read() -> bool:
@@ -46,7 +47,8 @@ def prepare_streams() -> None:
 
     In this order each takes the number of the one it stands in for, and no database gets that.
     """
-    _unread.clear()
+    for memory in (_unread, _objects, _complaints):
+        memory.clear()
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),
         ("stdout", os.O_WRONLY, "w"),
@@ -71,34 +73,67 @@ def printable(text: object) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
 
 
-def stamp(command: str) -> dict[str, Any]:
-    """Return what every JSON object begins with: which program says this, to what command, and when."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"sealpoint": version("sealpoint"), "command": command, "at": now}
-
-
-def show_json(command: str, document: Mapping[str, Any]) -> None:
+def print_json(document: Mapping[str, Any]) -> None:
     """Print the one object of a command that was given ``--json``."""
-    print(json.dumps({**stamp(command), **document}, indent=2))
+    print_object(json.dumps(document, indent=2))
+
+
+def print_object(text: str) -> None:
+    """Print an object, or its beginning."""
+    _objects.append(text[:1])
+    put(text)
+
+
+def has_object() -> bool:
+    """Whether an object was printed."""
+    return bool(_objects)
+
+
+def last_complaint() -> dict[str, str] | None:
+    """Return the last error that was printed, with its hint."""
+    return _complaints[-1] if _complaints else None
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. Numbers are set to the right, ``None`` shows as a dash."""
+    """Print a table. Numbers are set to the right, ``None`` shows as a dash.
+
+    On a terminal cells are wrapped between words; words are folded only where there is no room for them.
+    """
     cells = [tuple(row) for row in rows]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, name in enumerate(columns):
-        kinds = {type(row[number]) for row in cells} - {type(None)}
-        table.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold")
-    for row in cells:
-        # Text, not str: rich would read [red] in a value as markup.
-        table.add_row(*("-" if cell is None else Text(printable(cell)) for cell in row))
+    texts = [["-" if cell is None else printable(cell) for cell in row] for row in cells]
     console = Console(highlight=False)
     console.width = max(console.width, _MIN_COLUMNS) if sys.stdout.isatty() else _PIPE_COLUMNS
+    gap, widths = _fit([columns, *texts], console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
+    for number, name in enumerate(columns):
+        kinds = {type(row[number]) for row in cells} - {type(None)}
+        justify: JustifyMethod = "right" if kinds == {int} else "left"
+        table.add_column(name, justify=justify, overflow="fold", width=widths[number] if widths else None)
+    for row in texts:
+        table.add_row(*map(Text, row))  # not str: rich would read [red] in a value as markup
     # When stdout is closed rich raises SystemExit(1): captured, the lines are printed by `put`.
     with console.capture() as lines:
         console.print(table)
     for line in lines.get().splitlines():
         put(line.rstrip())
+
+
+def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
+    """Return the gap between columns, and their widths if every word fits into its column; else no widths."""
+    columns = list(zip(*lines, strict=True))
+    whole = [max(map(cell_len, cells)) for cells in columns]
+    words = [max((cell_len(word) for cell in cells for word in cell.split()), default=1) for cells in columns]
+    for gap in (2, 1):
+        spare = width - sum(words) - gap * (len(columns) - 1)
+        if spare >= 0:
+            widths = list(words)
+            # Columns that lack least are served first; what is left goes to the one with the longest texts.
+            for number in sorted(range(len(columns)), key=lambda number: whole[number] - words[number]):
+                more = min(spare, whole[number] - words[number])
+                widths[number] += more
+                spare -= more
+            return gap, widths
+    return 2, []
 
 
 def put(text: str, end: str = "\n") -> None:
@@ -132,6 +167,7 @@ def say_how_far(rows: int, total: int | None) -> None:
 
 def complain(text: str, hint: str = "") -> None:
     """Print an error and what to do about it, on stderr."""
+    _complaints.append({"message": printable(text), "hint": printable(hint)})
     say(f"error: {text}")
     if hint:
         say(f"hint: {hint}")

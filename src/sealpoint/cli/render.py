@@ -3,54 +3,97 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.output import complain, printable, put, say, show_table, stamp
+from sealpoint.cli.output import complain, print_object, printable, put, say, show_table
+from sealpoint.cli.verdict import show_verdict
 from sealpoint.databases.failures import Failure, Failures
 from sealpoint.errors import excerpt
-from sealpoint.maintenance.audit import Audit
 from sealpoint.maintenance.inspect import Readable, plain
 from sealpoint.maintenance.inventory import Constructor, Inventory
-from sealpoint.maintenance.status import MAX_TYPES, Share
+from sealpoint.maintenance.result import Reason
+from sealpoint.maintenance.status import MAX_TYPES
 from sealpoint.serde.allowlist import Allowlist
+
+Document = Mapping[str, Any]
+"""An object of `sealpoint.maintenance.result`, or a part of one."""
 
 MAX_SHOWN: Final = 100
 SHARES: Final = ("table", "kind", "suite", "key", "state", "rows", "bytes", "types")
 
 
-def share_row(share: Share) -> tuple[object, ...]:
-    """A row under `SHARES`."""
-    suite = None if share.suite is None else ".".join((share.suite, *share.flags))
-    key = f"{share.tags} others" if share.kind == "sealed" and share.key_id is None else share.key_id
-    more = ("...",) if share.tags > MAX_TYPES else ()
-    shown = ", ".join(dict.fromkeys((*share.types, *more)))
-    return share.table, share.kind, suite, key, share.state, share.rows, share.size_bytes, shown
+def _share_row(share: Document) -> tuple[object, ...]:
+    suite = None if share["suite"] is None else ".".join((share["suite"], *share["flags"]))
+    key = share["key_id"]
+    if share["kind"] == "sealed" and key is None:
+        key = f"{share['tags']} others"
+    more = ("...",) if share["tags"] > MAX_TYPES else ()
+    shown = ", ".join(dict.fromkeys((*share["types"], *more)))
+    return (
+        share["table"],
+        share["kind"],
+        suite,
+        key,
+        share["state"],
+        share["rows"],
+        share["size_bytes"],
+        shown,
+    )
 
 
-def show_audit(found: Audit) -> None:
-    """Print a table for each kind of finding."""
-    show_table(SHARES, map(share_row, found.shares))
-    metadata = found.metadata
+def show_status(document: Document) -> None:
+    """Print the object of `status` as a table."""
+    rows = [
+        (part["database"]["name"], *_share_row(share))
+        for part in document["databases"]
+        for share in part["shares"]
+    ]
+    show_table(("database", *SHARES), rows)
+    if document["others"]:
+        verb = "is" if document["others"] == 1 else "are"
+        put(f"{values_line(document['others'])} {verb} not under {excerpt(document['only'])}")
+
+
+def show_audit(document: Document) -> None:
+    """Print the object of `audit`: a table for each kind of finding."""
+    show_table(SHARES, map(_share_row, document["shares"]))
+    metadata = document["metadata"]
     fields = [
         (
-            field.key,
-            field.rows,
-            ", ".join(field.types),
-            "LangGraph's" if field.own else "|".join(field.examples),
+            field["key"],
+            field["rows"],
+            ", ".join(field["types"]),
+            _KNOWN[field["known"]] if field["known"] else "|".join(field["examples"]),
         )
-        for field in metadata.fields
+        for field in metadata["fields"]
     ]
     _show_more(("metadata key", "rows", "types", "shapes"), fields)
-    _count(metadata.unreadable, f"of {metadata.rows} checkpoints have metadata that is not strict JSON")
-    _count(metadata.other_rows, "more members of metadata have other keys")
-    addresses = [(part.column, part.texts, "|".join(part.examples)) for part in found.addresses]
+    _count(metadata["unreadable"], f"of {metadata['rows']} checkpoints have metadata that is not strict JSON")
+    _count(metadata["other_rows"], "more members of metadata have other keys")
+    addresses = [
+        (part["column"], part["texts"], "|".join(part["examples"])) for part in document["addresses"]
+    ]
     _show_more(("column with e-mail addresses", "texts", "shapes"), addresses)
-    _show_more(
-        ("inline channel", "type", "rows"), [(part.channel, part.kind, part.rows) for part in found.inline]
-    )
-    _count(found.other_inline, "more inline values are of other channels")
+    inline = [(part["channel"], part["kind"], part["rows"]) for part in document["inline"]]
+    _show_more(("inline channel", "type", "rows"), inline)
+    _count(document["other_inline"], "more inline values are of other channels")
+    tables = [(name, _content(name, document)) for name in document["scope"]["not_read"]]
+    _show_more(("table that was not read", "content"), tables)
+    for what, size in (document["residue"] or {}).items():
+        _count(size, f"bytes of {_RESIDUE[what]} were not read")
+    print()
+    put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
+    if not document["is_silent"]:
+        put("more is readable beside the values, where a serializer cannot seal it")
+
+
+_KNOWN: Final = {"langgraph": "LangGraph's", "framework": "a framework's", "allowed": "allowed"}
+_RESIDUE: Final = {"free_bytes": "free pages", "log_bytes": "the write-ahead log"}
+
+
+def _content(table: str, document: Document) -> str | None:
+    return "LangGraph's, readable" if table in document["readable_tables"] else None
 
 
 def _show_more(columns: tuple[str, ...], rows: Sequence[Sequence[object]]) -> None:
@@ -61,7 +104,7 @@ def _show_more(columns: tuple[str, ...], rows: Sequence[Sequence[object]]) -> No
 
 def _count(number: int, what: str) -> None:
     if number:
-        say(f"{number} {what}")
+        put(f"{number} {what}")
 
 
 # --- types ------------------------------------------------------------------------------------
@@ -70,19 +113,26 @@ def _count(number: int, what: str) -> None:
 def verdict(found: Constructor, allowlist: Allowlist | None) -> str | None:
     """Whether a type is allowed; ``None`` without an allowlist."""
     if found.is_safe:
-        return "by itself"
+        return "built in"
     if allowlist is None:
         return None
     return "yes" if found.pair in allowlist.types else "no"
 
 
-def show_types(found: Inventory, allowlist: Allowlist | None) -> None:
-    """Print the types, those named most often first."""
-    parts = sorted(found.constructors.values(), key=lambda part: -part.records)
+def show_types(document: Document) -> None:
+    """Print the object of `types` as a table, the types named most often first."""
+    types = sorted(document["types"], key=lambda part: -part["records"])
     rows = [
-        (f"{part.module}.{part.name}", part.records, part.thread, verdict(part, allowlist)) for part in parts
+        (f"{part['module']}.{part['name']}", part["records"], part["thread"], part["allowed"])
+        for part in types
     ]
     show_table(("type", "records", "first thread", "allowed"), rows)
+    values = f"of {document['values']} values"
+    _count(document["not_opened"], f"{values} are sealed and were not opened")
+    _count(document["failed"], f"{values} could not be read")
+    foreign = sum(part["allowed"] == "no" for part in types)
+    _count(foreign, "types are not on the allowlist")
+    _count(document["other_records"], "records name other types, which are not listed")
 
 
 def emit_types(found: Inventory) -> None:
@@ -95,17 +145,17 @@ def emit_types(found: Inventory) -> None:
             module, name = map(ascii, pair)
             print(f"    ({module}, {name}),  # {part.records}, first in thread {excerpt(part.thread)}")
     print("]")
-    _count(sum(not part.is_nameable for _, part in needed), "of the names are no type's and were left out")
+    if unnameable := sum(not part.is_nameable for _, part in needed):
+        say(f"{unnameable} of the names are no type's and were left out")
     if needed:
         say("the values name these types: allow those that are yours, and no other")
 
 
 def types_object(
-    name: str, found: Inventory, failures: Sequence[dict[str, Any]], allowlist: Allowlist | None
+    found: Inventory, failures: Sequence[dict[str, Any]], allowlist: Allowlist | None
 ) -> dict[str, Any]:
-    """What `types --json` prints."""
+    """What `types` found, as JSON."""
     return {
-        "database": name,
         "types": [
             {
                 "module": part.module,
@@ -167,11 +217,10 @@ def failure_object(failure: Failure) -> dict[str, Any]:
     }
 
 
-def exit_code(failures: Failures) -> Exit:
-    """How a program ends that has met these: with another ring, values whose key is missing may open."""
-    if not failures.count:
-        return Exit.DONE
-    return Exit.KEYS if failures.lacks_keys_only else Exit.UNOPENED
+def failure_reasons(failures: Failures) -> Iterator[Reason]:
+    """Yield why a result with these is not true: with another ring, values whose key is missing may open."""
+    if failures.count:
+        yield Reason.KEYS_MISSING if failures.lacks_keys_only else Reason.VALUES_FAILED
 
 
 def show_causes(failures: Failures) -> None:
@@ -222,19 +271,27 @@ class LineReport:
         """Print a failure."""
         put(printable(failure_line(failed)))
 
-    def end(self, rows: int, failures: Failures, *, complete: bool) -> None:
-        """Sum up the failures, and print how many values open, if all have been looked at."""
-        show_causes(failures)
-        if complete:
-            say(f"{rows - failures.count} of {rows} values open")
+    def end(self, tail: Document) -> None:
+        """Print how many values open, and under which keys."""
+        keys = [f"{part['values']} under {part['key']}" for part in tail["opened"]]
+        if tail["accepted"]:
+            keys.append(f"{tail['accepted']} not sealed, and accepted")
+        opened = sum(part["values"] for part in tail["opened"]) + tail["accepted"]
+        so_far = "" if tail["complete"] else " read so far"
+        put(f"{opened} of {tail['rows']} values{so_far} open{': ' if keys else ''}{', '.join(keys)}")
+        if tail["failed"]:
+            put(f"refused values and rows: {tail['failed']}")
+        if tail["orphans"]:
+            put(f"{tail['orphans']} checkpoints name a parent that is not there; the first of them:")
+            put(printable(place_line(tail["orphan_places"][0])))
+        show_verdict(tail)
 
 
 class JsonReport:
-    """One JSON object over all of them."""
+    """One JSON object over all of them, printed as they come: there may be more than fit into memory."""
 
-    def __init__(self, name: str) -> None:
-        head = {**stamp("verify"), "database": name}
-        put(f'{json.dumps(head)[:-1]}, "failures": [')
+    def __init__(self, head: Document) -> None:
+        print_object(f'{json.dumps(head)[:-1]}, "failures": [')
         self._separator = ""
 
     def add(self, failure: Failure) -> None:
@@ -242,8 +299,6 @@ class JsonReport:
         put(self._separator + json.dumps(failure_object(failure)), end="")
         self._separator = ",\n"
 
-    def end(self, rows: int, failures: Failures, *, complete: bool) -> None:
-        """Print how many there were, and whether all have been looked at."""
-        failed = failures.count
-        end = {"rows": rows, "failed": failed, "complete": complete, "ok": complete and not failed}
-        put(f"\n], {json.dumps(end)[1:]}")
+    def end(self, tail: Document) -> None:
+        """Print the members that follow the failures."""
+        put(f"\n], {json.dumps(tail)[1:]}")

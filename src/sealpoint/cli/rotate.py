@@ -10,25 +10,29 @@ from typing import Annotated, Final, Self
 import typer
 
 from sealpoint.cli import render
-from sealpoint.cli.exits import Exit
+from sealpoint.cli.databases import is_url, one_database
+from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import (
     AllowPlaintextOption,
     DatabaseArgument,
     JsonOption,
     KeysOption,
+    VariableOption,
     require_number,
 )
-from sealpoint.cli.outcome import outcome_object, plan_rows, show_outcome
-from sealpoint.cli.output import complain, complain_of_damage, progress_bar, say, show_json, show_table, warn
+from sealpoint.cli.outcome import outcome_object, outcome_reasons, plan_reasons, plan_rows, show_outcome
+from sealpoint.cli.output import complain, complain_of_damage, print_json, progress_bar, say, show_table, warn
 from sealpoint.cli.signals import stopping
-from sealpoint.cli.stores import is_url, open_ring, open_store, warn_of_leftovers
+from sealpoint.cli.stores import open_ring, open_store, warn_of_leftovers
+from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.suites import SUITES
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import BATCH, Batch, Event
 from sealpoint.errors import SealpointError
-from sealpoint.maintenance.job import Action, End, Job, Outcome, Phase, make_plan, require_keys
+from sealpoint.maintenance.job import Action, End, Job, Phase, make_plan, require_keys
 from sealpoint.maintenance.options import Check, Options
+from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
 from sealpoint.maintenance.scrub import forecast
 
@@ -36,7 +40,7 @@ _NOTICED_SECONDS: Final = 1.0
 
 
 def rotate(
-    database: DatabaseArgument,
+    database: DatabaseArgument = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Apply the plan; without it, only show the plan.")
     ] = False,
@@ -97,18 +101,20 @@ def rotate(
     suite: Annotated[
         str, typer.Option("--suite", help="The suite to seal with: cobblestone256 or xaes256gcm.")
     ] = "cobblestone256",
+    variable: VariableOption = None,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Bring every value under the active key, while agents run. Shows the plan; --apply does it.
+    """Reseal every value under the active key, while agents run. Shows the plan; --apply does it.
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    _require_fitting(database, workers=workers, scrub=scrub, suite=suite)
-    if not is_url(database):
-        warn_of_leftovers(Path(database))
+    named = one_database(database, variable)
+    _require_fitting(named, workers=workers, scrub=scrub, suite=suite)
+    if not is_url(named):
+        warn_of_leftovers(Path(named))
         if scrub:
-            _warn_of_scrub(Path(database))
+            warn_of_scrub(Path(named))
     options = Options(
         allow_plaintext=allow_plaintext,
         allow_legacy=allow_legacy,
@@ -122,11 +128,20 @@ def rotate(
         check_keys=not no_key_check,
     )
     # The plan names one key: another that is promoted during the run must not change what it seals with.
-    cipher = RingCipher(open_ring(keys), suite, follow=False)
-    return (_apply if apply else _show)(database, cipher, options, as_json=as_json)
+    result = Result(
+        "rotate",
+        {
+            "allow_plaintext": allow_plaintext,
+            "allow_legacy": allow_legacy,
+            "verify": verify.value,
+            "no_key_check": no_key_check,
+        },
+    )
+    cipher = RingCipher(open_ring(keys, result), suite, follow=False)
+    return (_apply if apply else _show)(named, cipher, options, result, as_json=as_json)
 
 
-def _warn_of_scrub(path: Path) -> None:
+def warn_of_scrub(path: Path) -> None:
     """Warn for how long a scrub will lock a database that is large, or that other processes have open."""
     expected = forecast(path)
     if not expected.processes and expected.lock_seconds < _NOTICED_SECONDS:
@@ -150,47 +165,48 @@ def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) ->
         raise typer.BadParameter(cause, param_hint="--scrub")
 
 
-def _show(database: str, cipher: RingCipher, options: Options, *, as_json: bool) -> Exit:
+def _show(database: str, cipher: RingCipher, options: Options, result: Result, *, as_json: bool) -> Exit:
     key_id = cipher.ring.require_active().id
     with closing(open_store(database)) as store:
         require_keys(store, cipher.ring, options)
         damage: list[SealpointError] = []
-        plan, name = make_plan(store, cipher.ring, options, damage), store.name
-    rows = plan_rows(plan)
-    code = Exit.KEYS if any(step.action is Action.NEEDS_KEY for step in plan) else Exit.DONE
-    code = Exit.UNOPENED if damage else code
+        part, plan = result.looks_at(store), make_plan(store, cipher.ring, options, damage)
+    result.add(Reason.NOT_APPLIED)
+    result.add(Reason.DAMAGED, when=bool(damage))
+    result.add(Reason.NO_ROWS, when=not plan)
+    result.add(Reason.KEYS_MISSING, when=any(step.action is Action.NEEDS_KEY for step in plan))
+    document = result.document({**part, "key": key_id, "applied": False, "plan": plan_rows(plan)})
     if as_json:
-        show_json(
-            "rotate",
-            {"database": name, "key": key_id, "applied": False, "plan": rows, "ok": code is Exit.DONE},
-        )
+        print_json(document)
     else:
-        show_table(
-            ("table", "kind", "key", "rows", "bytes", f"under {key_id}"), [list(row.values()) for row in rows]
-        )
-        say("nothing was changed: --apply does it")
-    complain_of_damage(name, damage)
-    return code
+        rows = [list(row.values()) for row in document["plan"]]
+        show_table(("table", "kind", "key", "rows", "bytes", f"under {key_id}"), rows)
+        show_verdict(document)
+        say("--apply carries it out")
+    complain_of_damage(part["database"]["name"], damage)
+    return result_code(result)
 
 
-def _apply(database: str, cipher: RingCipher, options: Options, *, as_json: bool) -> Exit:
+def _apply(database: str, cipher: RingCipher, options: Options, result: Result, *, as_json: bool) -> Exit:
     key_id = cipher.ring.require_active().id
     failures = render.ShownFailures(shown=not as_json)
     with closing(open_store(database, writable=True)) as store:
-        plan, name = plan_rows(make_plan(store, cipher.ring, options, damage=[])), store.name
+        part, plan = result.looks_at(store), make_plan(store, cipher.ring, options, damage=[])
         with stopping() as stop, _Reporter(failures) as report:
             outcome = Job(store, cipher, options, stop=stop, report=report, url=database).run()
     if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
         complain(str(outcome.problem), outcome.problem.hint)
-    code = _exit_code(outcome, failures)
-    document = outcome_object(outcome, failures, code)
+    result.add(*render.failure_reasons(failures), *plan_reasons(plan))
+    result.add(*outcome_reasons(outcome, options, sum(step.share.rows for step in plan)))
+    head = {**part, "key": key_id, "applied": True, "plan": plan_rows(plan)}
+    document = result.document({**head, **outcome_object(outcome, failures)})
     if as_json:
-        head = {"database": name, "key": key_id, "applied": True, "plan": plan}
-        show_json("rotate", {**head, **document})
+        print_json(document)
     else:
         failures.show_causes()
         show_outcome(outcome, document, key_id, failed=bool(failures.count))
-    return code
+        show_verdict(document)
+    return result_code(result)
 
 
 class _Reporter:
@@ -216,11 +232,3 @@ class _Reporter:
             self._failures.add(event)
         elif self._move is not None:
             self._move(event.rows, event.total)
-
-
-def _exit_code(outcome: Outcome, failures: render.ShownFailures) -> Exit:
-    if failures.count:
-        return render.exit_code(failures)
-    if outcome.end is not End.COMPLETE:
-        return Exit.STOPPED
-    return Exit.FOUND if outcome.left or (outcome.scrubbed and outcome.scrubbed.found) else Exit.DONE

@@ -8,22 +8,26 @@ from typing import Annotated
 import typer
 
 from sealpoint.cli import render
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.options import DatabasesArgument, JsonOption, KeysOption
-from sealpoint.cli.output import complain, complain_of_damage, say, show_json, show_table
+from sealpoint.cli.databases import all_databases
+from sealpoint.cli.exits import Exit, result_code
+from sealpoint.cli.options import DatabasesArgument, JsonOption, KeysOption, VariablesOption
+from sealpoint.cli.output import complain, complain_of_damage, print_json
 from sealpoint.cli.stores import find_entries, opened, say_if_unknown
+from sealpoint.cli.verdict import show_verdict
 from sealpoint.errors import SealpointError, UnknownKeyError, excerpt
+from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.status import status as take_shares
 
 
 def status(
-    databases: DatabasesArgument,
+    databases: DatabasesArgument = None,
     only: Annotated[
         str | None,
         typer.Option(
             "--only", metavar="ID", show_default=False, help="Exit with 3 if a value is not under this key."
         ),
     ] = None,
+    variables: VariablesOption = None,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
@@ -31,34 +35,36 @@ def status(
 
     It believes the tags: that values also open is what `verify` shows.
     """
-    entries = find_entries(keys)
+    named = all_databases(databases, variables)
+    if not named:
+        raise typer.BadParameter("name at least one database: DB, or --db-env NAME", param_hint="DB...")
+    result = Result("status")
+    entries = find_entries(keys, result)
     if only is not None and entries is not None and only not in {entry.id for entry in entries}:
         hint = f"name one of these, or use --keys with the ring file that contains {excerpt(only)}"
         unknown = UnknownKeyError(only, tuple(entry.id for entry in entries), hint=hint)
         complain(str(unknown), unknown.hint)
         return Exit.USAGE
     damage: dict[str, list[SealpointError]] = {}
-    with opened(databases) as stores:
+    with opened(named) as stores:
         found = [
-            (store.name, take_shares(store, entries, damage.setdefault(store.name, []))) for store in stores
+            (result.looks_at(store), take_shares(store, entries, damage.setdefault(store.name, [])))
+            for store in stores
         ]
-    others = sum(share.rows for _, shares in found for share in shares if share.key_id != only)
-    say_if_unknown(entries, [share for _, shares in found for share in shares])
+    shares = [share for _, each in found for share in each]
+    say_if_unknown(entries, shares)
+    others = sum(share.rows for share in shares if share.key_id != only)
+    result.add(Reason.NOT_ASKED, when=only is None)
+    result.add(Reason.NO_ROWS, when=not all(each for _, each in found))
+    result.add(Reason.OTHER_KEYS, when=only is not None and others > 0)
+    result.add(Reason.DAMAGED, when=any(damage.values()))
+    parts = [{**part, "shares": [asdict(share) for share in each]} for part, each in found]
+    document = result.document({"only": only, "others": None if only is None else others, "databases": parts})
     if as_json:
-        parts = [{"database": name, "shares": [asdict(share) for share in shares]} for name, shares in found]
-        show_json(
-            "status",
-            {"databases": parts, "only": only}
-            | ({} if only is None else {"ok": not others and not any(damage.values())}),
-        )
+        print_json(document)
     else:
-        rows = ((name, *render.share_row(share)) for name, shares in found for share in shares)
-        show_table(("database", *render.SHARES), rows)
+        render.show_status(document)
+        show_verdict(document)
     for name, errors in damage.items():
         complain_of_damage(name, errors)
-    if any(damage.values()):
-        return Exit.UNOPENED
-    if only is None or not others:
-        return Exit.DONE
-    say(f"{others} values are not under {excerpt(only)}")
-    return Exit.FOUND
+    return result_code(result)

@@ -1,71 +1,52 @@
-"""Opening what a command names: databases by path or URL, and the ring."""
+"""Opening what a command names: databases and the ring."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
-from sealpoint.cli.options import require_text
+from sealpoint.cli.databases import is_url
 from sealpoint.cli.output import say, warn
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
     DatabaseCorruptError,
-    DatabaseMissingError,
-    PasswordError,
     RingFileMissingError,
     SchemaError,
-    excerpt,
 )
-from sealpoint.keys.ringfile import read_ring_entries
+from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
 from sealpoint.maintenance.partial import MAGIC, find_leftovers
 
 if TYPE_CHECKING:
     from sealpoint.databases.rows import RowStore
     from sealpoint.keys.entry import RingEntry
+    from sealpoint.maintenance.result import Result
     from sealpoint.maintenance.status import Share
 
 _SUPERUSER: Final = (
     "connected as a superuser: a role that may only SELECT from the tables, and UPDATE two of them, is enough"
     " (docs/rotation.md, A role for maintenance)"
 )
-_SCHEMES: Final = ("postgresql://", "postgres://")
-_SECRETS: Final = frozenset(
-    {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
-)
-_PARAMETERS: Final = re.compile(r"(?:^|[?&\s])([^=?&\s]+)\s*=")
-
-
-def is_url(database: str) -> bool:
-    """Whether a database is named by a URL of Postgres."""
-    return database.startswith(_SCHEMES)
 
 
 def open_store(database: str, *, writable: bool = False) -> RowStore:
-    """Open a database.
+    """Open a database, named as `sealpoint.cli.databases` gives it.
 
     Raises:
-        PasswordError: If it contains a password.
-        DatabaseMissingError: If it is neither a path nor a URL of Postgres, or nothing is there.
+        DatabaseMissingError: If nothing is there.
         SchemaError: If the file is empty, or not a SQLite database.
     """
-    _require_no_password(database)
     if is_url(database):
-        require_text(database, "DB")
         from sealpoint.databases.postgres.rows import PostgresRows
 
         rows = PostgresRows(database, writable=writable)
         if rows.is_superuser:
             warn(_SUPERUSER)
         return rows
-    if "://" in database:
-        raise DatabaseMissingError(f"{excerpt(database)} is neither a path nor a URL of Postgres")
     from sealpoint.databases.sqlite.rows import SqliteRows
 
     with naming_other_files(database):
@@ -122,11 +103,22 @@ def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list
         yield stores
 
 
-def open_ring(path: Path | None) -> KeyRing:
-    """Load the ring with all its material, and report its keys; ``None`` looks in the usual places."""
+def open_ring(path: Path | None, result: Result) -> KeyRing:
+    """Load the ring with all its material, report its keys, and record it.
+
+    ``None`` looks in the usual places.
+    """
     ring = KeyRing.load(path).load_material()
-    report_keys(read_ring_entries(ring.path))
+    read_entries(find_ring_file(ring.path), result)
     return ring
+
+
+def read_entries(file: Path, result: Result) -> tuple[RingEntry, ...]:
+    """Return what a ring file says about its keys, report them, and record the ring."""
+    entries = read_ring_entries(file)
+    report_keys(entries)
+    result.uses_ring(file, entries)
+    return entries
 
 
 def report_keys(entries: Iterable[RingEntry]) -> None:
@@ -138,27 +130,18 @@ def report_keys(entries: Iterable[RingEntry]) -> None:
             warn(f"the active key {entry.id!r} has expired: promote another")
 
 
-def _require_no_password(database: str) -> None:
-    """Refuse a password in the three places where libpq takes one; the message shows nothing of it."""
-    # Every account can read the arguments of a process (ps), and a shell keeps them in its history.
-    front, found, rest = database.partition("://")
-    user, at, _ = (rest if found else front).partition("/")[0].partition("@")
-    # libpq decodes names of parameters: pass%77ord is a password.
-    named = {unquote(name) for name in _PARAMETERS.findall(database)}
-    if (found and at and ":" in user) or named & _SECRETS:
-        raise PasswordError("a password stands in the name of the database")
+def find_entries(keys: Path | None, result: Result) -> Sequence[RingEntry] | None:
+    """Return what the ring says about its keys, and record it.
 
-
-def find_entries(keys: Path | None) -> Sequence[RingEntry] | None:
-    """Return what the ring says about its keys, or ``None`` if none is named and none is found."""
+    ``None`` looks in the usual places, and gives ``None`` if no ring is there.
+    """
     try:
-        entries = read_ring_entries(keys)
+        file = find_ring_file(keys)
     except RingFileMissingError:
         if keys is not None:
             raise
         return None
-    report_keys(entries)
-    return entries
+    return read_entries(file, result)
 
 
 def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share]) -> None:
@@ -167,13 +150,13 @@ def say_if_unknown(entries: Sequence[RingEntry] | None, shares: Iterable[Share])
         say("no ring file was found: the states of keys are not known")
 
 
-def find_cipher(store: RowStore, keys: Path | None) -> RingCipher | None:
+def find_cipher(store: RowStore, keys: Path | None, result: Result) -> RingCipher | None:
     """Return what opens the store's values, or ``None`` if none is sealed, or no ring is found."""
     sealed = any(is_sealed(count.tag) for count in store.count())
     if keys is None and not sealed:
         return None
     try:
-        return RingCipher(open_ring(keys))
+        return RingCipher(open_ring(keys, result))
     except RingFileMissingError as error:
         if keys is not None:
             raise

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sealpoint.cli import render
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.options import DatabaseArgument, JsonOption, KeysOption
-from sealpoint.cli.output import progress_bar, say, say_how_far, show_json
+from sealpoint.cli.databases import one_database
+from sealpoint.cli.exits import Exit, result_code
+from sealpoint.cli.options import (
+    AllowOption,
+    DatabaseArgument,
+    JsonOption,
+    KeysOption,
+    VariableOption,
+    read_allowed,
+)
+from sealpoint.cli.output import print_json, progress_bar, say_how_far
 from sealpoint.cli.stores import find_cipher, opened
+from sealpoint.cli.verdict import show_verdict
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import Event, Progress
-from sealpoint.errors import excerpt
 from sealpoint.maintenance.inventory import Inventory
 from sealpoint.maintenance.inventory import inventory as take_inventory
+from sealpoint.maintenance.result import Reason, Result
 from sealpoint.serde.allowlist import Allowlist
-
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="FILE|MODULE:NAME",
-        show_default=False,
-        help="Exit with 3 if a type is named that is not allowed: a file as --emit prints it, or one type;"
-        " can be given several times. What a strict serializer builds by itself is always allowed.",
-    ),
-]
 
 
 def types(
-    database: DatabaseArgument,
+    database: DatabaseArgument = None,
     emit: Annotated[
         bool, typer.Option("--emit", help="Print an allowlist of the types that need one, as Python.")
     ] = False,
     allow: AllowOption = None,
+    variable: VariableOption = None,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
@@ -49,56 +46,36 @@ def types(
     """
     if emit and as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
-    allowlist = (
-        None if allow is None else Allowlist.of([pair for text in allow for pair in _read_allowed(text)])
-    )
-    failures = render.ShownFailures(shown=not as_json)
-    with opened([database]) as (store,):
-        name, cipher = store.name, find_cipher(store, keys)
+    allowlist = None if allow is None else Allowlist.of(read_allowed(allow))
+    result, failures = Result("types"), render.ShownFailures(shown=not as_json)
+    with opened([one_database(database, variable)]) as (store,):
+        part, cipher = result.looks_at(store), find_cipher(store, keys, result)
         with _watching("types", failures.add) as report:
             found = take_inventory(store, cipher, report=report)
     failures.show_causes()
+    result.add(*render.failure_reasons(failures))
+    result.add(*_reasons(found, allowlist))
+    document = result.document({**part, **render.types_object(found, failures.objects(), allowlist)})
     if as_json:
-        show_json("types", render.types_object(name, found, failures.objects(), allowlist))
+        print_json(document)
     elif emit:
         render.emit_types(found)
     else:
-        render.show_types(found, allowlist)
-    return _exit_code(found, allowlist)
+        render.show_types(document)
+        show_verdict(document)
+    return result_code(result)
 
 
-def _read_allowed(text: str) -> list[tuple[str, str]]:
-    """Return the pairs of one ``--allow``."""
-    file = Path(text)
-    if not file.is_file():
-        module, colon, name = text.rpartition(":")
-        if not (colon and module and name):
-            raise typer.BadParameter(
-                f"{excerpt(text)} is neither a file nor MODULE:NAME", param_hint="--allow"
-            )
-        return [(module, name)]
-    try:
-        pairs = ast.literal_eval(file.read_text(encoding="utf-8"))
-        return [(str(module), str(name)) for module, name in pairs]
-    except (SyntaxError, TypeError, ValueError):
-        raise typer.BadParameter(f"{excerpt(text)} is not what --emit prints", param_hint="--allow") from None
-
-
-def _exit_code(found: Inventory, allowlist: Allowlist | None) -> Exit:
-    if found.not_opened:
-        say(f"{found.not_opened} of {found.values} values are sealed and were not opened")
-    if found.failures:
-        say(f"{found.failures} of {found.values} values could not be read")
-        return Exit.UNOPENED
+def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
+    if not found.values:
+        yield Reason.NO_ROWS
     if allowlist is None:
-        return Exit.DONE
+        yield Reason.NOT_ASKED
+        return
     if found.not_opened:  # what they name is not known
-        return Exit.KEYS
-    foreign = [pair for pair in found.constructors if pair not in allowlist.types]
-    if foreign or found.other_records:
-        say(f"types that are not on the allowlist: {len(foreign) or found.other_records}")
-        return Exit.FOUND
-    return Exit.DONE
+        yield Reason.NOT_OPENED
+    if found.other_records or any(pair not in allowlist.types for pair in found.constructors):
+        yield Reason.TYPES_NOT_ALLOWED
 
 
 @contextmanager

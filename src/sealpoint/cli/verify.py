@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 from sealpoint.cli import render
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.options import AllowPlaintextOption, DatabaseArgument, JsonOption, KeysOption
-from sealpoint.cli.output import progress_bar, say, say_how_far
+from sealpoint.cli.databases import one_database
+from sealpoint.cli.exits import Exit, result_code
+from sealpoint.cli.options import (
+    AllowPlaintextOption,
+    AllowUnprovenOption,
+    DatabaseArgument,
+    JsonOption,
+    KeysOption,
+    VariableOption,
+)
+from sealpoint.cli.output import progress_bar, say_how_far
 from sealpoint.cli.stores import open_ring, opened
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.failures import Failures
 from sealpoint.databases.rows import Progress
-from sealpoint.maintenance.verify import verify as open_all
+from sealpoint.maintenance.result import Reason, Result
+from sealpoint.maintenance.verification import Verification
 
 
 def verify(
-    database: DatabaseArgument,
+    database: DatabaseArgument = None,
     allow_plaintext: AllowPlaintextOption = False,
+    allow_unproven: AllowUnprovenOption = False,
+    variable: VariableOption = None,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
     """Open every value, and name each one that does not open. Nothing is shown of what is in them.
 
     Exits with 4 if there is one, or with 5 if only keys are missing. A value that is not sealed counts as
-    one, unless --allow-plaintext accepts it.
+    one, unless --allow-plaintext accepts it; then the result is not proven, and the exit code 3.
     """
+    result = Result("verify", {"allow_plaintext": allow_plaintext})
+    named = one_database(database, variable)
     rows, total, failures, complete = 0, None, Failures(), False
-    with opened([database]) as (store,), progress_bar("verify") as move:
-        cipher = RingCipher(open_ring(keys))
-        report = render.JsonReport(store.name) if as_json else render.LineReport()
+    with opened([named]) as (store,), progress_bar("verify") as move:
+        cipher = RingCipher(open_ring(keys, result))
+        part = result.looks_at(store)
+        report = render.JsonReport({**result.head(), **part}) if as_json else render.LineReport()
+        run = Verification(store, cipher, allow_plaintext=allow_plaintext)
         try:
-            for event in open_all(store, cipher, allow_plaintext=allow_plaintext):
+            for event in run.events():
                 if isinstance(event, Progress):
                     rows, total = event.rows, event.total
                     move(rows, total)
@@ -38,8 +53,15 @@ def verify(
                     report.add(event)
             complete = True
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
-            report.end(rows, failures, complete=complete)
+            result.add(*render.failure_reasons(failures))
+            result.add(Reason.NO_ROWS, when=not rows)
+            result.add(Reason.ENDED_EARLY, when=not complete)
+            result.add(Reason.PLAINTEXT_ALLOWED, when=run.accepted > 0)
+            result.add(Reason.PARENTS_MISSING, when=run.orphans.rows > 0)
+            counts = {"rows": rows, **run.counts(), "failed": failures.count, "complete": complete}
+            report.end({**counts, **result.tail()})
+            if not as_json:
+                render.show_causes(failures)
             if not complete:
                 say_how_far(rows, total)
-                say(f"{failures.count} of the values that were opened do not open")
-    return render.exit_code(failures)
+    return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)

@@ -7,12 +7,13 @@ agent never loses an update.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection
+from sealpoint.databases.cleartext import Cleartext
 from sealpoint.databases.failures import Failure
 from sealpoint.errors import DatabaseCorruptError, RowError, SealpointError
 
@@ -58,12 +59,32 @@ def noting_damage(column: Column, damage: list[SealpointError] | None) -> Iterat
         damage.append(error)
 
 
-class InlineValue(NamedTuple):
-    """Readable values that a database stores besides the sealed ones: channel, kind and count."""
+class Table(NamedTuple):
+    """A table of a database.
 
-    channel: str
-    kind: str
-    rows: int
+    Attributes:
+        name: Its name, with that of its schema if the saver's tables are in another.
+        is_read: Whether maintenance reads it.
+    """
+
+    name: str
+    is_read: bool
+
+
+MAX_TABLES: Final = 1_000
+"""How many tables are named."""
+
+
+class Residue(NamedTuple):
+    """Parts of a file that no statement reads, and where what was deleted may still be.
+
+    Attributes:
+        free_bytes: Of free pages.
+        log_bytes: Of the write-ahead log.
+    """
+
+    free_bytes: int
+    log_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +142,25 @@ class RowStore(Protocol):
         """Its name in messages: a path, or a URL without a password."""
 
     @property
+    def kind(self) -> str:
+        """``sqlite`` or ``postgres``."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What tells it from a copy and from another database of the same name."""
+
+    @property
+    def cleartext(self) -> Cleartext:
+        """What is readable in it beside its values."""
+
+    @property
+    def missing_tables(self) -> tuple[str, ...]:
+        """The tables that every saver makes, and that are not there."""
+
+    def tables(self) -> list[Table]:
+        """Return all tables of the database that this account can see, at most `MAX_TABLES`."""
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """The columns with values in the tables of the database."""
 
@@ -163,17 +203,8 @@ class RowStore(Protocol):
             HeldError: If another run holds the database.
         """
 
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield the readable text of key columns: each column with each of its distinct texts, by table.
-
-        With ``only``, from that column.
-        """
-
-    def metadata(self) -> Iterator[Any]:
-        """Yield the metadata of each checkpoint, as stored."""
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield the readable values besides the sealed ones. SQLite has none."""
+    def residue(self) -> Residue | None:
+        """Return how much of the file no statement reads; ``None`` for Postgres, which does not say."""
 
     def close(self) -> None:
         """Close the connection to the database."""

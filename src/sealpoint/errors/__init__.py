@@ -31,6 +31,8 @@ from sealpoint.errors.keys import (
     WrongRingError,
 )
 from sealpoint.errors.maintenance import (
+    PERMANENT_ERRNOS,
+    AccessError,
     DatabaseMissingError,
     HaltedError,
     HeldError,
@@ -46,6 +48,7 @@ from sealpoint.errors.maintenance import (
     SuperuserError,
     UnreachableError,
     UnrelatedDatabaseError,
+    stopped_by,
 )
 from sealpoint.errors.root import (
     EXCERPT_CHARS,
@@ -94,6 +97,8 @@ from sealpoint.errors.serde import (
 
 __all__ = [
     "EXCERPT_CHARS",
+    "PERMANENT_ERRNOS",
+    "AccessError",
     "ActiveKeyError",
     "BlobError",
     "BlockedTypeError",
@@ -166,6 +171,7 @@ __all__ = [
     "UnsupportedTypeError",
     "WrongRingError",
     "excerpt",
+    "stopped_by",
 ]
 
 for _name in __all__:  # tracebacks and pickles name the public module

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from typing import Final
+
 from sealpoint.errors.root import SealpointError
+
+PERMANENT_ERRNOS: Final = frozenset(
+    {
+        *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+        *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTSUP, errno.EXDEV),
+    }
+)
+"""What the system refuses for a reason that stays until names, rights or mounts are changed."""
 
 
 class MaintenanceError(SealpointError):
@@ -46,6 +58,24 @@ class StoppedError(MaintenanceError, OSError):
         "make room or end the blocking process, then run the same command again:"
         " it continues where it stopped"
     )
+
+
+class AccessError(StoppedError):
+    """A run ended early because a file or a server may not be written; it will end so again."""
+
+    hint = "let the account that runs this write to the folder, then run the same command again"
+
+
+def stopped_by(error: OSError, message: str, hint: str | None = None) -> StoppedError:
+    """Return the error for what the system refused: `AccessError` if it will refuse that again.
+
+    Args:
+        error: What the system raised.
+        message: What could not be done; the system's reason is added.
+        hint: What to do, if it is more than the class says.
+    """
+    kind = AccessError if error.errno in PERMANENT_ERRNOS else StoppedError
+    return kind(f"{message}: {os.strerror(error.errno or 0)}", hint=hint)
 
 
 class HaltedError(StoppedError):

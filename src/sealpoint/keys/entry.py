@@ -19,10 +19,18 @@ MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"
 MATERIAL_GONE: Final = "gone-before"
 
+DATABASE_CHECK: Final = "database-check"
+RELATION_CHECK: Final = "relation-check"
+"""Checks before a key is destroyed, recorded if they are waived: that no database has rows under the key, and
+that each database has rows under some key of the ring."""
+
 DATES: Final = ("created", "activated", "retired", "disabled", "compromised", "destroyed", "expires")
-KEY_FIELDS: Final = frozenset({"id", "state", "suite", "check", "owner", "source", "material", *DATES})
+KEY_FIELDS: Final = frozenset(
+    {"id", "state", "suite", "check", "owner", "source", "material", "waived", *DATES}
+)
 
 _OUTCOMES: Final = (MATERIAL_REMOVED, MATERIAL_LEFT, MATERIAL_GONE)
+_CHECKS: Final = (DATABASE_CHECK, RELATION_CHECK)
 _MAY_BE_MARKED: Final = (KeyState.COMPROMISED, KeyState.DISABLED, KeyState.DESTROYED)
 
 
@@ -38,6 +46,7 @@ class RingEntry:
         source: Kind of its source, e.g. ``file``; ``None`` for a destroyed key whose source is not recorded.
         location: Where the material is, according to the source; ``None`` for inline material.
         material: What became of a destroyed key's material: ``removed``, ``left`` or ``gone-before``.
+        waived: Checks that were waived when the key was destroyed, see `DATABASE_CHECK`.
         owner: Who is responsible for the key.
         created: When it was created; this and the other times are ``None`` if the file does not have them.
         activated: When it first became active.
@@ -55,6 +64,7 @@ class RingEntry:
     source: str | None = None
     location: str | None = None
     material: str | None = None
+    waived: tuple[str, ...] = ()
     owner: str | None = None
     created: datetime | None = None
     activated: datetime | None = None
@@ -136,7 +146,7 @@ def read_entry(table: Mapping[str, Any], file: Path) -> tuple[RingEntry, Source 
         raise RingFileError(f"{where}: suite {excerpt(table['suite'])} is not 'aes', the only valid value")
     require_suite_state(table["id"], table.get("suite"), state)
     if state is not KeyState.DESTROYED:
-        require_fields(table, KEY_FIELDS - {"destroyed", "material"}, {"source"}, where)
+        require_fields(table, KEY_FIELDS - {"destroyed", "material", "waived"}, {"source"}, where)
     if "compromised" in table and state not in _MAY_BE_MARKED:
         hint = 'give it state = "compromised"; a key that was compromised does not seal again'
         raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)
@@ -145,7 +155,8 @@ def read_entry(table: Mapping[str, Any], file: Path) -> tuple[RingEntry, Source 
         raise RingFileError(f"{where} is destroyed, and its material is still in the ring")
     fields = {field: table.get(field) for field in ("suite", "check", "material", "owner", *DATES)}
     kind, location = (source.kind, source.location) if source else (None, None)
-    return RingEntry(table["id"], state, source=kind, location=location, **fields), source
+    waived = tuple(table.get("waived", ()))
+    return RingEntry(table["id"], state, source=kind, location=location, waived=waived, **fields), source
 
 
 def require_owner(owner: object, where: str) -> str:
@@ -179,7 +190,8 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
 
     Raises:
         RingFileError: If a date is not a date with a time, ``check`` is not a string, ``owner`` is not one
-            line of text, or ``material`` is not a known outcome; ``where`` names the table in the message.
+            line of text, ``material`` is not a known outcome, or ``waived`` is no list of known checks;
+            ``where`` names the table in the message.
     """
     for field in DATES:
         if field in entry and not isinstance(entry[field], datetime):
@@ -190,3 +202,6 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
         require_owner(entry["owner"], where)
     if "material" in entry and entry["material"] not in _OUTCOMES:
         raise RingFileError(f"{where}: 'material' is not one of {', '.join(_OUTCOMES)}")
+    waived = entry.get("waived", [])
+    if not isinstance(waived, list) or any(name not in _CHECKS for name in waived):
+        raise RingFileError(f"{where}: 'waived' is not a list of {', '.join(_CHECKS)}")

@@ -11,13 +11,12 @@ from pathlib import Path
 from pwd import getpwuid
 from typing import Final
 
-from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, StoppedError, excerpt
+from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, excerpt, stopped_by
 
 MAX_FILE_BYTES: Final = 1 << 20
 _GONE: Final = (
     "restore its copy at this path; a key that is no longer needed can be disabled, and is then not read"
 )
-_DENIED: Final = "let this account write in the folder, then run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +162,7 @@ def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -
         raise
     except OSError as error:
         path.unlink(missing_ok=True)
-        hint = _DENIED if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else None
-        raise StoppedError(f"{path} cannot be written: {os.strerror(error.errno or 0)}", hint=hint) from None
+        raise stopped_by(error, f"{path} cannot be written") from None
     return path
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import HeldError, OutputNameError, StoppedError, excerpt
+from sealpoint.errors import HeldError, OutputNameError, excerpt, stopped_by
 
 SUFFIX: Final = ".sealpoint-lock"
 
@@ -67,8 +67,7 @@ def _take(lock: Path) -> int:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise OutputNameError(f"{excerpt(lock.name)}, which is held, is too long") from None
-            cause = os.strerror(error.errno or 0)
-            raise StoppedError(f"{lock} cannot be made: {cause}", hint=_HINT) from None
+            raise stopped_by(error, f"{lock} cannot be made", _HINT) from None
         try:
             # Not fcntl.lockf: this process would lose a POSIX lock when `is_held` closes the same file.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,7 +76,7 @@ def _take(lock: Path) -> int:
             raise HeldError(f"another run holds {lock.name.removesuffix(SUFFIX)}") from None
         except OSError as error:  # a file system without locks
             os.close(descriptor)
-            raise StoppedError(f"{lock} cannot be locked: {os.strerror(error.errno or 0)}") from None
+            raise stopped_by(error, f"{lock} cannot be locked") from None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), lock.stat(follow_symlinks=False)):
                 return descriptor

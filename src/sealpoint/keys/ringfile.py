@@ -69,9 +69,14 @@ def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
         found = Path(credentials) / "sealpoint.keys"
     else:
         found = SYSTEM_PATH
-    if not os.path.lexists(found):
+    try:
+        found.lstat()
+    except PermissionError:
+        hint = "run this as the account that owns the ring (sudo -u OWNER), or name another: --keys FILE"
+        raise RingFileMissingError(f"this account may not enter the folder of {found}", hint=hint) from None
+    except OSError:
         unnamed = "" if path is not None or named else ", and $SEALPOINT_KEYS is not set"
-        raise RingFileMissingError(f"no ring file at {found}{unnamed}")
+        raise RingFileMissingError(f"no ring file at {found}{unnamed}") from None
     return found
 
 

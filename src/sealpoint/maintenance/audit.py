@@ -7,20 +7,39 @@ become ``a``, digits ``9``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto.tag import Kind
-from sealpoint.databases.rows import InlineValue, RowStore
+from sealpoint.databases.cleartext import InlineValue
+from sealpoint.databases.rows import Residue, RowStore
 from sealpoint.errors import MetadataError
+from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.status import Share, status
 
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3
 MAX_ADDRESSES: Final = 10_000
-LANGGRAPH_KEYS: Final = frozenset({"parents", "run_id", "source", "step"})
+READABLE_TABLES: Final = frozenset({"cache", "store", "store_vectors"})
+"""Tables of LangGraph's stores and caches. No saver's serializer sees what is in them."""
+
+LANGGRAPH_KEYS: Final = frozenset({"counters_since_delta_snapshot", "parents", "run_id", "source", "step"})
+FRAMEWORK_KEYS: Final = frozenset(
+    {
+        "assistant_id",
+        "graph_id",
+        "langgraph_api_url",
+        "langgraph_api_version",
+        "langgraph_host",
+        "langgraph_plan",
+        "langgraph_version",
+        "ls_integration",
+        "run_attempt",
+    }
+)
+"""Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments."""
 
 _JSON_TYPES: Final = {
     type(None): "null",
@@ -46,16 +65,17 @@ class Field:
     """A key of metadata, and its values.
 
     Attributes:
-        key: The key; only its shape if it looks like user input.
-        rows: Number of checkpoints with the key.
-        own: Whether LangGraph writes it in every checkpoint, without user data.
-        types: JSON types of its values.
-        examples: A few shapes of its values, each with its length.
+        key: The key; only its shape, if it looks like something a user typed.
+        rows: How often it is met.
+        known: Why it is no finding: ``langgraph`` writes it in every checkpoint, a ``framework`` does, or it
+            is ``allowed``; ``None`` for any other.
+        types: JSON types of what stands under it.
+        examples: A few shapes of it, each with its length.
     """
 
     key: str
     rows: int
-    own: bool
+    known: str | None
     types: tuple[str, ...]
     examples: tuple[str, ...]
 
@@ -103,6 +123,8 @@ class Audit:
         inline: Readable values beside the sealed ones, at most `MAX_LABELS`. Of a channel only its shape, if
             it looks like user input.
         other_inline: How many there are beyond those.
+        readable_tables: Tables of LangGraph's stores and caches, which are not read.
+        residue: How much of a file is not read at all; ``None`` for Postgres.
     """
 
     shares: tuple[Share, ...]
@@ -110,6 +132,8 @@ class Audit:
     addresses: tuple[Addresses, ...]
     inline: tuple[InlineValue, ...]
     other_inline: int
+    readable_tables: tuple[str, ...]
+    residue: Residue | None
 
     @property
     def rows(self) -> int:
@@ -128,22 +152,61 @@ class Audit:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing else is readable, except what LangGraph writes in every checkpoint."""
-        fields = any(not field.own for field in self.metadata.fields)
+        """Whether nothing is readable beside the values either, except known keys of metadata."""
+        fields = any(field.known is None for field in self.metadata.fields)
         beside = fields or self.metadata.unreadable or self.metadata.other_rows
         return not (beside or self.addresses or any(part.kind != "null" for part in self.inline))
 
 
-def audit(store: RowStore) -> Audit:
-    """Audit a whole database. Metadata and names are streamed; memory is bounded."""
+def audit(store: RowStore, allowed: Collection[str] = ()) -> Audit:
+    """Look at a whole database. Its metadata and names stream past; what is kept of them is bounded.
+
+    Args:
+        store: A database.
+        allowed: Keys of metadata that are no finding, beside `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`.
+    """
     inline, other_inline = _inline(store)
+    names = (table.name for table in store.tables() if not table.is_read)
     return Audit(
         shares=tuple(status(store)),
-        metadata=_metadata(store.metadata()),
-        addresses=_addresses(store.names()),
+        metadata=_metadata((record.metadata for record in store.cleartext.records()), allowed),
+        addresses=_addresses(store.cleartext.names()),
         inline=inline,
         other_inline=other_inline,
+        readable_tables=tuple(name for name in names if name.rpartition(".")[2].lower() in READABLE_TABLES),
+        residue=store.residue(),
     )
+
+
+def audit_reasons(found: Audit, *, strict: bool) -> Iterator[Reason]:
+    """Yield why an audit does not show that nothing is readable.
+
+    Args:
+        found: The audit.
+        strict: Whether it was asked about all that is readable, and not about values alone.
+    """
+    if not found.is_sealed:
+        yield Reason.NOT_SEALED
+    if found.readable_tables:
+        yield Reason.READABLE_TABLES
+    if not found.rows:
+        yield Reason.NO_ROWS
+    if strict and not found.is_silent:
+        yield Reason.READABLE_BESIDE
+    if strict and found.residue is not None and any(found.residue):
+        yield Reason.OLD_CONTENT_NOT_READ
+
+
+def audit_object(found: Audit) -> dict[str, Any]:
+    """Return what was found as JSON."""
+    return {
+        "rows": found.rows,
+        "open_rows": found.open_rows,
+        "is_silent": found.is_silent,
+        **asdict(found),
+        "inline": [value._asdict() for value in found.inline],
+        "residue": found.residue and found.residue._asdict(),
+    }
 
 
 def shape(value: Any) -> str:
@@ -191,12 +254,20 @@ class _Tally:
         if len(self.examples) < MAX_EXAMPLES:
             self.examples[shape(value)] = None
 
-    def field(self, key: str) -> Field:
+    def field(self, key: str, known: str | None) -> Field:
         examples = tuple(example for example in self.examples if example)
-        return Field(key, self.rows, key in LANGGRAPH_KEYS, tuple(sorted(self.types)), examples)
+        return Field(key, self.rows, known, tuple(sorted(self.types)), examples)
 
 
-def _metadata(columns: Iterable[Any]) -> Metadata:
+def _known(key: str, allowed: Collection[str]) -> str | None:
+    if key in LANGGRAPH_KEYS:
+        return "langgraph"
+    if key in FRAMEWORK_KEYS:
+        return "framework"
+    return "allowed" if key in allowed else None
+
+
+def _metadata(columns: Iterable[Any], allowed: Collection[str]) -> Metadata:
     rows = unreadable = other_rows = 0
     tallies: dict[str, _Tally] = {}
     for column in columns:
@@ -212,8 +283,8 @@ def _metadata(columns: Iterable[Any]) -> Metadata:
                 other_rows += 1
             else:
                 tallies.setdefault(name, _Tally()).add(value)
-    found = [tally.field(key) for key, tally in tallies.items()]
-    found.sort(key=lambda field: (field.own, -field.rows))
+    found = [tally.field(key, _known(key, allowed)) for key, tally in tallies.items()]
+    found.sort(key=lambda field: (field.known is not None, -field.rows))
     return Metadata(rows, unreadable, tuple(found), other_rows)
 
 
@@ -232,7 +303,7 @@ def _addresses(names: Iterable[tuple[str, str]]) -> tuple[Addresses, ...]:
 def _inline(store: RowStore) -> tuple[tuple[InlineValue, ...], int]:
     rows: dict[tuple[str, str], int] = {}
     others = 0
-    for value in store.inline():
+    for value in store.cleartext.inline():
         place = (label(value.channel), value.kind)
         if place not in rows and len(rows) == MAX_LABELS:
             others += value.rows

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import OutputNameError, StoppedError, excerpt
+from sealpoint.errors import OutputNameError, excerpt, stopped_by
 from sealpoint.keys.lock import is_held
 
 _HINT: Final = "check that this account may write to the folder, and that it has free space"
@@ -45,8 +45,7 @@ def private_folder(out: Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise OutputNameError(f"{excerpt(str(out))} is too long") from None
-        message = f"no folder can be made in {out.parent}: {os.strerror(error.errno or 0)}"
-        raise StoppedError(message, hint=_HINT) from None
+        raise stopped_by(error, f"no folder can be made in {out.parent}", _HINT) from None
     try:
         yield folder
     finally:

@@ -12,7 +12,7 @@ from sealpoint.crypto.tag import is_under
 from sealpoint.databases.rows import RowStore
 from sealpoint.errors import KeyInUseError, UnrelatedDatabaseError
 from sealpoint.keys import destroy, edit
-from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK, RingEntry
 from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.maintenance.ringcheck import require_opening
@@ -66,7 +66,8 @@ def destroy_key(
 ) -> Path | None:
     """Destroy a key, unless a database prevents it. See `sealpoint.keys.destroy.destroy_key`.
 
-    With ``allow_unrelated`` a database is accepted that has no value under any key of the ring.
+    With ``allow_unrelated`` a database is accepted that has no value under any key of the ring. The ring
+    records that, and that no database was named.
 
     Returns:
         The file that was removed, if there was one.
@@ -77,10 +78,14 @@ def destroy_key(
         StoppedError: If the file cannot be removed.
     """
 
-    def require(ring: RingFile, entry: RingEntry) -> None:
+    def require(ring: RingFile, entry: RingEntry) -> Sequence[str]:
         require_unused([entry], stores, f"cannot destroy {key_id!r}")
-        if not allow_unrelated:
-            require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
+        if not stores:
+            return [DATABASE_CHECK]
+        if allow_unrelated:
+            return [] if all(is_related(store, ring.entries) for store in stores) else [RELATION_CHECK]
+        require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
+        return []
 
     return destroy.destroy_key(path, key_id, require)
 

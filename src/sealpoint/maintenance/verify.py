@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
-from sealpoint.crypto import RingCipher
-from sealpoint.databases.cells import EVERYTHING, Column, SecretOf, Selection, open_cell
+from sealpoint.crypto import Opened, RingCipher
+from sealpoint.databases.cells import EVERYTHING, Cell, Column, SecretOf, Selection, open_cell
 from sealpoint.databases.failures import failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Page, Progress, RowStore
 from sealpoint.errors import DatabaseCorruptError, SealpointError
@@ -20,6 +20,7 @@ def verify(
     secret_of: SecretOf | None = None,
     selection: Selection = EVERYTHING,
     every: int = 1,
+    examine: Callable[[Cell, Opened], object] | None = None,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
     """Open values. Nothing is deserialized or written.
@@ -31,6 +32,7 @@ def verify(
         secret_of: Gives the secrets of values that have one in their key; without it these are failures.
         selection: Which values to read.
         every: Open only one in this many values; all of the selection are read.
+        examine: Called with each value that opens; what it raises is a failure of the value.
         batch: How much to read at a time.
 
     Yields:
@@ -53,7 +55,9 @@ def verify(
                 if next(numbers) % every:
                     continue
                 try:
-                    open_cell(cipher, cell, allow_plaintext=allow_plaintext, secret_of=secret_of)
+                    opened = open_cell(cipher, cell, allow_plaintext=allow_plaintext, secret_of=secret_of)
+                    if examine is not None:
+                        examine(cell, opened)
                 except SealpointError as error:
                     yield failure(cell, error)
             seen += len(page.cells)

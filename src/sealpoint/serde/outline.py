@@ -14,6 +14,7 @@ import ormsgpack
 
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.kinds import MSGPACK
+from sealpoint.errors import DecodeError
 from sealpoint.serde.base import SerializerProtocol
 from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.jsonplus import JsonPlusSerializer
@@ -38,12 +39,28 @@ def make_outline(serde: SerializerProtocol) -> Outline:
         opened = serde.open(kind, data)
         if opened.inner == MSGPACK and opened.authenticated:
             try:
-                return _unpackb(opened.data, ext_hook=_nothing, option=UNPACK)
-            except ormsgpack.MsgpackDecodeError:
+                return read_outline(opened.data)
+            except DecodeError:
                 pass  # building it says what is wrong
         return serde.loads_typed((kind, data))
 
     return outline
+
+
+def _nothing(code: int, data: bytes) -> None:
+    """Stand in for an object."""
+
+
+def read_outline(data: bytes, stand_in: Callable[[int, bytes], Any] = _nothing) -> Any:
+    """Return the outline of msgpack that a key has authenticated, with what ``stand_in`` gives for objects.
+
+    Raises:
+        DecodeError: If it is not msgpack.
+    """
+    try:
+        return _unpackb(data, ext_hook=stand_in, option=UNPACK)
+    except ormsgpack.MsgpackDecodeError:
+        raise DecodeError("not the msgpack of a value") from None
 
 
 def _is_own(serde: EncryptedSerializer) -> bool:
@@ -56,7 +73,3 @@ def _is_own(serde: EncryptedSerializer) -> bool:
         and getattr(inner, "loads_sealed", None) is JsonPlusSerializer.loads_sealed
         and isinstance(serde.cipher, RingCipher)
     )
-
-
-def _nothing(code: int, data: bytes) -> None:
-    """Stand in for an object."""

@@ -12,6 +12,12 @@ from sealpoint.errors import DatabaseCorruptError, MetadataError, RowError, Sche
 MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
 """The largest row, value or text that is read or written; SQLite's own limit is four times as high."""
 
+# In a hostile file the index may share pages with a table, which REINDEX would overwrite: only on a copy.
+_REINDEX: Final = (
+    "the table may be complete: on a copy run `sqlite3 COPY REINDEX`, then `sealpoint verify COPY`;"
+    " if that passes, use the copy"
+)
+
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
@@ -49,5 +55,7 @@ def translated(error: Exception) -> Exception:
         return TextError("a row contains text that is not UTF-8")
     if text.startswith("malformed JSON"):
         return MetadataError("metadata that the filter searches is not JSON")
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CORRUPT_INDEX:
+        return DatabaseCorruptError("an index of the file disagrees with its table", hint=_REINDEX)
     damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")
     return DatabaseCorruptError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error

@@ -12,10 +12,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from sealpoint.errors import EndlessTreeError, HaltedError
 
@@ -35,7 +35,8 @@ SECONDS_PER_STEP: Final = 4 * 0.0003
 
 _ENDED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_ERROR)  # by the handler, or by a function for SQL
 
-Result = TypeVar("Result")
+_FAILED: Final = object()
+"""Result of a function for SQL that has none: sqlite3 cannot convert it, and ends the statement."""
 
 
 class _Work:
@@ -149,20 +150,16 @@ def raise_cause(error: Exception) -> None:
         raise cause from None
 
 
-def keeping_cause(function: Callable[..., Result]) -> Callable[..., Result]:
+def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function for SQL whose exceptions `raise_cause` raises: SQLite would drop them.
 
-    One of them may be that of a signal, which is raised in whatever Python code runs next.
+    It has one argument, because it is a generator's ``send``: the exception of a signal handler is then
+    raised inside the generator. In a Python function it would be raised before the first line, where
+    nothing can catch it.
     """
-
-    def call(*arguments: object) -> Result:
-        try:
-            return function(*arguments)
-        except BaseException as error:
-            _thread.work.cause = error
-            raise
-
-    return call
+    results = _results(function)
+    next(results)
+    return results.send
 
 
 def authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
@@ -188,6 +185,19 @@ def _ticks() -> Iterator[int]:
             return
         except BaseException as error:  # noqa: BLE001 -- SQLite would drop it; `raise_cause` raises it
             _thread.work.cause, answer = error, 1
+
+
+def _results(function: Callable[[Any], Any]) -> Generator[Any, Any, None]:
+    """Yield the result for each value that is sent, or `_FAILED`."""
+    result = None
+    while True:
+        try:
+            argument = yield result
+            result = function(argument)
+        except GeneratorExit:
+            return
+        except BaseException as error:  # noqa: BLE001 -- as above; a generator that raises has ended
+            _thread.work.cause, result = error, _FAILED
 
 
 def _tick() -> None:

@@ -65,6 +65,11 @@ def existing_tables(cursor: sqlite3.Cursor) -> set[str]:
     return {_lower(each.name) for each in _objects(cursor)} & _TABLES
 
 
+def table_names(cursor: sqlite3.Cursor) -> list[str]:
+    """Return the names of all tables, virtual ones too."""
+    return sorted(each.name for each in _objects(cursor) if each.type == "table")
+
+
 def has_task_path(cursor: sqlite3.Cursor) -> bool:
     """Whether ``writes`` has the column ``task_path``, which older databases lack."""
     return any(row[1] == "task_path" for row in cursor.execute("PRAGMA main.table_xinfo(writes)").fetchall())

@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -14,12 +14,11 @@ from sealpoint.base import RunnableConfig
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, excerpt
 from sealpoint.serde.jsontext import parse
-from sealpoint.sqlite import schema
+from sealpoint.sqlite import guard, schema
 
 _MAPPINGS: Final = (dict, Mapping)  # to ask for the second takes ten times as long
 _THREAD_IDS: Final = (str, int, UUID)
-_SAME_JSON: Final = "sealpoint_same_json"
-_KEPT_FILTERS: Final = 16
+SAME_JSON: Final = "sealpoint_same_json"
 _FILTER_KEY: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -168,7 +167,7 @@ def _filter_condition(key: str, value: Any) -> tuple[str, list[Any]]:
     if not isinstance(value, dict | list | tuple):
         raise ConfigError(f"filter value of {key!r} is {type(value).__name__}, which JSON does not have")
     wanted = "object" if isinstance(value, dict) else "array"
-    same = f"CASE {kind} WHEN '{wanted}' THEN {_SAME_JSON}({found}, ?) ELSE 0 END"
+    same = f"CASE {kind} WHEN '{wanted}' THEN {SAME_JSON}('[' || {found} || ',' || ? || ']') ELSE 0 END"
     return same, [path, path, _filter_text(key, value)]
 
 
@@ -185,20 +184,16 @@ def _filter_text(key: str, value: Any) -> str:
 
 def add_functions(connection: sqlite3.Connection) -> None:
     """Give a connection the function that filters use. No schema may use it: none is trusted."""
-    connection.create_function(_SAME_JSON, 2, _is_same_json, deterministic=True)
+    connection.create_function(SAME_JSON, 1, guard.keeping_cause(_is_same_json), deterministic=True)
 
 
-def _is_same_json(stored: str, wanted: str) -> bool:
-    """Whether two texts are the same JSON value, whatever the order of keys."""
+def _is_same_json(pair: str) -> bool:
+    """Whether both elements of a JSON array are the same JSON value, whatever the order of keys."""
     try:
-        return _are_same(parse(stored.encode(), MAX_DEPTH, MAX_ELEMENTS), _parse_wanted(wanted))
+        stored, wanted = parse(pair.encode(), MAX_DEPTH + 1, 2 * (MAX_ELEMENTS + 1))
     except DecodeError:  # what is stored is not strict JSON: it is no value
         return False
-
-
-@lru_cache(_KEPT_FILTERS)
-def _parse_wanted(text: str) -> Any:
-    return parse(text.encode(), MAX_DEPTH, MAX_ELEMENTS)
+    return _are_same(stored, wanted)
 
 
 def _are_same(one: Any, other: Any) -> bool:

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base import Checkpoint, CheckpointTuple, PendingWrite, RunnableConfig
+from sealpoint.base.checkpoint import require_document
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import RowError, excerpt
 from sealpoint.serde.base import SerializerProtocol, is_opaque
@@ -16,7 +17,6 @@ Key = tuple[str, str, str]
 """thread_id, checkpoint_ns and checkpoint_id of a row."""
 
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
-_MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
 _KEY_NAMES: Final = (str, str, str, *_NAMES)
 
@@ -87,15 +87,9 @@ class CheckpointRow(NamedTuple):
         return None if is_opaque(serde, checkpoint) else checkpoint["channel_values"]
 
     def _require_own(self, checkpoint: Any, serde: SerializerProtocol | None = None) -> Checkpoint:
-        if not isinstance(checkpoint, dict) or checkpoint.get("id") != self.checkpoint_id:
-            if serde is not None and is_opaque(serde, checkpoint):
-                return checkpoint  # type: ignore[no-any-return]
-            raise RowError(f"row {excerpt(self.checkpoint_id)} does not hold the checkpoint of that id")
-        for name in _MAPPINGS:
-            if not isinstance(checkpoint.get(name), dict):
-                wanted = ", ".join(_MAPPINGS)
-                raise RowError(f"checkpoint {excerpt(self.checkpoint_id)} lacks one of {wanted}")
-        return checkpoint  # type: ignore[return-value]
+        if serde is None or isinstance(checkpoint, dict) or not is_opaque(serde, checkpoint):
+            require_document(checkpoint, self.checkpoint_id)
+        return checkpoint  # type: ignore[no-any-return]
 
     def decode_tuple(
         self, serde: SerializerProtocol, writes: list[PendingWrite], config: RunnableConfig | None = None

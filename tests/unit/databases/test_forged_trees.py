@@ -13,7 +13,7 @@ from fuzz.sqlitefile.edits import root_of
 from fuzz.sqlitefile.format import TABLE_INTERIOR, SqliteFile, write_varint
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Batch, Progress
-from sealpoint.databases.sqlite import rows as sqlite_rows
+from sealpoint.databases.sqlite import cleartext
 from sealpoint.databases.sqlite.columns import CHECKPOINTS
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError
@@ -112,9 +112,9 @@ def test_a_second_batch_is_read_of_no_such_tree(path: Path) -> None:
 
 
 def test_metadata_is_read_of_no_such_tree(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_rows, "BATCH", SMALL)
+    monkeypatch.setattr(cleartext, "BATCH", SMALL)
     with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
-        list(store.metadata())
+        list(store.cleartext.records())
 
 
 def test_rows_are_not_counted_twice(path: Path) -> None:

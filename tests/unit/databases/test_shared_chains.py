@@ -92,7 +92,7 @@ def inspect_one(path: Path) -> None:
 
 def read_metadata(path: Path) -> None:
     with closing(SqliteRows(path)) as store:
-        for _ in store.metadata():
+        for _ in store.cleartext.records():
             pass
 
 

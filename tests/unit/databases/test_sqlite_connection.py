@@ -6,15 +6,19 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from sealpoint.cli.exits import Exit, exit_code
 from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.errors import StoppedError
+from sealpoint.errors import AccessError, StoppedError
+from sealpoint.keys.files import write_private
+from sealpoint.keys.lock import holding
 from sealpoint.maintenance.decrypt import decrypt
+from sealpoint.maintenance.partial import private_folder
 from tests.support.sealed import VALUES, make_cipher, tags_of, values_of, write
 
 
@@ -130,5 +134,27 @@ def test_a_change_that_was_broken_off_is_not_read_as_done(folder: Path, tmp_path
 
 def test_writing_is_refused(folder: Path) -> None:
     path = make(folder / "x.db", "wal")
-    with read_only(folder), pytest.raises(StoppedError):
+    with read_only(folder), pytest.raises(AccessError) as caught:
         SqliteRows(path, writable=True)
+    assert exit_code(caught.value) is Exit.USAGE
+
+
+def hold(path: Path) -> None:
+    with holding(path):
+        pass
+
+
+def fill_folder(path: Path) -> None:
+    with private_folder(path):
+        pass
+
+
+@pytest.mark.parametrize("act", [hold, fill_folder, lambda path: write_private(path, b"")])
+def test_a_run_that_permissions_ended_is_not_one_to_repeat(
+    folder: Path, act: Callable[[Path], object]
+) -> None:
+    """Exit code 7 would let a script run it for ever."""
+    with read_only(folder), pytest.raises(AccessError, match="Permission denied") as caught:
+        act(folder / "x")
+    assert exit_code(caught.value) is Exit.USAGE
+    assert "let" in caught.value.hint or "check that this account may" in caught.value.hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -43,6 +44,28 @@ def test_nothing_is_made(tmp_path: Path, writable: bool) -> None:
     with pytest.raises(DatabaseMissingError):
         SqliteRows(tmp_path, writable=writable)
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("", "the path of a database is empty"),
+        ("folder", "folder is a directory, not a file"),
+        (os.devnull, f"{os.devnull} is not a regular file"),
+        ("missing", "no file at missing"),
+        ("dangling", "no file at dangling"),
+    ],
+)
+def test_the_message_says_what_a_path_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("dangling").symlink_to("missing")
+    with pytest.raises(DatabaseMissingError) as caught:
+        SqliteRows(path)
+    assert str(caught.value) == message
+    assert ("variable" in caught.value.hint) is (path == "")
 
 
 @pytest.mark.parametrize("writable", [False, True])
@@ -149,7 +172,7 @@ def test_text_that_is_not_utf8_comes_as_bytes_among_others(path: Path, column: s
 def test_a_name_that_is_not_utf8_does_not_end_the_listing_of_names(path: Path, store: SqliteRows) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE writes SET channel = CAST(X'61ff' AS TEXT) WHERE rowid = 5")
-    names = set(store.names())
+    names = set(store.cleartext.names())
     assert {("thread_id", "a"), ("channel", "b"), ("channel", "c")} <= names
     assert all(isinstance(text, str) for _, text in names)
 
@@ -181,8 +204,8 @@ def test_a_page_that_begins_before_its_beginning_is_refused(tmp_path: Path) -> N
 def test_metadata_comes_row_by_row(path: Path, store: SqliteRows) -> None:
     with closing(sqlite3.connect(path)) as connection:
         expected = [metadata for (metadata,) in connection.execute("SELECT metadata FROM checkpoints")]
-    assert [*store.metadata()] == expected
-    assert [*store.inline()] == []
+    assert [*(record.metadata for record in store.cleartext.records())] == expected
+    assert [*store.cleartext.inline()] == []
 
 
 # --- changing -------------------------------------------------------------------------------------
@@ -297,8 +320,8 @@ def test_the_metadata_and_all_other_columns_stay_as_they_are(path: Path, store: 
 READS: dict[str, Callable[[SqliteRows], object]] = {
     "read": lambda store: store.read(CHECKPOINTS, None),
     "count": lambda store: store.count(),
-    "names": lambda store: list(store.names()),
-    "metadata": lambda store: list(store.metadata()),
+    "names": lambda store: list(store.cleartext.names()),
+    "metadata": lambda store: list(store.cleartext.records()),
 }
 
 

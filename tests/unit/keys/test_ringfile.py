@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -306,6 +308,24 @@ def test_the_current_directory_is_never_searched(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(RingFileMissingError, match="etc"):
         KeyRing.load()
+
+
+def test_a_folder_that_this_account_may_not_enter_is_named() -> None:
+    """The file in it may be there: a new ring in its place would be the wrong advice."""
+    with TemporaryDirectory() as name:
+        ring = write_ring(Path(name), ring_text())
+        ring.parent.chmod(0)
+        was_root = os.geteuid() == 0
+        if was_root:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(RingFileMissingError, match="may not enter the folder of") as caught:
+                ringfile.find_ring_file(ring)
+        finally:
+            if was_root:
+                os.seteuid(0)
+            ring.parent.chmod(0o700)
+        assert "sudo -u OWNER" in caught.value.hint
 
 
 def test_the_last_place_is_in_etc() -> None:

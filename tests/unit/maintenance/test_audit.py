@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.databases.rows import InlineValue
+from sealpoint.databases.cleartext import InlineValue
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance import audit as module
 from sealpoint.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, label, shape
@@ -27,7 +28,7 @@ def audit_of(path: Path) -> Audit:
 def test_sealed_database_is_sealed_and_silent(tmp_path: Path) -> None:
     found = audit_of(write(tmp_path / "a.db", sealed=True))
     assert (found.rows, found.open_rows, found.is_sealed, found.is_silent) == (2, 0, True, True)
-    assert all(field.own for field in found.metadata.fields)
+    assert all(field.known for field in found.metadata.fields)
 
 
 @pytest.mark.parametrize("name", ["plain.db", "older.db", "langgraph-aes.db", "langgraph-aes-3.1.2.db"])
@@ -53,7 +54,7 @@ def test_scalars_of_a_config_are_found_in_metadata(tmp_path: Path) -> None:
     """LangGraph stores them in the clear, whatever the serializer."""
     config = {"user_email": "ada.byron@example.com", "age": 36, "premium": True}
     found = audit_of(write(tmp_path / "a.db", sealed=True, configurable=config))
-    fields = {field.key: field for field in found.metadata.fields if not field.own}
+    fields = {field.key: field for field in found.metadata.fields if not field.known}
     assert fields.keys() == config.keys()
     assert fields["user_email"].types == ("text",)
     assert fields["user_email"].examples == ("21: aaa.aaaaa@aaaaaaa.aaa",)
@@ -66,7 +67,7 @@ def test_scalars_of_a_config_are_found_in_metadata(tmp_path: Path) -> None:
 def test_metadata_of_older_graphs_holds_whole_values(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db", sealed=True)
     insert(path, [("null+cobblestone256@k1", b"")], json.dumps({"writes": {"node": {"text": SECRET}}}))
-    (field,) = (field for field in audit_of(path).metadata.fields if not field.own)
+    (field,) = (field for field in audit_of(path).metadata.fields if not field.known)
     assert (field.key, field.types, field.examples) == ("writes", ("object",), ("1 inside",))
 
 
@@ -125,7 +126,7 @@ def test_keys_like_a_users_fall_together(tmp_path: Path) -> None:
     path = write(tmp_path / "a.db", sealed=True)
     users = {f"user{number:06}@example.com": f"{number}" for number in range(1_000)}
     insert(path, [("null+cobblestone256@k1", b"")], json.dumps(users))
-    (field,) = (field for field in audit_of(path).metadata.fields if not field.own)
+    (field,) = (field for field in audit_of(path).metadata.fields if not field.known)
     assert (field.key, field.rows) == ("22: aaaa999999@aaaaaaa.aaa", 1_000)
     assert len(field.examples) <= MAX_EXAMPLES
 
@@ -153,23 +154,15 @@ def test_text_without_an_address_is_none(tmp_path: Path, text: str) -> None:
     assert audit_of(write(tmp_path / "a.db", {text: {}})).addresses == ()
 
 
-class WithInline(SqliteRows):
-    """A store that keeps values readable beside the others, as Postgres does."""
-
-    channels: tuple[tuple[str, str], ...] = ()
-
-    def inline(self) -> Iterator[InlineValue]:
-        yield from (InlineValue(channel, kind, 2) for channel, kind in self.channels)
-
-
 def audit_inline(path: Path, *channels: tuple[str, str]) -> Audit:
-    """The audit of a sealed file with inline values."""
-    store = WithInline(write(path, sealed=True))
-    store.channels = channels
-    try:
+    """The audit of a sealed file with inline values, which a Postgres saver keeps readable."""
+
+    def inline() -> Iterator[InlineValue]:
+        yield from (InlineValue(channel, kind, 2) for channel, kind in channels)
+
+    with closing(SqliteRows(write(path, sealed=True))) as store:
+        store.cleartext.inline = inline  # type: ignore[method-assign]
         return audit(store)
-    finally:
-        store.close()
 
 
 def test_inline_values_are_shown_by_channel(tmp_path: Path) -> None:

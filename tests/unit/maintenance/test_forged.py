@@ -136,7 +136,7 @@ def test_row_ids_that_go_back_are_refused(tmp_path: Path) -> None:
     with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
         list(verify(store, make_cipher("k1"), allow_plaintext=True))
     with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
-        list(store.metadata())
+        list(store.cleartext.records())
 
 
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
@@ -171,6 +171,31 @@ def test_an_index_that_comes_during_a_run_does_not_end_it(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("CREATE INDEX i ON writes (channel)")
         list(rotate(store, make_cipher("k2", "k1")))
+    assert {str(tag).rpartition("@")[2] for tag in tags_of(path)} == {"k2"}
+
+
+def test_an_index_that_disagrees_is_named_and_can_be_built_again(path: Path) -> None:
+    """Its table is complete: a backup is not needed."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE INDEX i ON writes (type)")
+        connection.execute("CREATE TABLE other AS SELECT * FROM writes LIMIT 0")
+        connection.execute("CREATE INDEX empty ON other (type)")
+        connection.execute("PRAGMA writable_schema = ON")
+        root = "SELECT rootpage FROM sqlite_master WHERE name = 'empty'"
+        connection.execute(f"UPDATE sqlite_master SET rootpage = ({root}) WHERE name = 'i'")
+        connection.execute("DELETE FROM sqlite_master WHERE name IN ('other', 'empty')")
+    cipher, number = make_cipher("k2", "k1"), len(values_of(path))
+    with (
+        closing(SqliteRows(path, writable=True)) as store,
+        pytest.raises(DatabaseCorruptError, match="an index of the file disagrees") as caught,
+    ):
+        list(rotate(store, cipher))
+    assert "REINDEX" in caught.value.hint
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("REINDEX")
+    with closing(SqliteRows(path, writable=True)) as store:
+        list(rotate(store, cipher))
+    assert len(values_of(path)) == number
     assert {str(tag).rpartition("@")[2] for tag in tags_of(path)} == {"k2"}
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from sealpoint.databases.sqlite import frames
 from sealpoint.databases.sqlite.columns import CHECKPOINTS
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError, HaltedError, SchemaError, TextError
 from sealpoint.maintenance.audit import audit
-from sealpoint.sqlite import SqliteSaver, guard
+from sealpoint.sqlite import SqliteSaver, guard, query
 from tests.support.checkpoints import at, ids_in, make, put_chain
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, share_pages, write_file
 
@@ -56,7 +57,7 @@ STORES: dict[str, Callable[[SqliteRows], object]] = {
     "count": lambda store: store.count(),
     "read": lambda store: store.read(CHECKPOINTS, None),
     "audit": audit,
-    "names": lambda store: list(store.names()),
+    "names": lambda store: list(store.cleartext.names()),
 }
 
 
@@ -92,8 +93,8 @@ def test_the_smallest_rows_stay_far_within_the_budget(
         saver.delete_thread("copy")
     with closing(SqliteRows(path)) as store:
         assert sum(count.rows for count in store.count()) == 2 * rows
-        assert len(list(store.metadata())) == rows
-        assert len(list(store.names())) >= 1
+        assert len(list(store.cleartext.records())) == rows
+        assert len(list(store.cleartext.names())) >= 1
 
 
 class Clock:
@@ -151,8 +152,8 @@ def test_a_forged_index_hides_no_row_from_maintenance(tmp_path: Path, name: str)
     path.write_bytes(data)
     with closing(SqliteRows(path, writable=True)) as store:
         assert sum(count.rows for count in store.count() if count.table == "checkpoints") == 3
-        assert {text for column, text in store.names() if column == "thread_id"} == {"t0"}
-        assert len(list(store.metadata())) == 3
+        assert {text for column, text in store.cleartext.names() if column == "thread_id"} == {"t0"}
+        assert len(list(store.cleartext.records())) == 3
         if name == "more":  # whose entries would have to change with the rows: SQLite misses them
             with pytest.raises(DatabaseCorruptError):
                 store.rewrite(CHECKPOINTS, None, lambda value: ("new", value.value))
@@ -246,10 +247,10 @@ def test_text_that_is_not_utf8_is_refused_under_another_factory_too(tmp_path: Pa
 # --- an end from outside -----------------------------------------------------------------------
 
 
-def endless(connection: sqlite3.Connection) -> None:
+def endless(connection: sqlite3.Connection, selected: str = "count(*)") -> None:
     with guard.guarding(connection):
         guard.allow(2**40, 0, {"n"})
-        connection.execute(ENDLESS.format("")).fetchall()
+        connection.execute(ENDLESS.format("").replace("count(*)", selected)).fetchall()
 
 
 def test_ctrl_c_ends_a_statement_of_ours(tmp_path: Path) -> None:
@@ -260,6 +261,35 @@ def test_ctrl_c_ends_a_statement_of_ours(tmp_path: Path) -> None:
             endless(connection)
         timer.join()
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+IN_STATEMENTS = {
+    "a filter": (query.add_functions, f"{query.SAME_JSON}('[[' || i || '],[0]]')"),
+    "a frame": (frames.add_functions, frames.call(frames.HAS_FRAME, "i")),
+}
+
+
+@pytest.mark.parametrize("name", IN_STATEMENTS)
+def test_ctrl_c_ends_a_statement_that_calls_python(name: str) -> None:
+    """The signal comes while SQLite's own code runs, and its exception as soon as Python's does."""
+    add_functions, called = IN_STATEMENTS[name]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        add_functions(connection)
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            endless(connection, f"count({called})")
+        timer.join()
+        assert connection.execute(f"SELECT {called} FROM (SELECT 1 AS i)").fetchone() == (0,)
+
+
+def test_an_error_of_a_function_for_sql_ends_its_statement_only() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.create_function("inverse", 1, guard.keeping_cause(lambda number: 1 / number))
+        with pytest.raises(ZeroDivisionError), guard.guarding(connection):
+            connection.execute("SELECT inverse(0)")
+        with guard.guarding(connection):
+            assert connection.execute("SELECT inverse(4)").fetchone() == (0.25,)
 
 
 def test_ctrl_c_in_a_statement_of_the_application_comes_after_it(tmp_path: Path) -> None:

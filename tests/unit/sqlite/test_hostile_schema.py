@@ -159,8 +159,8 @@ def test_a_schema_that_changes_under_an_open_store_is_refused(tmp_path: Path, ed
         for act in (
             store.count,
             lambda: store.read(CHECKPOINTS, None),
-            lambda: list(store.names()),
-            lambda: list(store.metadata()),
+            lambda: list(store.cleartext.names()),
+            lambda: list(store.cleartext.records()),
         ):
             with pytest.raises((SchemaError, DatabaseCorruptError)):
                 act()

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from sealpoint.databases.postgres.refusals import refused
 from sealpoint.errors import (
+    AccessError,
     DatabaseCorruptError,
     DatabaseMissingError,
     MissingExtraError,
@@ -65,6 +66,8 @@ _PASSING: Final = {
     "57": "the server ended the session or the statement",
     "58": "the server cannot write or read its files",
 }
+_READ_ONLY: Final = "25006"
+_READ_ONLY_HINT: Final = "name the primary server, and a role whose transactions may write"
 # SQLSTATE, in this order: text cannot be converted; damaged data or index; no such table, column or schema.
 _NO_TEXT: Final = {"22021", "22P05"}
 _DAMAGED: Final = {"XX001", "XX002"}
@@ -186,6 +189,8 @@ def translate_errors() -> Iterator[None]:
 
 
 def _translated(code: str, kind: str) -> SealpointError:
+    if code == _READ_ONLY:
+        return AccessError(f"the server lets this session only read ({kind})", hint=_READ_ONLY_HINT)
     if code[:2] in _PASSING:
         return StoppedError(f"{_PASSING[code[:2]]} ({kind})")
     if code in _NO_TEXT:

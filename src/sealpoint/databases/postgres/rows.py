@@ -8,16 +8,18 @@ can share the rows, and no worker waits for a writer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import Any, Final
 
 from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, Unreadable
+from sealpoint.databases.postgres.cleartext import PostgresCleartext
 from sealpoint.databases.postgres.columns import Access, access_to
 from sealpoint.databases.postgres.connection import connect, name_of
 from sealpoint.databases.postgres.scan import Bound, Pass, condition, places, size_of
+from sealpoint.databases.postgres.schema import NAMES, every_table, identity_of
 from sealpoint.databases.postgres.sessions import holding, locked
 from sealpoint.databases.postgres.tables import CHANGE, READ, CheckedTables
 from sealpoint.databases.rows import (
@@ -25,9 +27,9 @@ from sealpoint.databases.rows import (
     MAX_TAGS,
     Batch,
     Change,
-    InlineValue,
     Page,
     Rewritten,
+    Table,
     TagCount,
     noting_damage,
     require_few_tags,
@@ -35,21 +37,10 @@ from sealpoint.databases.rows import (
 from sealpoint.errors import DatabaseCorruptError, SealpointError
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
-_METADATA_ROWS: Final = 10
-_NAME_ROWS: Final = 10_000
 # What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
 _SHORT_TAG: Final = f"""CASE WHEN length(tag) <= 100 THEN tag
     ELSE left(tag, 49) || CASE strpos(tag, '{SEALED_MARK}') WHEN 0 THEN ' ' ELSE '{SEALED_MARK}' END
         || right(tag, 50) END"""
-_NAME_CHARS: Final = 2_001  # one more than is examined
-_METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
-
-_NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
-_INLINE: Final = """
-    SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {}
-    CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
-        WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{}}' END) AS inlined
-    GROUP BY 1, 2 ORDER BY 1, 2"""
 
 
 class PostgresRows:
@@ -86,10 +77,34 @@ class PostgresRows:
             raise
         self._found = self._checked.found
         self.is_superuser = self._checked.is_superuser
+        self.cleartext = PostgresCleartext(self._checked)
         self._pass = Pass()
         self._most = _MOST
         columns = (layout.column for layout in self._found.layouts.values())
         self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
+
+    @property
+    def kind(self) -> str:
+        """``postgres``."""
+        return "postgres"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The numbers of the server, the database and the schema, with the names of the last two."""
+        return identity_of(self.connection, self._found)
+
+    @property
+    def missing_tables(self) -> tuple[str, ...]:
+        """Which of the three tables of a saver the schema lacks."""
+        return tuple(sorted(set(NAMES) - self._found.layouts.keys()))
+
+    def tables(self) -> list[Table]:
+        """Return all tables of the database. See `RowStore.tables`."""
+        return every_table(self.connection, self._found)
+
+    def residue(self) -> None:
+        """Return nothing: where Postgres keeps old rows is not asked."""
+        return
 
     def close(self) -> None:
         """Close the connections."""
@@ -286,42 +301,6 @@ class PostgresRows:
             FROM unnest({arrays}) AS new(new_type, new_value, {", ".join(column.key)}, type, digest)
             WHERE {same_key} AND {access.same}"""
         return self._checked.update(column.table, statement, [*map(list, zip(*updates, strict=True))])
-
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns. See `RowStore.names`."""
-        for table, columns in self._found.columns.items():
-            for column in _NAMED:
-                if column in columns and only in (None, column):
-                    text_of = f"left({column}, {_NAME_CHARS})"
-                    for (text,) in self._scan(table, f"DISTINCT {text_of}", text_of, _NAME_ROWS):
-                        if text is not None:
-                            yield column, text
-
-    def metadata(self) -> Iterator[str]:
-        """Yield the metadata of each checkpoint, as the text of its JSON."""
-        layout = self._found.layouts.get("checkpoints")
-        if layout is not None:
-            key = ", ".join(layout.primary)
-            columns = f"{key}, left(metadata::text, {_METADATA_CHARS})"
-            for *_, metadata in self._scan("checkpoints", columns, key, _METADATA_ROWS):
-                yield metadata
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
-        if "checkpoints" in self._found.layouts:
-            yield from (InlineValue(*row) for row in self._fetch(_INLINE, (), "checkpoints"))
-
-    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
-        after: tuple[Any, ...] = ()
-        while True:
-            where = f"WHERE ({key}) > ({places(after)})" if after else ""
-            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
-            found = self._fetch(statement, after, table)
-            yield from found
-            if len(found) < rows:
-                return
-            after = found[-1][: key.count(",") + 1]
 
     def _primary(self, column: Column) -> str:
         return ", ".join(self._found.layouts[column.table].primary)

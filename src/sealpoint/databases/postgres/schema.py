@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sealpoint.databases.cells import Column
 from sealpoint.databases.postgres.columns import BLOBS, METADATA, SHALLOW_BLOBS, SHALLOW_METADATA, WRITES
 from sealpoint.databases.postgres.connection import SearchPath, refuse_schema, translate_errors
+from sealpoint.databases.rows import MAX_TABLES, Table
 from sealpoint.errors import SchemaError, excerpt
 
 if TYPE_CHECKING:
@@ -104,6 +105,14 @@ _ELSEWHERE: Final = """
     WHERE c.relname = ANY(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
     AND n.nspname <> %s ORDER BY 1 LIMIT 1"""
 
+_EVERY: Final = """
+    SELECT n.nspname, c.relname, c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'm', 'f') AND n.nspname <> 'information_schema'
+    AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2 LIMIT %s"""
+_IDENTITY: Final = """
+    SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
+_SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
+
 
 class _Row(NamedTuple):
     """The catalog entries of one table; see `_TABLES`."""
@@ -185,6 +194,37 @@ def check_table(connection: Connection[Any], found: Found, name: str) -> str:
         if same:
             return row.schema_version
     raise refuse_schema("the tables are not what they were when the database was opened")
+
+
+def every_table(connection: Connection[Any], found: Found) -> list[Table]:
+    """Return all tables of the database, those of the saver's schema first."""
+    with translate_errors():
+        rows = connection.execute(_EVERY, (found.schema, MAX_TABLES)).fetchall()
+    read = set(found.oids.values())
+    own = found.schema
+    return [Table(name if schema == own else f"{schema}.{name}", oid in read) for schema, name, oid in rows]
+
+
+def identity_of(connection: Connection[Any], found: Found) -> dict[str, Any]:
+    """Return what tells a saver's tables from those of every other database and server.
+
+    The number of the server is left out if the account has no right to read it.
+    """
+    from psycopg.errors import InsufficientPrivilege
+
+    with translate_errors():
+        database, oid = connection.execute(_IDENTITY).fetchone() or ("", 0)
+        try:
+            system = connection.execute(_SYSTEM).fetchone()
+        except InsufficientPrivilege:
+            system = None
+    return {
+        "system": str(system[0]) if system else None,
+        "database": database,
+        "oid": oid,
+        "schema": found.schema,
+        "schema_oid": found.schema_oid,
+    }
 
 
 def _require_alone(connection: Connection[Any], schema: str) -> None:

@@ -81,12 +81,11 @@ def _typed(column: Column) -> Access:
 
 
 def _framed(column: Column) -> Access:
-    arguments = frames.arguments(column.name)
     return JsonAccess(
         column,
-        holds=f"{frames.HAS_FRAME}({arguments})",
-        tag=f"{frames.FRAME_TAG}({arguments})",
-        size=f"{frames.FRAME_SIZE}({arguments})",
+        holds=frames.call(frames.HAS_FRAME, column.name),
+        tag=frames.call(frames.FRAME_TAG, column.name),
+        size=frames.call(frames.FRAME_SIZE, column.name),
         read=f"{', '.join(column.key)}, NULL, {column.name}, rowid",
         replace=f"main.{column.table} NOT INDEXED SET {column.name} = ?"
         f" WHERE rowid = ? AND {column.name} IS ? {_same(column)}",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sealpoint.databases.sqlite.frames import add_functions
-from sealpoint.errors import DatabaseCorruptError, StoppedError
+from sealpoint.errors import AccessError, DatabaseCorruptError, StoppedError
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translated
@@ -23,19 +23,19 @@ _TEMPORARY: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the file cannot be written or read",
     sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
-    sqlite3.SQLITE_READONLY: "the file, or its log beside it, may not be written",
-    sqlite3.SQLITE_CANTOPEN: "the file, or its log beside it, cannot be opened",
-    sqlite3.SQLITE_READONLY_ROLLBACK: "an interrupted change must be rolled back, which needs write access",
 }
 
 _ELSEWHERE: Final = (
     "let this account open the file and write beside it; to only read it, copy it with the files beside it"
 )
 _TAKE_BACK: Final = "start an agent on it, or: sqlite3 DB .schema; then run the same command again"
-_HINTS: Final = {
-    _TEMPORARY[sqlite3.SQLITE_READONLY]: _ELSEWHERE,
-    _TEMPORARY[sqlite3.SQLITE_CANTOPEN]: _ELSEWHERE,
-    _TEMPORARY[sqlite3.SQLITE_READONLY_ROLLBACK]: _TAKE_BACK,
+_PERMANENT: Final = {
+    sqlite3.SQLITE_READONLY: ("the file, or its log beside it, may not be written", _ELSEWHERE),
+    sqlite3.SQLITE_CANTOPEN: ("the file, or its log beside it, cannot be opened", _ELSEWHERE),
+    sqlite3.SQLITE_READONLY_ROLLBACK: (
+        "an interrupted change must be rolled back, which needs write access",
+        _TAKE_BACK,
+    ),
 }
 
 
@@ -127,16 +127,21 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except FOREIGN as error:
-        raise _temporary(error) or translated(error) from None
+        raise _stopped(error) or translated(error) from None
 
 
-def _temporary(error: Exception) -> StoppedError | None:
+def _stopped(error: Exception) -> StoppedError | None:
     """Return our own error for a temporary condition: a full disk, a lock."""
     if isinstance(error, MemoryError):
         return StoppedError("no memory for a value of this size, or of a damaged file")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
-    cause = _TEMPORARY.get(code) or _TEMPORARY.get(code & 0xFF)
-    return None if cause is None else StoppedError(cause, hint=_HINTS.get(cause))
+    for known in (code, code & 0xFF):
+        if known in _TEMPORARY:
+            return StoppedError(_TEMPORARY[known])
+        if known in _PERMANENT:
+            cause, hint = _PERMANENT[known]
+            return AccessError(cause, hint=hint)
+    return None
 
 
 def create_database(path: Path) -> sqlite3.Connection:

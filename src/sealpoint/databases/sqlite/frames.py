@@ -7,40 +7,44 @@ they do not compare keys with escapes in them.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from sealpoint.base.frame import Frame, find_frame
 from sealpoint.sqlite import guard
 
 HAS_FRAME, FRAME_TAG, FRAME_SIZE = "sealpoint_has_frame", "sealpoint_frame_tag", "sealpoint_frame_size"
+_OF_TEXT: Final = "_of_text"  # of these functions for values that are stored as text, in the file's encoding
 
 
-def arguments(column: str) -> str:
-    """Return the arguments of each of the functions for a column, in SQL.
+def call(name: str, column: str) -> str:
+    """Return the call of one of the functions for a column, in SQL.
 
-    The bytes as they are stored: text that is not valid would be an error.
+    It receives the bytes as they are stored: text that is not valid would be an error.
     """
-    return f"CAST({column} AS BLOB), typeof({column})"
+    stored = f"CAST({column} AS BLOB)"
+    return f"CASE typeof({column}) WHEN 'text' THEN {name}{_OF_TEXT}({stored}) ELSE {name}({stored}) END"
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
     """Give a connection the functions. No schema may use them: none is trusted."""
     (encoding,) = connection.execute("PRAGMA main.encoding").fetchone()
 
-    @lru_cache(1)  # a statement asks for the tag and the size of one frame
-    def find(stored: bytes | None, kind: str) -> Frame | None:
-        is_utf8 = kind != "text" or encoding == "UTF-8"
-        return find_frame(stored if stored is None or is_utf8 else stored.decode(encoding, "replace"))
+    def find_in_text(stored: bytes) -> Frame | None:
+        return find_frame(stored if encoding == "UTF-8" else stored.decode(encoding, "replace"))
 
-    def add(name: str, part: Callable[[Frame | None], Any]) -> None:
-        function = guard.keeping_cause(lambda stored, kind: part(find(stored, kind)))
-        connection.create_function(name, 2, function, deterministic=True)
+    for suffix, find in (("", find_frame), (_OF_TEXT, find_in_text)):
+        for name, function in _functions(lru_cache(1)(find)):  # a statement asks for the tag and the size
+            kept = guard.keeping_cause(function)
+            connection.create_function(name + suffix, 1, kept, deterministic=True)
 
-    add(HAS_FRAME, lambda frame: frame is not None)
-    add(FRAME_TAG, lambda frame: frame and frame.tag)
-    add(FRAME_SIZE, _size)
+
+def _functions(find: Callable[[Any], Frame | None]) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """Yield the functions by name; ``find`` returns the frame in a stored value."""
+    yield HAS_FRAME, lambda stored: find(stored) is not None
+    yield FRAME_TAG, lambda stored: (frame := find(stored)) and frame.tag
+    yield FRAME_SIZE, lambda stored: _size(find(stored))
 
 
 def _size(frame: Frame | None) -> int | None:

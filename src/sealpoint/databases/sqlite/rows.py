@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
@@ -16,23 +17,26 @@ from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.databases.cells import EVERYTHING, Column, Selection
 from sealpoint.databases.rows import (
     BATCH,
+    MAX_TABLES,
     MAX_TAGS,
     Batch,
     Change,
-    InlineValue,
     Page,
+    Residue,
     Rewritten,
+    Table,
     TagCount,
     noting_damage,
     require_few_tags,
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
-from sealpoint.databases.sqlite.columns import COLUMNS, METADATA, NAMED, access_to
+from sealpoint.databases.sqlite.cleartext import LOWEST, SqliteCleartext
+from sealpoint.databases.sqlite.columns import COLUMNS, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
-from sealpoint.databases.sqlite.scan import as_bytes, condition, require_found, require_rising, tally
+from sealpoint.databases.sqlite.scan import condition, require_found, require_rising, tally
 from sealpoint.errors import DatabaseMissingError, SealpointError
 from sealpoint.keys.lock import holding
-from sealpoint.sqlite import guard
+from sealpoint.sqlite import guard, layout
 from sealpoint.sqlite.budget import Budget
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
 
@@ -60,14 +64,13 @@ class SqliteRows:
             writable: Whether `rewrite` will be called.
 
         Raises:
-            DatabaseMissingError: If there is no such file.
+            DatabaseMissingError: If there is no such file, or it is not a regular one.
             SchemaError: If it has neither of the two tables, or they are altered.
             DatabaseCorruptError: If it is damaged, or is not a database.
         """
+        _require_file(path)
         self.path = Path(path)
         self.name = str(self.path)
-        if not self.path.is_file():
-            raise DatabaseMissingError(f"no file at {self.path}")
         self.is_over: Callable[[], bool] | None = None
         self._file = CheckedFile(
             self.path, lambda: self.is_over is not None and self.is_over(), writable=writable
@@ -78,7 +81,42 @@ class SqliteRows:
         self._lock_seconds = 0.0
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._in_order = set[str]()
+        self.cleartext = SqliteCleartext(self._file, self._rows, self._require_order)
         self._empty: dict[Column, int] = {}  # columns that had no cell, each with the data version then
+
+    @property
+    def kind(self) -> str:
+        """``sqlite``."""
+        return "sqlite"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The whole path, and the numbers of the device and the file: a copy has another one."""
+        found = self.path.stat()
+        return {"path": str(self.path.resolve()), "device": found.st_dev, "inode": found.st_ino}
+
+    @property
+    def missing_tables(self) -> tuple[str, ...]:
+        """Which of the two tables of a saver the file lacks."""
+        return tuple(sorted({"checkpoints", "writes"} - self._file.tables))
+
+    def tables(self) -> list[Table]:
+        """Return all tables of the file. See `RowStore.tables`."""
+        self.settle()
+        with self._file.reading() as cursor:
+            guard.allow(size_bytes(cursor))
+            names = layout.table_names(cursor)
+        return [Table(name, name.lower() in self._file.tables) for name in names[:MAX_TABLES]]
+
+    def residue(self) -> Residue:
+        """Return how much of the file no statement reads."""
+        self.settle()
+        with self._file.cursor() as cursor:
+            (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
+            (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+        log = self.path.resolve()
+        log = log.with_name(f"{log.name}-wal")
+        return Residue(free * page_bytes, log.stat().st_size if log.exists() else 0)
 
     def close(self) -> None:
         """Commit the last batch, and close the connection."""
@@ -169,7 +207,7 @@ class SqliteRows:
         statement = f"""
             SELECT {access.read} FROM main.{column.table} NOT INDEXED
             WHERE rowid >= ? AND {access.holds} {where} ORDER BY rowid"""
-        first = _LOWEST
+        first = LOWEST
         if after is not None:
             self._require_order(column.table)
             first = after + 1
@@ -268,44 +306,21 @@ class SqliteRows:
             self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         return not busy
 
-    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield what is readable in key columns. See `RowStore.names`."""
-        for table in sorted(self._file.tables):
-            for column in NAMED[table]:
-                has_it = column != "task_path" or self.has_task_path
-                if has_it and only in (None, column):
-                    yield from ((column, text) for text in self._texts(table, column))
 
-    def _texts(self, table: str, column: str) -> Iterator[str]:
-        statement = f"""
-            SELECT DISTINCT {column} FROM main.{table} NOT INDEXED
-            WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
-        last, operator, more = b"", ">=", True
-        while more:
-            found, more = self._rows(statement.format(operator), (last,), _TEXTS)
-            yield from (text for (text,) in found if isinstance(text, str))
-            if more:
-                last, operator = as_bytes(found[-1][0], self._file.encoding), ">"
-
-    def metadata(self) -> Iterator[Any]:
-        """Yield the metadata of each checkpoint, as stored."""
-        statement = "SELECT metadata, rowid FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
-        first, more = _LOWEST, METADATA.table in self._file.tables
-        while more:
-            found, more = self._rows(statement, (first,), BATCH)
-            require_rising(first, [row_id for _, row_id in found])
-            yield from (metadata for metadata, _ in found)
-            if more:
-                self._require_order(METADATA.table)
-                first = found[-1][1] + 1
-
-    def inline(self) -> Iterator[InlineValue]:
-        """Yield nothing: in SQLite all channel values are in the checkpoint."""
-        yield from ()
+def _require_file(path: str | PathLike[str]) -> None:
+    if not fspath(path):  # `Path("")` is the current folder
+        hint = "name a SQLite file or a postgresql:// URL; a shell variable in its place may be unset"
+        raise DatabaseMissingError("the path of a database is empty", hint=hint)
+    try:
+        mode = Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise DatabaseMissingError(f"no file at {path}") from None
+    if stat.S_ISDIR(mode):
+        raise DatabaseMissingError(f"{path} is a directory, not a file")
+    if not stat.S_ISREG(mode):
+        raise DatabaseMissingError(f"{path} is not a regular file")
 
 
-_LOWEST: Final = -(2**63)
-_TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
 # What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
 _SHORT_TAG: Final = f"""iif(length(tag) <= 100 OR tag IS NULL, tag,
     substr(tag, 1, 49) || iif(instr(tag, '{SEALED_MARK}'), '{SEALED_MARK}', ' ') || substr(tag, -50))"""

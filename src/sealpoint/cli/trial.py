@@ -1,0 +1,155 @@
+"""`sealpoint trial`: values decoded as an agent would decode them, and the threads named that would raise."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from sealpoint.cli import render
+from sealpoint.cli.databases import one_database
+from sealpoint.cli.exits import Exit, result_code
+from sealpoint.cli.options import (
+    AllowPlaintextOption,
+    DatabaseArgument,
+    JsonOption,
+    KeysOption,
+    VariableOption,
+    read_allowed,
+)
+from sealpoint.cli.output import print_json, progress_bar, put, show_table
+from sealpoint.cli.stores import open_ring, opened
+from sealpoint.cli.verdict import show_verdict
+from sealpoint.crypto import RingCipher
+from sealpoint.databases.failures import Failure, Failures
+from sealpoint.databases.rows import Progress
+from sealpoint.errors import excerpt
+from sealpoint.maintenance.result import Reason, Result
+from sealpoint.maintenance.trial import trial as decode_all
+from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
+
+MAX_THREADS: Final = 1_000
+
+
+def trial(
+    database: DatabaseArgument = None,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            show_default=False,
+            help="Import this module first, as the agent does; also from the current folder."
+            " Give it once for each.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="FILE|MODULE:NAME",
+            show_default=False,
+            help="Types of the agent's allowlist: a file as `types --emit` prints it, or one type."
+            " Give it once for each.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build allowed types alone.")
+    ] = False,
+    allow_plaintext: AllowPlaintextOption = False,
+    variable: VariableOption = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Decode every value as an agent would; name threads that raise.
+
+    Nothing is written. This command runs the code of the modules that it imports and of the types that
+    values name. Run it where the agent runs, with the allowlist and the options that its serializer will
+    have.
+    """
+    result = Result("trial", {"allow_plaintext": allow_plaintext})
+    named = one_database(database, variable)
+    inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True)
+    allowed = read_allowed(allow or ())
+    _import_all(modules or ())
+    rows, failures, threads = 0, Failures(), _Threads()
+    with opened([named]) as (store,), progress_bar("trial") as move:
+        cipher = RingCipher(open_ring(keys, result))
+        serde = EncryptedSerializer(cipher, inner, plaintext="allow" if allow_plaintext else "refuse")
+        serde = serde.with_msgpack_allowlist(allowed)
+        part = result.looks_at(store)
+        for event in decode_all(store, serde):
+            if isinstance(event, Progress):
+                rows = event.rows
+                move(rows, event.total)
+            elif failures.add(event):
+                threads.add(event)
+    result.add(*render.failure_reasons(failures))
+    result.add(Reason.NO_ROWS, when=not rows)
+    result.add(Reason.PLAINTEXT_ALLOWED, when=serde.plaintext_count > 0)
+    counts = {"strict": strict, "rows": rows, "failed": failures.count}
+    document = result.document({**part, **counts, "threads": threads.found, "other_failures": threads.others})
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+        render.show_causes(failures)
+    return result_code(result)
+
+
+class _Threads:
+    """The threads whose values raise, with the first error of each."""
+
+    def __init__(self) -> None:
+        self.others = 0
+        self._found: dict[Any, dict[str, Any]] = {}
+
+    @property
+    def found(self) -> list[dict[str, Any]]:
+        return list(self._found.values())
+
+    def add(self, failed: Failure) -> None:
+        thread = repr(failed.place["thread_id"]) if type(failed.place["thread_id"]) is not str else None
+        name = thread or failed.place["thread_id"]
+        if name not in self._found and len(self._found) == MAX_THREADS:
+            self.others += 1
+            return
+        first = {
+            "thread": name,
+            "values": 0,
+            "error": type(failed.error).__name__,
+            "message": str(failed.error),
+        }
+        self._found.setdefault(name, first)["values"] += 1
+
+
+def _import_all(modules: list[str] | tuple[()]) -> None:
+    """Import modules by their names.
+
+    Raises:
+        BadParameter: If there is no such module, or it cannot be imported.
+    """
+    if modules and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # behind all others, so that nothing here stands in for an installed module
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except (ImportError, SyntaxError, ValueError) as error:
+            cause = f"{excerpt(name)} cannot be imported: {type(error).__name__}: {error}"
+            raise typer.BadParameter(cause, param_hint="--import") from None
+
+
+def _show(document: render.Document) -> None:
+    rows = [
+        (part["thread"], part["values"], f"{part['error']}: {part['message']}")
+        for part in document["threads"]
+    ]
+    if rows:
+        show_table(("thread", "values or rows that raise", "first error"), rows)
+    if document["other_failures"]:
+        put(f"{document['other_failures']} more values or rows raise in other threads")
+    put(f"decoded {document['rows']} values; values and rows that raise: {document['failed']}")
+    show_verdict(document)

@@ -1,0 +1,81 @@
+"""What is readable in the tables of a Postgres saver beside the values: names, metadata, inline values."""
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sealpoint.databases.cleartext import InlineValue, Record
+from sealpoint.databases.postgres.scan import places
+from sealpoint.databases.postgres.tables import CheckedTables
+
+_METADATA_ROWS: Final = 10
+_NAME_ROWS: Final = 10_000
+_IS_CHECKPOINT: Final = """jsonb_typeof(checkpoint) = 'object'
+    AND jsonb_typeof(checkpoint -> 'channel_versions') IS NOT DISTINCT FROM 'object'
+    AND jsonb_typeof(checkpoint -> 'versions_seen') IS NOT DISTINCT FROM 'object'"""
+_FLAWS: Final = {True: "the row does not hold the checkpoint of its id", False: "the row holds no checkpoint"}
+_NAME_CHARS: Final = 2_001  # one more than is examined
+_METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
+_NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
+_INLINE: Final = """
+    SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {}
+    CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
+        WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{}}' END) AS inlined
+    GROUP BY 1, 2 ORDER BY 1, 2"""
+
+
+class PostgresCleartext:
+    """A `Cleartext` of one schema of a Postgres database."""
+
+    def __init__(self, checked: CheckedTables) -> None:
+        """Take the tables of the saver."""
+        self._checked = checked
+
+    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `Cleartext.names`."""
+        for table, columns in self._checked.found.columns.items():
+            for column in _NAMED:
+                if column in columns and only in (None, column):
+                    text_of = f"left({column}, {_NAME_CHARS})"
+                    for (text,) in self._scan(table, f"DISTINCT {text_of}", text_of, _NAME_ROWS):
+                        if text is not None:
+                            yield column, text
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands beside the values of each checkpoint. See `Cleartext.records`."""
+        layout = self._checked.found.layouts.get("checkpoints")
+        if layout is None:
+            return
+        # A shallow saver keeps one checkpoint for each thread, without its id and parent.
+        has_id = "checkpoint_id" in layout.primary
+        key = ", ".join(layout.primary)
+        own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
+        parent = "parent_checkpoint_id" if has_id else "NULL"
+        columns = f"{key}, {parent}, {own}, {_IS_CHECKPOINT}, left(metadata::text, {_METADATA_CHARS})"
+        for *place, parent_id, is_own, is_one, metadata in self._scan(
+            "checkpoints", columns, key, _METADATA_ROWS
+        ):
+            flaw = None if is_own and is_one else _FLAWS[is_one]
+            yield Record(
+                "checkpoints", dict(zip(layout.primary, place, strict=True)), parent_id, metadata, flaw
+            )
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
+        if "checkpoints" in self._checked.found.layouts:
+            yield from (InlineValue(*row) for row in self._checked.select("checkpoints", _INLINE, ()))
+
+    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
+        after: tuple[Any, ...] = ()
+        while True:
+            where = f"WHERE ({key}) > ({places(after)})" if after else ""
+            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
+            found = self._checked.select(table, statement, after)
+            yield from found
+            if len(found) < rows:
+                return
+            after = found[-1][: key.count(",") + 1]

@@ -1,0 +1,109 @@
+"""What reading checks of a row beside opening its value: its document, its metadata, and its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from sealpoint.base.checkpoint import require_document
+from sealpoint.base.metadata import decode_metadata
+from sealpoint.crypto import Opened
+from sealpoint.crypto.kinds import MSGPACK
+from sealpoint.databases.cells import Cell
+from sealpoint.databases.cleartext import Record
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import RowStore
+from sealpoint.errors import RowError, SealpointError
+from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.outline import read_outline
+
+MAX_ORPHANS: Final = 100
+
+
+def require_own_document(cell: Cell, opened: Opened) -> None:
+    """Check that an opened checkpoint is the one of its row, as a saver does that reads it.
+
+    Where an object stands in the place of a dict, only the saver's serializer can tell: it is accepted.
+
+    Raises:
+        RowError: If it is no checkpoint, or one with another id.
+        SealpointError: If it is not authenticated, and a strict serializer would refuse it.
+    """
+    if opened.inner == MSGPACK and opened.authenticated:
+        document = read_outline(opened.data, lambda *_: _OBJECT)
+    else:
+        document = decode_inert(opened.inner, opened.data)
+    if not _is_object(document):
+        require_document(document, cell.where.names["checkpoint_id"], _is_object)
+
+
+_OBJECT: Final = Inert("", "", "", None)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Inert)
+
+
+class Orphans(NamedTuple):
+    """Checkpoints whose parent is not in the database.
+
+    Attributes:
+        rows: How many.
+        places: Of the first of them, at most `MAX_ORPHANS`.
+    """
+
+    rows: int
+    places: tuple[dict[str, Any], ...]
+
+
+def check_records(store: RowStore) -> Iterator[Failure | Orphans]:
+    """Check the rows of ``checkpoints`` beside their values.
+
+    The ids are held as numbers, about 100 bytes for each checkpoint.
+
+    Yields:
+        A failure for each row that a saver refuses, and at the end which parents are missing: a pruned thread
+        has such rows, and so has one from which rows were removed.
+    """
+    ids, waiting = set[int](), dict[int, list[dict[str, Any]]]()
+    for record in store.cleartext.records():
+        try:
+            _require_readable(record)
+        except SealpointError as error:
+            yield Failure(record.table, record.place, None, error.with_traceback(None))
+            continue
+        own, parent = _marks(record)
+        ids.add(own)
+        waiting.pop(own, None)
+        if parent is not None and parent not in ids:
+            waiting.setdefault(parent, []).append(record.place)
+    places = [place for waiting_places in waiting.values() for place in waiting_places]
+    yield Orphans(len(places), tuple(places[:MAX_ORPHANS]))
+
+
+def _marks(record: Record) -> tuple[int, int | None]:
+    """Return a number for a checkpoint, and one for its parent."""
+    *thread, _ = record.place.values()
+    own = hash((*record.place.values(),))
+    return own, hash((*thread, record.parent)) if record.parent else None
+
+
+def _require_readable(record: Record) -> None:
+    """Check a row as a saver does that reads it.
+
+    Raises:
+        RowError: If its columns do not hold what a saver writes there.
+        MetadataError: If its metadata is not strict JSON.
+    """
+    if record.flaw is not None:
+        raise RowError(record.flaw)
+    for name, part in record.place.items():
+        if type(part) is not str:
+            raise RowError(
+                f"key column {name!r} of table {record.table!r} holds {type(part).__name__}, not str"
+            )
+    if record.place.get("checkpoint_id") == "":
+        raise RowError("the id of a checkpoint is empty")
+    if record.parent is not None and type(record.parent) is not str:
+        raise RowError(f"the id of the parent is {type(record.parent).__name__}, not text")
+    decode_metadata(record.metadata)

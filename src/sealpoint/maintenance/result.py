@@ -1,0 +1,190 @@
+"""Results: the one maker of the JSON objects that commands print, and of what ``ok`` says in them.
+
+``ok`` is true only if a run looked at everything that it was asked about and found it so, false if it found
+otherwise, and ``None`` if it does not know: nothing was there, an option accepted values unseen, or the run
+ended early. ``reasons`` says why it is not true. `SCHEMA` names the JSON Schema of all objects, which is
+``schemas/result-1.json`` beside this package.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import socket
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from sealpoint.keys.digest import ring_digest
+from sealpoint.keys.state import KeyState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sealpoint.databases.rows import RowStore
+    from sealpoint.keys.entry import RingEntry
+
+SCHEMA: Final = "urn:sealpoint:result:1"
+
+_DISTRIBUTIONS: Final = ("sealpoint", "cryptography", "ormsgpack", "psycopg")
+
+
+class Reason(StrEnum):
+    """Why ``ok`` is not true. Those of `REFUTING` make it false, the others ``None``."""
+
+    DAMAGED = "damaged"
+    VALUES_FAILED = "values-failed"
+    KEYS_MISSING = "keys-missing"
+    VALUES_LEFT = "values-left"
+    OTHER_KEYS = "other-keys"
+    NOT_SEALED = "not-sealed"
+    READABLE_TABLES = "readable-tables"
+    READABLE_BESIDE = "readable-beside"
+    TYPES_NOT_ALLOWED = "types-not-allowed"
+    OLD_CONTENT_FOUND = "old-content-found"
+    NOT_ASKED = "not-asked"
+    NOT_APPLIED = "not-applied"
+    NO_KEYS = "no-keys"
+    NO_ROWS = "no-rows"
+    NO_DATABASE = "no-database"
+    TABLES_MISSING = "tables-missing"
+    PARENTS_MISSING = "parents-missing"
+    PLAINTEXT_ALLOWED = "plaintext-allowed"
+    LEGACY_ALLOWED = "legacy-allowed"
+    NOT_OPENED = "not-opened"
+    NOT_VERIFIED = "not-verified"
+    SAMPLED = "sampled"
+    KEY_CHECK_WAIVED = "key-check-waived"
+    DATABASE_CHECK_WAIVED = "database-check-waived"
+    UNRELATED_ALLOWED = "unrelated-allowed"
+    MATERIAL_NOT_REMOVED = "material-not-removed"
+    OLD_CONTENT_NOT_READ = "old-content-not-read"
+    OLD_VALUES_NOT_SEARCHED = "old-values-not-searched"
+    ENDED_EARLY = "ended-early"
+    NOT_COMPLETED = "not-completed"
+
+
+REFUTING: Final = frozenset(
+    {
+        Reason.DAMAGED,
+        Reason.VALUES_FAILED,
+        Reason.KEYS_MISSING,
+        Reason.VALUES_LEFT,
+        Reason.OTHER_KEYS,
+        Reason.NOT_SEALED,
+        Reason.READABLE_TABLES,
+        Reason.READABLE_BESIDE,
+        Reason.TYPES_NOT_ALLOWED,
+        Reason.OLD_CONTENT_FOUND,
+    }
+)
+
+
+class Result:
+    """One run of one command: what it was asked, what it looked at, and why ``ok`` is not true.
+
+    Attributes:
+        run: Id of the run, a random UUID.
+    """
+
+    def __init__(self, command: str, options: Mapping[str, Any] | None = None) -> None:
+        """Begin a run.
+
+        Args:
+            command: Its name, such as ``keys list``.
+            options: Those that can weaken what the run shows, with their values.
+        """
+        self.run = str(uuid4())
+        self._command = command
+        self._began = _now()
+        self._options = dict(options or {})
+        self._ring: dict[str, Any] | None = None
+        self._reasons = set[Reason]()
+
+    def looks_at(self, store: RowStore) -> dict[str, Any]:
+        """Record a database, and return what the object says about it and its tables."""
+        tables = store.tables()
+        found = {
+            "database": {"name": store.name, "kind": store.kind, "identity": dict(store.identity)},
+            "scope": {
+                "read": [table.name for table in tables if table.is_read],
+                "not_read": [table.name for table in tables if not table.is_read],
+                "missing": list(store.missing_tables),
+            },
+        }
+        self.add(Reason.TABLES_MISSING, when=bool(store.missing_tables))
+        return found
+
+    def uses_ring(self, file: Path, entries: Sequence[RingEntry]) -> None:
+        """Record the ring whose keys, or whose word about keys, the run goes by."""
+        active = next((entry.id for entry in entries if entry.state is KeyState.ACTIVE), None)
+        self._ring = {"file": str(file), "digest": ring_digest(entries), "active": active}
+
+    def add(self, *reasons: Reason, when: bool = True) -> None:
+        """Record why ``ok`` is not true, if ``when``."""
+        if when:
+            self._reasons.update(reasons)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why ``ok`` is not true: what refutes first, in the order of `Reason`."""
+        return tuple(reason for reason in Reason if reason in self._reasons)
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether it is so; ``None`` if that was not shown."""
+        if self._reasons & REFUTING:
+            return False
+        return None if self._reasons else True
+
+    def head(self) -> dict[str, Any]:
+        """Return what is known when a run begins: the first members of every object."""
+        return {
+            "schema": SCHEMA,
+            "command": self._command,
+            "run": self.run,
+            "began": self._began,
+            "versions": _versions(),
+            "host": socket.gethostname(),
+            "account": _account(),
+            "options": self._options,
+        }
+
+    def tail(self) -> dict[str, Any]:
+        """Return what is known when a run ends: the last members of every object."""
+        return {"ring": self._ring, "ended": _now(), "ok": self.ok, "reasons": list(self.reasons)}
+
+    def document(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the whole object around what the command found."""
+        return {**self.head(), **(body or {}), **self.tail()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    return dict(_installed(_DISTRIBUTIONS)) | found
+
+
+def _installed(names: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for name in names:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:  # psycopg is an extra
+            continue
+
+
+def _account() -> dict[str, Any]:
+    uid = os.geteuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:  # containers often run as a number without a name
+        name = None
+    return {"uid": uid, "name": name}

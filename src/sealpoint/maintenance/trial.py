@@ -1,0 +1,63 @@
+"""A trial: every value is decoded as an agent would decode it, before agents are switched over.
+
+Unlike all other maintenance it builds the objects that values name, and so runs the code of their classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sealpoint.base.checkpoint import require_document
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.databases.cells import Cell
+from sealpoint.databases.failures import Failure, failure
+from sealpoint.databases.rows import BATCH, Batch, Event, Progress, RowStore
+from sealpoint.databases.sqlite.columns import CHECKPOINTS
+from sealpoint.errors import SealpointError
+from sealpoint.maintenance.records import check_records
+from sealpoint.maintenance.verify import pages
+from sealpoint.serde import EncryptedSerializer
+from sealpoint.serde.base import is_opaque
+
+
+def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) -> Iterator[Event]:
+    """Decode every value of a database with an agent's serializer. Nothing is written.
+
+    Args:
+        store: A database.
+        serde: With the ring, the allowlist and the policies of the agent.
+        batch: How much to read at a time.
+
+    Yields:
+        Progress after each batch, with nothing changed; a failure for each value that raises, and for each
+        row of ``checkpoints`` that a saver refuses for its ids or its metadata.
+    """
+    total = sum(count.rows for count in store.count())
+    seen = size = 0
+    for column in store.columns:
+        for page in pages(store, column, batch=batch):
+            for cell in page.cells:
+                size += len(cell.value) if isinstance(cell.value, bytes) else 0
+                try:
+                    _decode(serde, cell)
+                except SealpointError as error:
+                    yield failure(cell, error)
+            seen += len(page.cells)
+            yield Progress(column.label, seen, total, 0, 0, size, 0.0)
+    yield from (found for found in check_records(store) if isinstance(found, Failure))
+
+
+def _decode(serde: EncryptedSerializer, cell: Cell) -> None:
+    cell.where.require_key()
+    value = _loads(serde, cell)
+    if cell.where.column == CHECKPOINTS and not is_opaque(serde, value):
+        require_document(value, cell.where.names["checkpoint_id"])
+
+
+def _loads(serde: EncryptedSerializer, cell: Cell) -> Any:
+    row = cell.row if is_sealed(cell.tag) else None
+    if row is None:
+        return serde.loads_typed((cell.tag, cell.value))
+    opened = serde.open(cell.tag, cell.value, row=row)
+    return serde.decode(opened.inner, opened.data)

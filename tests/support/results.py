@@ -1,0 +1,47 @@
+"""The JSON object of a command: valid against the published schema, and in agreement with its exit code."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+SCHEMA: Final = json.loads(
+    resources.files("sealpoint.schemas").joinpath("result-1.json").read_text(encoding="utf-8")
+)
+_VALIDATOR: Final = Draft202012Validator(SCHEMA)
+
+UNPROVEN_IS_3: Final = frozenset({"verify", "audit", "keys destroy"})
+"""Commands that end with 3 where others end with 0: if ``ok`` is null."""
+
+
+def require_valid(document: Any) -> dict[str, Any]:
+    """Return an object of a command, if the schema allows it.
+
+    Raises:
+        ValidationError: If the schema does not allow it.
+    """
+    _VALIDATOR.validate(document)
+    assert isinstance(document, dict)
+    assert list(document)[:2] == ["schema", "command"]
+    assert document["began"] <= document["ended"]
+    return document
+
+
+def expected_code(document: dict[str, Any], *, allow_unproven: bool = False) -> int:
+    """Return the exit code that the pages give for an object: from ``ok`` and ``reasons`` alone."""
+    reasons = set(document["reasons"])
+    if document["ok"] is True:
+        assert not reasons
+        return 0
+    assert reasons
+    for reason, code in (("damaged", 4), ("values-failed", 4), ("keys-missing", 5), ("ended-early", 7)):
+        if reason in reasons:
+            return code
+    if document["ok"] is False:
+        return 3
+    if "not-opened" in reasons:
+        return 5
+    return 3 if document["command"] in UNPROVEN_IS_3 and not allow_unproven else 0
