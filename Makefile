@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks
+.PHONY: help demo test test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix
 
 PYTHONS := python3.14 python3.13 python3.12 python3.11 python3 python
 VENV := .venv
@@ -36,6 +36,7 @@ help:
 	@echo "make test-oldest  run the tests with the oldest supported LangGraph"
 	@echo "make test-all     run the tests on every installed Python from 3.11 on"
 	@echo "make attacks      compare the effect of hostile rows here and on LangGraph"
+	@echo "make matrix       run every command on every database, and ask an oracle where one says ok"
 	@echo "make lint         check style, types and layers"
 	@echo "make format       format the code with ruff"
 	@echo "make bench        measure the speed as ratios to LangGraph"
@@ -86,6 +87,9 @@ test-all: $(VENV)/filled
 attacks: $(VENV)/filled
 	$(VENV)/bin/python -m tests.attacks $(ARGS)
 	SEALPOINT_ATTACKS_RUNS=200 $(VENV)/bin/python -m pytest --quiet tests/attacks/test_owners.py
+
+matrix: $(VENV)/filled
+	SEALPOINT_MATRIX=1 $(VENV)/bin/python -m pytest --quiet --numprocesses auto --dist worksteal tests/matrix $(ARGS)
 
 lint: $(VENV)/filled
 	$(VENV)/bin/ruff check

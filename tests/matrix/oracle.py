@@ -1,0 +1,467 @@
+"""The oracle: what is so in a database and a ring, read with the parts of others alone.
+
+Nothing here imports sealpoint. Databases are read with ``sqlite3`` and ``psycopg``, values are opened with
+``cryptography`` from the definitions of the formats, and LangGraph's own with PyCryptodome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import sqlite3
+import tomllib
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import ormsgpack
+import psycopg
+from Crypto.Cipher import AES as PYCRYPTODOME_AES
+from cryptography.cobblestone import Cobblestone256Decryptor
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.cmac import CMAC
+
+FRAME: Final = "__sealpoint__"
+OPENING: Final = frozenset({"staged", "active", "decrypt-only", "compromised"})
+READABLE_TABLES: Final = frozenset({"store", "cache", "store_vectors"})
+SQLITE_TABLES: Final = frozenset({"checkpoints", "writes"})
+POSTGRES_TABLES: Final = frozenset({"checkpoints", "checkpoint_blobs", "checkpoint_writes"})
+_SECRETLESS_SUITES: Final = ("cobblestone256", "cobblestone256.row", "xaes256gcm", "xaes256gcm.row")
+
+
+# --- rings --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RingKey:
+    """A key of a ring file. ``material`` is ``None`` if it is not there."""
+
+    id: str
+    state: str
+    suite: str | None
+    check: str | None
+    material: bytes | None
+    waived: tuple[str, ...]
+
+    @property
+    def opens(self) -> bool:
+        return self.state in OPENING and self.material is not None
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A ring file as TOML has it."""
+
+    keys: tuple[RingKey, ...] = ()
+
+    def get(self, key_id: str) -> RingKey:
+        return next(key for key in self.keys if key.id == key_id)
+
+    @property
+    def active(self) -> str | None:
+        return next((key.id for key in self.keys if key.state == "active"), None)
+
+    @property
+    def legacy(self) -> bytes | None:
+        return next((key.material for key in self.keys if key.suite == "aes" and key.opens), None)
+
+    def material(self, key_id: str) -> bytes | None:
+        found = [key.material for key in self.keys if key.id == key_id and key.opens and key.suite is None]
+        return found[0] if found else None
+
+    @property
+    def is_loadable(self) -> bool:
+        """Whether each key that may open has its material, and that is the one of its check value."""
+        needed = [key for key in self.keys if key.state in OPENING]
+        return bool(needed) and all(
+            key.material is not None and key.check in (None, check_value(key.material)) for key in needed
+        )
+
+
+def read_ring(file: Path) -> Ring:
+    """Read a ring file and the key files beside it."""
+    tree = tomllib.loads(file.read_text())
+    return Ring(tuple(_ring_key(key, file.parent) for key in tree.get("key", ())))
+
+
+def _ring_key(key: Mapping[str, Any], folder: Path) -> RingKey:
+    source, material = key.get("source", {}), None
+    if "inline" in source:
+        material = bytes.fromhex(source["inline"])
+    elif "file" in source and (folder / source["file"]).exists():
+        raw = (folder / source["file"]).read_bytes()
+        material = raw if len(raw) == 32 else b64decode(raw, validate=False)
+    waived = tuple(key.get("waived", ()))
+    return RingKey(key["id"], key["state"], key.get("suite"), key.get("check"), material, waived)
+
+
+def _expand(key: bytes, info: str) -> bytes:
+    """HKDF-Expand-SHA512 for 32 bytes."""
+    return hmac.new(key, info.encode() + b"\x01", hashlib.sha512).digest()[:32]
+
+
+def check_value(material: bytes) -> str:
+    """The check value of a key."""
+    return _expand(material, "sealpoint v1 check")[:4].hex()
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value as it stands in a row.
+
+    ``row`` are the coordinates to which it may be bound, ``None`` if the row's key is not of text.
+    ``document`` is the id that the value has if it is a checkpoint.
+    """
+
+    tag: Any
+    blob: Any
+    row: Mapping[str, str] | None
+    document: Any = None
+    has_document: bool = False
+    in_metadata: bool = False
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its tag says that it is sealed under a key of a ring."""
+        return isinstance(self.tag, str) and "+" in self.tag and "@" in self.tag
+
+    def is_under(self, key_id: str) -> bool:
+        return self.is_sealed and str(self.tag).endswith(f"@{key_id}")
+
+
+def open_value(value: Value, ring: Ring) -> tuple[str, bytes] | None:
+    """Return the inner type and the bytes of a sealed value; ``None`` if it does not open."""
+    if not isinstance(value.tag, str) or not isinstance(value.blob, bytes) or value.tag.count("+") != 1:
+        return None
+    inner, _, rest = value.tag.partition("+")
+    if rest == "aes":
+        return _open_legacy(inner, value.blob, ring.legacy)
+    suite, _, key_id = rest.partition("@")
+    material = ring.material(key_id)
+    if material is None or suite not in _SECRETLESS_SUITES or not inner:
+        return None
+    row = value.row if suite.endswith(".row") else {}
+    if row is None:
+        return None
+    key, bound = _expand(material, f"sealpoint v1 {suite.partition('.')[0]}"), _context(value.tag, row)
+    try:
+        if suite.startswith("xaes256gcm"):
+            blob = value.blob
+            return inner, AESGCM(_xaes_key(key, blob[:24])).decrypt(blob[12:24], blob[24:], bound)
+        message = Cobblestone256Decryptor(key, bound)
+        return inner, message.update(value.blob) + message.finalize()
+    except (InvalidTag, ValueError):
+        return None
+
+
+def _context(tag: str, row: Mapping[str, str]) -> bytes:
+    texts = [tag, *(text for name in sorted(row) for text in (name, row[name]))]
+    return b"sealpoint\x00\x01" + b"".join(
+        len(text.encode()).to_bytes(4, "big") + text.encode() for text in texts
+    )
+
+
+def _xaes_key(key: bytes, nonce: bytes) -> bytes:
+    parts = []
+    for number in (1, 2):
+        mac = CMAC(AES(key))
+        mac.update(bytes([0, number]) + b"X\0" + nonce[:12])
+        parts.append(mac.finalize())
+    return b"".join(parts)
+
+
+def _open_legacy(inner: str, blob: bytes, key: bytes | None) -> tuple[str, bytes] | None:
+    for mode in (PYCRYPTODOME_AES.MODE_EAX, PYCRYPTODOME_AES.MODE_GCM):
+        try:
+            if key is not None:
+                cipher: Any = PYCRYPTODOME_AES.new(key, mode, nonce=blob[:16])
+                return inner, bytes(cipher.decrypt_and_verify(blob[32:], blob[16:32]))
+        except ValueError:
+            continue
+    return None
+
+
+def document_id(inner: str, data: bytes) -> Any:
+    """Return the id that stands in the bytes of a checkpoint; ``None`` if they are none."""
+    try:
+        if inner == "msgpack":
+            found = ormsgpack.unpackb(data, ext_hook=lambda *_: None, option=ormsgpack.OPT_NON_STR_KEYS)
+        else:
+            found = json.loads(data)
+    except ValueError:
+        return None
+    return found.get("id") if isinstance(found, dict) else None
+
+
+# --- databases ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row of ``checkpoints``, without its value."""
+
+    key: tuple[Any, ...]
+    parent: Any
+    metadata: Any
+
+    @property
+    def reads(self) -> bool:
+        """Whether its columns hold what a saver writes there."""
+        ids = all(type(part) is str for part in self.key) and self.key[-1] != ""
+        return ids and (self.parent is None or type(self.parent) is str) and self.fields is not None
+
+    @property
+    def fields(self) -> dict[str, Any] | None:
+        """Its metadata, if that is an object in strict JSON."""
+        if self.metadata is None:
+            return {}
+        if isinstance(self.metadata, dict):  # of Postgres
+            return self.metadata
+        if not isinstance(self.metadata, str | bytes):
+            return None
+        try:
+            found = json.loads(
+                self.metadata, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unique
+            )
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else _refuse("a key twice")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is so in one database.
+
+    Attributes:
+        values: All values, those in metadata too.
+        records: The rows of ``checkpoints``.
+        missing: Tables that each saver makes, and that are not there.
+        tables: All tables.
+        keys_read: Whether the keys of all rows hold what a saver writes there.
+        inline: How many readable values stand in JSON beside the sealed ones.
+        raw: All bytes of the file and its log; empty for Postgres.
+        free_bytes: Bytes of free pages and of the log.
+        broken: Whether the database cannot be read to its end.
+    """
+
+    values: list[Value] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    missing: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
+    keys_read: bool = True
+    inline: int = 0
+    raw: bytes = b""
+    free_bytes: int = 0
+    broken: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has values, and all tables that each saver makes."""
+        return bool(self.values) and not self.missing and not self.broken
+
+    def all_under(self, key_id: str | None) -> bool:
+        """Whether each value is under a key, by its tag."""
+        return key_id is not None and all(value.is_under(key_id) for value in self.values)
+
+    def any_under(self, key_id: str) -> bool:
+        return any(value.is_under(key_id) for value in self.values)
+
+    @property
+    def all_sealed(self) -> bool:
+        """Whether each value is under a key of a ring, by its tag."""
+        return all(value.is_sealed for value in self.values)
+
+    def all_open(self, ring: Ring, *, plain: bool = False) -> bool:
+        """Whether each value opens, or with ``plain`` is not sealed."""
+        return all(
+            open_value(value, ring) is not None or (plain and is_plain(value)) for value in self.values
+        )
+
+    def documents_fit(self, ring: Ring, *, plain: bool = False) -> bool:
+        """Whether each checkpoint that opens, or with ``plain`` is not sealed, has the id of its row."""
+        for value in filter(lambda one: one.has_document, self.values):
+            typed = (value.tag, value.blob) if plain and is_plain(value) else open_value(value, ring)
+            if typed is None or document_id(*typed) != value.document:
+                return False
+        return True
+
+    @property
+    def rows_read(self) -> bool:
+        """Whether a saver reads each row, its value apart."""
+        return self.keys_read and all(record.reads for record in self.records)
+
+    @cached_property
+    def parents_present(self) -> bool:
+        keys = {record.key for record in self.records}
+        return all(
+            record.parent is None or (*record.key[:-1], record.parent) in keys for record in self.records
+        )
+
+    @property
+    def readable_tables(self) -> set[str]:
+        return {name for name in self.tables if name.lower() in READABLE_TABLES}
+
+    @property
+    def has_addresses(self) -> bool:
+        """Whether the name of a thread or a namespace has the sign of an e-mail address."""
+        return any("@" in str(part) for record in self.records for part in record.key)
+
+    def has_metadata(self, known: Iterable[str]) -> bool:
+        """Whether a row has metadata under other keys than these, or some that is not strict JSON."""
+        allowed = {*known, FRAME}
+        return any(record.fields is None or set(record.fields) - allowed for record in self.records)
+
+    def holds(self, *texts: bytes) -> bool:
+        """Whether one of these bytes stand anywhere in the file or its log."""
+        return any(text in self.raw for text in texts)
+
+
+def is_plain(value: Value) -> bool:
+    return isinstance(value.tag, str) and "+" not in value.tag and isinstance(value.blob, bytes)
+
+
+def _frame_of(record: Record, row: Mapping[str, str] | None) -> Iterator[Value]:
+    fields = record.fields
+    if fields is None or FRAME not in fields:
+        return
+    frame = fields[FRAME]
+    try:
+        yield Value(frame["type"], b64decode(frame["value"], validate=True), row, in_metadata=True)
+    except (KeyError, TypeError, ValueError):
+        yield Value(None, None, row, in_metadata=True)
+
+
+def _row(columns: Mapping[str, Any], **kind: str) -> dict[str, str] | None:
+    return {**kind, **columns} if all(type(part) is str for part in columns.values()) else None
+
+
+_KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id")
+_WRITE: Final = (*_KEY, "task_id", "channel")
+
+
+def read_sqlite(path: Path) -> Facts:
+    """Read a SQLite file with nothing but ``sqlite3``."""
+    raw = b"".join(file.read_bytes() for file in _files(path))
+    free = sum(file.stat().st_size for file in _files(path) if file.name.endswith("-wal"))
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            connection.text_factory = _text
+            tables = frozenset(
+                name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            )
+            free += _pragma(connection, "freelist_count") * _pragma(connection, "page_size")
+            records, values = _checkpoints(connection) if "checkpoints" in tables else ([], [])
+            writes = _writes(connection) if "writes" in tables else []
+    except sqlite3.Error:
+        return Facts(raw=raw, broken=True)
+    keys_read = all(value.row is not None for value in [*values, *writes])
+    return Facts(
+        [*values, *writes],
+        records,
+        SQLITE_TABLES - tables,
+        tables,
+        keys_read=keys_read,
+        raw=raw,
+        free_bytes=free,
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-journal")]
+    return [file for file in files if file.exists()]
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _text(data: bytes) -> Any:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _checkpoints(connection: sqlite3.Connection) -> tuple[list[Record], list[Value]]:
+    records, values = [], []
+    columns = f"{', '.join(_KEY)}, parent_checkpoint_id, metadata, type, checkpoint"
+    for *key, parent, metadata, tag, blob in connection.execute(f"SELECT {columns} FROM checkpoints"):
+        names = dict(zip(_KEY, key, strict=True))
+        record = Record(tuple(key), parent, metadata)
+        records.append(record)
+        row = _row(names, table="checkpoints", column="checkpoint")
+        values.append(Value(tag, blob, row, names["checkpoint_id"], has_document=True))
+        values += _frame_of(record, _row(names, table="checkpoints", column="metadata"))
+    return records, values
+
+
+def _writes(connection: sqlite3.Connection) -> list[Value]:
+    found = []
+    for *key, number, tag, blob in connection.execute(
+        f"SELECT {', '.join(_WRITE)}, idx, type, value FROM writes"
+    ):
+        row = _row(dict(zip(_WRITE, key, strict=True)), table="writes") if type(number) is int else None
+        found.append(Value(tag, blob, row))
+    return found
+
+
+def read_postgres(url: str) -> Facts:
+    """Read the tables of a schema of Postgres with nothing but ``psycopg``."""
+    with psycopg.connect(url) as connection:
+        tables = frozenset(
+            str(name)
+            for (name,) in connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+            )
+        )
+
+        def rows(table: str, columns: str) -> list[tuple[Any, ...]]:
+            query = f"SELECT {columns} FROM {table}".encode()
+            return connection.execute(query).fetchall() if table in tables else []
+
+        checkpoints = rows("checkpoints", f"{', '.join(_KEY)}, parent_checkpoint_id, metadata, checkpoint")
+        blobs = rows("checkpoint_blobs", "thread_id, checkpoint_ns, channel, version, type, blob")
+        writes = rows("checkpoint_writes", f"{', '.join(_WRITE)}, type, blob")
+    records = [Record(tuple(key), parent, metadata) for *key, parent, metadata, _ in checkpoints]
+    values = [Value(row[-2], row[-1], _blob_row(row[:4])) for row in blobs if row[-2:] != ("empty", None)]
+    values += [
+        Value(row[-2], row[-1], _row(dict(zip(_WRITE, row[:5], strict=True)), table="writes"))
+        for row in writes
+    ]
+    for record in records:
+        names = dict(zip(_KEY, record.key, strict=True))
+        values += _frame_of(record, _row(names, table="checkpoints", column="metadata"))
+    inline = sum(
+        value is not None for row in checkpoints for value in (row[-1].get("channel_values") or {}).values()
+    )
+    return Facts(values, records, POSTGRES_TABLES - tables, tables, inline=inline)
+
+
+def _blob_row(key: tuple[Any, ...]) -> dict[str, str] | None:
+    names = ("thread_id", "checkpoint_ns", "channel", "version")
+    return _row(dict(zip(names, key, strict=True)), table="values")
