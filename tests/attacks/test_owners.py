@@ -101,7 +101,8 @@ class Operator:
         code = Exit(run([*words, "--json"]))
         told = self.capture.readouterr()
         assert code in ANSWERS, told.err
-        return code, json.loads(told.out) if told.out.strip() else {}
+        document = json.loads(told.out) if told.out.strip() else {}
+        return code, {} if "error" in document else document
 
     def values(self) -> dict[Any, Any]:
         return opened(self.url, K2)

@@ -115,7 +115,7 @@ WORDS = {
     'FATAL:  password authentication failed for user "a"': ("credentials", Exit.USAGE),
     "fe_sendauth: no password supplied": ("credentials", Exit.USAGE),
     'FATAL:  no pg_hba.conf entry for host "1.2.3.4", user "a", database "b", no encryption': (
-        "neither from here",
+        "pg_hba.conf does not allow",
         Exit.USAGE,
     ),
     'FATAL:  permission denied for database "b"\nDETAIL:  User does not have CONNECT': (

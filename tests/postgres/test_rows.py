@@ -361,8 +361,8 @@ def test_what_is_readable_beside_the_values_is_told(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, saver: Any, fixture: str
 ) -> None:
     """Also over several pages."""
-    monkeypatch.setattr("sealpoint.databases.postgres.rows._METADATA_ROWS", 2)
-    monkeypatch.setattr("sealpoint.databases.postgres.rows._NAME_ROWS", 2)
+    monkeypatch.setattr("sealpoint.databases.postgres.cleartext._METADATA_ROWS", 2)
+    monkeypatch.setattr("sealpoint.databases.postgres.cleartext._NAME_ROWS", 2)
     url = request.getfixturevalue(fixture)
     with saver_at(saver, url, K1) as sealed:
         put_checkpoints(sealed)

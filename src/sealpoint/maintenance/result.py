@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import socket
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -150,7 +150,7 @@ class Result:
             "run": self.run,
             "began": self._began,
             "versions": _versions(),
-            "host": socket.gethostname(),
+            "host": os.uname().nodename,
             "account": _account(),
             "options": self._options,
         }
@@ -168,6 +168,7 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
     return dict(_installed(_DISTRIBUTIONS)) | found
