@@ -417,7 +417,7 @@ def test_verify_of_values_that_all_open(sealed: Path, keys: Path, capsys: pytest
     assert (shown.out, shown.err) == ("2 of 2 values open: 2 under k1\nok\n", "")
     found = document(capsys, "verify", sealed, "--keys", keys)
     assert (found["database"]["name"], found["database"]["kind"]) == (str(sealed), "sqlite")
-    assert found["scope"] == {"read": ["checkpoints", "writes"], "not_read": [], "missing": []}
+    assert found["scope"] == {"read": ["checkpoints", "writes"], "not_read": [], "others": 0, "missing": []}
     names = list(found)
     assert {name: found[name] for name in names[names.index("failures") : names.index("ring")]} == {
         "failures": [],

@@ -11,10 +11,12 @@ import pytest
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.cli.exits import Exit
+from sealpoint.maintenance.job import make_plan
+from sealpoint.maintenance.result import MAX_TABLES
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import Ended, Run
-from tests.support.sealed import VALUES, make_cipher, write
+from tests.support.sealed import AES_KEY, VALUES, make_cipher, write
 
 NOTHING = "DELETE FROM checkpoints; DELETE FROM writes;"
 
@@ -67,9 +69,20 @@ def test_tables_that_nothing_seals_are_a_finding(run: Run, path: Path, table: st
     assert ended.document["scope"] == {
         "read": ["checkpoints", "writes"],
         "not_read": sorted(["orders", table]),
+        "others": 0,
         "missing": [],
     }
     assert "orders" in run("audit", path).out
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_finding_does_not_hide_behind_many_tables(run: Run, path: Path) -> None:
+    change(path, *(f"CREATE TABLE aa{number} (x)" for number in range(MAX_TABLES + 5)))
+    change(path, "CREATE TABLE store (value TEXT)")
+    ended = run("audit", path, "--json")
+    assert (ended.code, *says(ended)) == (Exit.FOUND, False, ["readable-tables"])
+    scope = ended.document["scope"]
+    assert (len(scope["not_read"]), scope["others"]) == (MAX_TABLES, 6)
 
 
 @pytest.mark.usefixtures("keys")
@@ -117,6 +130,31 @@ def test_a_rotation_that_waives_a_check_says_so(
     write(path, kind, "a")
     ended = run("rotate", path, "--apply", option, "--json")
     assert (ended.code, *says(ended)) == (Exit.DONE, None, [reason])
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(
+    ("kind", "option", "reason"),
+    [("plain", "--allow-plaintext", "plaintext-allowed"), ("eax", "--allow-legacy", "legacy-allowed")],
+)
+def test_values_that_come_after_the_plan_are_counted(
+    run: Run, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, option: str, reason: str
+) -> None:
+    """An attacker can add a row at any time: what no key authenticated is counted as it is sealed."""
+    ring = tmp_path / "ring.toml"
+    legacy = "[[key]]\nid = 'langgraph'\nstate = 'decrypt-only'\nsuite = 'aes'\n"
+    ring.write_text(f"{ring.read_text()}{legacy}source = {{ inline = {AES_KEY.decode()!r} }}\n")
+    genuine = make_plan
+
+    def plan_and_write(*arguments: Any, **options: Any) -> Any:
+        plan = genuine(*arguments, **options)
+        write(path, kind, "b")
+        return plan
+
+    monkeypatch.setattr("sealpoint.cli.rotate.make_plan", plan_and_write)
+    ended = run("rotate", path, "--apply", option, "--json")
+    assert (ended.code, *says(ended)) == (Exit.DONE, None, [reason])
+    assert ended.document[reason.removesuffix("-allowed")] == VALUES
 
 
 @pytest.mark.usefixtures("keys")

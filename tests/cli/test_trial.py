@@ -151,7 +151,14 @@ def test_a_type_that_cannot_be_imported_raises(run: Run, tickets: Path, models: 
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("nosuch", None), ("broken", "x ="), ("lacking", "import nosuch_module")]
+    ("name", "text"),
+    [
+        ("nosuch", None),
+        ("broken", "x ="),
+        ("lacking", "import nosuch_module"),
+        ("raising", "1 / 0"),
+        ("ending", "import sys; sys.exit(0)"),
+    ],
 )
 def test_a_module_that_cannot_be_imported_is_refused(
     run: Run, path: Path, models: str, name: str, text: str | None
@@ -163,6 +170,14 @@ def test_a_module_that_cannot_be_imported_is_refused(
     assert (ended.code, ended.out) == (Exit.USAGE, "")
     assert f"'{name}' cannot be imported: " in " ".join(ended.err.split())
     assert models not in sys.modules
+
+
+def test_a_class_that_ends_the_program_is_a_failure(run: Run, tickets: Path, models: str) -> None:
+    """Its exit code would else be that of the run: 0, before anything was tried."""
+    Path(f"{models}.py").write_text(f"{MODELS}Ticket.__init__ = lambda self, **_: exit(0)\n")
+    ended = run("trial", tickets, "--import", models, *AS_AGENTS_DO, "--allow", f"{models}:Ticket", "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.UNOPENED, False)
+    assert [part["thread"] for part in ended.document["threads"]] == ["t"]
 
 
 def test_the_current_folder_stands_in_for_no_installed_module(run: Run, path: Path, models: str) -> None:

@@ -8,7 +8,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from sealpoint.errors import (
-    PERMANENT_ERRNOS,
     AccessError,
     ActiveKeyError,
     ConfigError,
@@ -28,6 +27,7 @@ from sealpoint.errors import (
     UnreachableError,
     excerpt,
 )
+from sealpoint.errors.maintenance import PERMANENT_ERRNOS
 from sealpoint.maintenance.result import Reason
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from sealpoint.cli import render
 from sealpoint.cli.output import put, say, show_table
-from sealpoint.crypto.tag import Kind
 from sealpoint.maintenance.job import Action, End, Outcome, Step
 from sealpoint.maintenance.options import Check, Options
 from sealpoint.maintenance.result import Reason
@@ -67,30 +66,20 @@ def outcome_reasons(outcome: Outcome, options: Options, rows: int) -> Iterator[R
         options: Of the job.
         rows: How many values the plan had.
     """
-    if not rows:
-        yield Reason.NO_ROWS
-    if outcome.end is not End.COMPLETE:
-        yield Reason.ENDED_EARLY
-    if outcome.left:
-        yield Reason.VALUES_LEFT
-    if not options.check_keys:
-        yield Reason.KEY_CHECK_WAIVED
-    if outcome.end in (End.COMPLETE, End.UNSCRUBBED):
-        if options.check is Check.NONE:
-            yield Reason.NOT_VERIFIED
-        elif options.check is Check.SAMPLE:
-            yield Reason.SAMPLED
-    if scrubbed := outcome.scrubbed:
-        yield from scrub_reasons(scrubbed)
-
-
-def plan_reasons(plan: Iterable[Step]) -> Iterator[Reason]:
-    """Yield what of a plan keeps a job from showing that the values are authentic."""
-    actions = {share.kind: action for share, action in plan if action in (Action.SEAL, Action.ROTATE)}
-    if Kind.PLAINTEXT in actions:
-        yield Reason.PLAINTEXT_ALLOWED
-    if Kind.LEGACY in actions:
-        yield Reason.LEGACY_ALLOWED
+    is_rotated = outcome.end in (End.COMPLETE, End.UNSCRUBBED)
+    applies = {
+        Reason.NO_ROWS: not rows,
+        Reason.ENDED_EARLY: outcome.end is not End.COMPLETE,
+        Reason.VALUES_LEFT: outcome.left,
+        Reason.PLAINTEXT_ALLOWED: outcome.plaintext,
+        Reason.LEGACY_ALLOWED: outcome.legacy,
+        Reason.KEY_CHECK_WAIVED: not options.check_keys,
+        Reason.NOT_VERIFIED: is_rotated and options.check is Check.NONE,
+        Reason.SAMPLED: is_rotated and options.check is Check.SAMPLE,
+    }
+    yield from (reason for reason, it_does in applies.items() if it_does)
+    if outcome.scrubbed:
+        yield from scrub_reasons(outcome.scrubbed)
 
 
 def scrub_reasons(scrubbed: Scrubbed) -> Iterator[Reason]:
@@ -107,6 +96,8 @@ def outcome_object(outcome: Outcome, failures: render.ShownFailures) -> dict[str
     return {
         "resealed": outcome.changed,
         "raced": outcome.raced,
+        "plaintext": outcome.plaintext,
+        "legacy": outcome.legacy,
         "left": outcome.left,
         "failed": failures.count,
         "failures": failures.objects(),

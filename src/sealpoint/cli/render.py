@@ -282,8 +282,9 @@ class LineReport:
         if tail["failed"]:
             put(f"refused values and rows: {tail['failed']}")
         if tail["orphans"]:
-            put(f"{tail['orphans']} checkpoints name a parent that is not there; the first of them:")
-            put(printable(place_line(tail["orphan_places"][0])))
+            put(f"checkpoints whose parent is not there: {tail['orphans']}")
+            for place in tail["orphan_places"][:1]:
+                put(f"the first is {printable(place_line(place))}")
         show_verdict(tail)
 
 

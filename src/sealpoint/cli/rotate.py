@@ -20,7 +20,7 @@ from sealpoint.cli.options import (
     VariableOption,
     require_number,
 )
-from sealpoint.cli.outcome import outcome_object, outcome_reasons, plan_reasons, plan_rows, show_outcome
+from sealpoint.cli.outcome import outcome_object, outcome_reasons, plan_rows, show_outcome
 from sealpoint.cli.output import complain, complain_of_damage, print_json, progress_bar, say, show_table, warn
 from sealpoint.cli.signals import stopping
 from sealpoint.cli.stores import open_ring, open_store, warn_of_leftovers
@@ -196,7 +196,7 @@ def _apply(database: str, cipher: RingCipher, options: Options, result: Result, 
             outcome = Job(store, cipher, options, stop=stop, report=report, url=database).run()
     if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
         complain(str(outcome.problem), outcome.problem.hint)
-    result.add(*render.failure_reasons(failures), *plan_reasons(plan))
+    result.add(*render.failure_reasons(failures))
     result.add(*outcome_reasons(outcome, options, sum(step.share.rows for step in plan)))
     head = {**part, "key": key_id, "applied": True, "plan": plan_rows(plan)}
     document = result.document({**head, **outcome_object(outcome, failures)})

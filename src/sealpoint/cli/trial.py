@@ -137,7 +137,7 @@ def _import_all(modules: list[str] | tuple[()]) -> None:
     for name in modules:
         try:
             importlib.import_module(name)
-        except (ImportError, SyntaxError, ValueError) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- a module may raise anything, and end programs
             cause = f"{excerpt(name)} cannot be imported: {type(error).__name__}: {error}"
             raise typer.BadParameter(cause, param_hint="--import") from None
 

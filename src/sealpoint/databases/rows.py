@@ -71,10 +71,6 @@ class Table(NamedTuple):
     is_read: bool
 
 
-MAX_TABLES: Final = 1_000
-"""How many tables are named."""
-
-
 class Residue(NamedTuple):
     """Parts of a file that no statement reads, and where what was deleted may still be.
 
@@ -158,7 +154,7 @@ class RowStore(Protocol):
         """The tables that every saver makes, and that are not there."""
 
     def tables(self) -> list[Table]:
-        """Return all tables of the database that this account can see, at most `MAX_TABLES`."""
+        """Return all tables of the database that this account can see."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -221,6 +217,8 @@ class Progress(NamedTuple):
         raced: Values that writers have changed meanwhile, so far in the run.
         size_bytes: Bytes of the values examined so far in the run.
         lock_seconds: Time that the write lock was held since the last batch.
+        plaintext: Values that were not sealed, and that the run has sealed so far.
+        legacy: Values under LANGGRAPH_AES_KEY that it has sealed anew so far.
     """
 
     table: str
@@ -230,6 +228,8 @@ class Progress(NamedTuple):
     raced: int
     size_bytes: int
     lock_seconds: float
+    plaintext: int = 0
+    legacy: int = 0
 
 
 Event = Progress | Failure

@@ -31,7 +31,6 @@ from sealpoint.errors.keys import (
     WrongRingError,
 )
 from sealpoint.errors.maintenance import (
-    PERMANENT_ERRNOS,
     AccessError,
     DatabaseMissingError,
     HaltedError,
@@ -48,7 +47,6 @@ from sealpoint.errors.maintenance import (
     SuperuserError,
     UnreachableError,
     UnrelatedDatabaseError,
-    stopped_by,
 )
 from sealpoint.errors.root import (
     EXCERPT_CHARS,
@@ -97,7 +95,6 @@ from sealpoint.errors.serde import (
 
 __all__ = [
     "EXCERPT_CHARS",
-    "PERMANENT_ERRNOS",
     "AccessError",
     "ActiveKeyError",
     "BlobError",
@@ -171,7 +168,6 @@ __all__ = [
     "UnsupportedTypeError",
     "WrongRingError",
     "excerpt",
-    "stopped_by",
 ]
 
 for _name in __all__:  # tracebacks and pickles name the public module

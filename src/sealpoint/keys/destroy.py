@@ -13,7 +13,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sealpoint.errors import KeyRingError, KeyTransitionError, stopped_by
+from sealpoint.errors import KeyRingError, KeyTransitionError
+from sealpoint.errors.maintenance import stopped_by
 from sealpoint.keys import files, leftovers
 from sealpoint.keys.change import LockedRing, find_key, lock_ring, now_in_seconds
 from sealpoint.keys.entry import (

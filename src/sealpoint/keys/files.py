@@ -11,7 +11,8 @@ from pathlib import Path
 from pwd import getpwuid
 from typing import Final
 
-from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, excerpt, stopped_by
+from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, excerpt
+from sealpoint.errors.maintenance import stopped_by
 
 MAX_FILE_BYTES: Final = 1 << 20
 _GONE: Final = (

@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import HeldError, OutputNameError, excerpt, stopped_by
+from sealpoint.errors import HeldError, OutputNameError, excerpt
+from sealpoint.errors.maintenance import stopped_by
 
 SUFFIX: Final = ".sealpoint-lock"
 

@@ -119,6 +119,8 @@ class Outcome:
         problem: The error that stopped it, if any.
         changed: Values that were resealed.
         raced: Values that writers had changed meanwhile.
+        plaintext: Values that were sealed although no key had authenticated them.
+        legacy: Values under LANGGRAPH_AES_KEY, which authenticates no type, that were sealed anew.
         left: Values that are not under the active key.
         remaining: The plan of another job with the same options, if values are left.
         verified: Values that were opened again; ``None`` if verification did not begin.
@@ -131,6 +133,8 @@ class Outcome:
     problem: SealpointError | None = None
     changed: int = 0
     raced: int = 0
+    plaintext: int = 0
+    legacy: int = 0
     left: int = 0
     remaining: list[Step] = field(default_factory=list)
     verified: int | None = None
@@ -260,6 +264,7 @@ class Job:
         """Count an event, and report it; of a value's failures only the first."""
         if isinstance(event, Progress):
             self._outcome.changed, self._outcome.raced = event.changed, event.raced
+            self._outcome.plaintext, self._outcome.legacy = event.plaintext, event.legacy
             self._outcome.note_lock(event.lock_seconds)
             self._report(event)
         elif self._failures.add(event):

@@ -21,7 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import OutputNameError, excerpt, stopped_by
+from sealpoint.errors import OutputNameError, excerpt
+from sealpoint.errors.maintenance import stopped_by
 from sealpoint.keys.lock import is_held
 
 _HINT: Final = "check that this account may write to the folder, and that it has free space"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base.checkpoint import require_document
@@ -59,13 +61,13 @@ class Orphans(NamedTuple):
 def check_records(store: RowStore) -> Iterator[Failure | Orphans]:
     """Check the rows of ``checkpoints`` beside their values.
 
-    The ids are held as numbers, about 100 bytes for each checkpoint.
+    The ids are held as numbers, about 100 bytes for each checkpoint. If one is missing, rows are read again.
 
     Yields:
         A failure for each row that a saver refuses, and at the end which parents are missing: a pruned thread
         has such rows, and so has one from which rows were removed.
     """
-    ids, waiting = set[int](), dict[int, list[dict[str, Any]]]()
+    ids, waiting = set[int](), Counter[int]()
     for record in store.cleartext.records():
         try:
             _require_readable(record)
@@ -76,9 +78,15 @@ def check_records(store: RowStore) -> Iterator[Failure | Orphans]:
         ids.add(own)
         waiting.pop(own, None)
         if parent is not None and parent not in ids:
-            waiting.setdefault(parent, []).append(record.place)
-    places = [place for waiting_places in waiting.values() for place in waiting_places]
-    yield Orphans(len(places), tuple(places[:MAX_ORPHANS]))
+            waiting[parent] += 1
+    yield Orphans(waiting.total(), tuple(islice(_orphans(store, waiting), MAX_ORPHANS)))
+
+
+def _orphans(store: RowStore, missing: Collection[int]) -> Iterator[dict[str, Any]]:
+    """Yield the places of checkpoints whose parent is one of these."""
+    for record in store.cleartext.records() if missing else ():
+        if _marks(record)[1] in missing:
+            yield record.place
 
 
 def _marks(record: Record) -> tuple[int, int | None]:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from sealpoint.databases.rows import RowStore
     from sealpoint.keys.entry import RingEntry
 
+MAX_TABLES: Final = 1_000
+"""How many tables that are not read are named; the others are counted."""
+
 SCHEMA: Final = "urn:sealpoint:result:1"
 
 _DISTRIBUTIONS: Final = ("sealpoint", "cryptography", "ormsgpack", "psycopg")
@@ -109,11 +112,13 @@ class Result:
     def looks_at(self, store: RowStore) -> dict[str, Any]:
         """Record a database, and return what the object says about it and its tables."""
         tables = store.tables()
+        not_read = [table.name for table in tables if not table.is_read]
         found = {
             "database": {"name": store.name, "kind": store.kind, "identity": dict(store.identity)},
             "scope": {
                 "read": [table.name for table in tables if table.is_read],
-                "not_read": [table.name for table in tables if not table.is_read],
+                "not_read": not_read[:MAX_TABLES],
+                "others": len(not_read[MAX_TABLES:]),
                 "missing": list(store.missing_tables),
             },
         }

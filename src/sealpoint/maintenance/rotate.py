@@ -7,11 +7,13 @@ where its consumer stops iterating: no lock depends on the consumer, because eac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import Kind, classify
 from sealpoint.databases.cells import Cell, SecretOf, Selection, reseal_cell
 from sealpoint.databases.failures import Failure, Failures, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress, Rewritten, RowStore, TagCount
@@ -103,6 +105,7 @@ class _Run:
         max_lock_seconds: float,
     ) -> None:
         self._changed = self._raced = self._size = 0
+        self._kinds = Counter[Kind]()
         self._store = store
         self._change = change
         self._selection = selection
@@ -145,7 +148,15 @@ class _Run:
                 yield from self._new_failures
                 self._new_failures.clear()
                 yield Progress(
-                    column.label, seen, total, self._changed, self._raced, self._size, done.lock_seconds
+                    column.label,
+                    seen,
+                    total,
+                    self._changed,
+                    self._raced,
+                    self._size,
+                    done.lock_seconds,
+                    self._kinds[Kind.PLAINTEXT],
+                    self._kinds[Kind.LEGACY],
                 )
 
     def _adapt(self, done: Rewritten) -> None:
@@ -159,9 +170,12 @@ class _Run:
 
     def _try(self, cell: Cell) -> tuple[str, bytes] | None:
         try:
-            return self._change(cell)
+            changed = self._change(cell)
         except SealpointError as error:
             failed = failure(cell, error)
             if self._failures.add(failed):  # later passes read it again
                 self._new_failures.append(failed)
             return None
+        if self._selection.plaintext or self._selection.legacy:
+            self._kinds[classify(cell.tag)[0]] += 1
+        return changed

@@ -14,7 +14,7 @@ from sealpoint.databases.cells import Cell
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Progress, RowStore
 from sealpoint.databases.sqlite.columns import CHECKPOINTS
-from sealpoint.errors import SealpointError
+from sealpoint.errors import DecodeError, SealpointError
 from sealpoint.maintenance.records import check_records
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde import EncryptedSerializer
@@ -43,6 +43,8 @@ def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) 
                     _decode(serde, cell)
                 except SealpointError as error:
                     yield failure(cell, error)
+                except SystemExit:  # else the exit code of the run would be that of a class
+                    yield failure(cell, DecodeError("a class in the value ends the program"))
             seen += len(page.cells)
             yield Progress(column.label, seen, total, 0, 0, size, 0.0)
     yield from (found for found in check_records(store) if isinstance(found, Failure))

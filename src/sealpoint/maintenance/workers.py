@@ -190,11 +190,19 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
                 yield event
             continue
         latest[number] = event
-        sums = [sum(column) for column in zip(*(progress[1:6] for progress in latest.values()), strict=True)]
-        rows, _, changed, raced, size = sums
+        columns = zip(*(progress[1:] for progress in latest.values()), strict=True)
+        rows, _, changed, raced, size, _, plaintext, legacy = map(sum, columns)
         total = max(progress.total for progress in latest.values())
         # Several workers may see a value that does not open, so their rows may add up to more than there are.
-        yield Progress(event.table, min(rows, total), total, changed, raced, size, event.lock_seconds)
+        yield event._replace(
+            rows=min(rows, total),
+            total=total,
+            changed=changed,
+            raced=raced,
+            size_bytes=size,
+            plaintext=plaintext,
+            legacy=legacy,
+        )
 
 
 def _work(assignment: Assignment, line: Line) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sealpoint.databases.cells import Column
 from sealpoint.databases.postgres.columns import BLOBS, METADATA, SHALLOW_BLOBS, SHALLOW_METADATA, WRITES
 from sealpoint.databases.postgres.connection import SearchPath, refuse_schema, translate_errors
-from sealpoint.databases.rows import MAX_TABLES, Table
+from sealpoint.databases.rows import Table
 from sealpoint.errors import SchemaError, excerpt
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ _ELSEWHERE: Final = """
 _EVERY: Final = """
     SELECT n.nspname, c.relname, c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'm', 'f') AND n.nspname <> 'information_schema'
-    AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2 LIMIT %s"""
+    AND n.nspname !~ '^pg_' ORDER BY n.nspname = %s DESC, 1, 2"""
 _IDENTITY: Final = """
     SELECT current_database(), (SELECT oid FROM pg_database WHERE datname = current_database())"""
 _SYSTEM: Final = "SELECT system_identifier FROM pg_control_system()"
@@ -199,7 +199,7 @@ def check_table(connection: Connection[Any], found: Found, name: str) -> str:
 def every_table(connection: Connection[Any], found: Found) -> list[Table]:
     """Return all tables of the database, those of the saver's schema first."""
     with translate_errors():
-        rows = connection.execute(_EVERY, (found.schema, MAX_TABLES)).fetchall()
+        rows = connection.execute(_EVERY, (found.schema,)).fetchall()
     read = set(found.oids.values())
     own = found.schema
     return [Table(name if schema == own else f"{schema}.{name}", oid in read) for schema, name, oid in rows]

@@ -17,7 +17,6 @@ from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.databases.cells import EVERYTHING, Column, Selection
 from sealpoint.databases.rows import (
     BATCH,
-    MAX_TABLES,
     MAX_TAGS,
     Batch,
     Change,
@@ -106,7 +105,7 @@ class SqliteRows:
         with self._file.reading() as cursor:
             guard.allow(size_bytes(cursor))
             names = layout.table_names(cursor)
-        return [Table(name, name.lower() in self._file.tables) for name in names[:MAX_TABLES]]
+        return [Table(name, name.lower() in self._file.tables) for name in names]
 
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
