@@ -17,9 +17,12 @@ class Budget:
         spent: Whether there was more than that.
     """
 
-    def __init__(self, rows: int, size_bytes: int) -> None:
-        """Create a budget of ``rows`` and, for their texts and values, ``size_bytes``."""
-        self._rows, self._bytes = rows, size_bytes
+    def __init__(self, rows: int, size_bytes: int, *, uncounted: int = 0) -> None:
+        """Create a budget of ``rows`` and, for their texts and values, ``size_bytes``.
+
+        The first ``uncounted`` rows are not part of either.
+        """
+        self._rows, self._bytes, self._uncounted = rows, size_bytes, uncounted
         self.spent = False
 
     def take(self, cursor: sqlite3.Cursor, most_bytes: int = sys.maxsize) -> list[tuple[Any, ...]]:
@@ -33,13 +36,15 @@ class Budget:
             EndlessTreeError: If the rows have more bytes than that.
         """
         taken: list[tuple[Any, ...]] = []
-        rows, room = self._rows, min(self._bytes, most_bytes)
+        rows, room, uncounted = self._rows, min(self._bytes, most_bytes), self._uncounted
         size_bytes, self.spent = room, False
         for row in cursor:
-            if taken and (rows <= 0 or size_bytes < 0):
+            if len(taken) > uncounted and (rows <= 0 or size_bytes < 0):
                 self.spent = True
                 break
             taken.append(row)
+            if len(taken) <= uncounted:
+                continue
             rows -= 1
             size_bytes -= sum(map(length_hint, row))  # of texts and values; a number counts as 0
         if room - size_bytes > most_bytes:

@@ -10,9 +10,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from sealpoint.errors import EndlessTreeError, SchemaError, TextError
+from sealpoint.errors import EndlessTreeError, SchemaError
 from sealpoint.sqlite import guard, layout, schema
 from sealpoint.sqlite.budget import UNLIMITED, Budget
+from sealpoint.sqlite.cursors import own_cursor
 from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translate_errors, translated
 from sealpoint.sqlite.query import add_functions
 from sealpoint.sqlite.transaction import Transaction
@@ -57,10 +58,10 @@ class Session:
                 if not guard.is_spent(error) or database.look_at_size(self.cursor) <= size_bytes:
                     raise  # the file has not grown since the last check of its size
 
-    def row(self, statement: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Return the first row of a query by key."""
-        found: tuple[Any, ...] | None = self.cursor.execute(statement, parameters).fetchone()
-        return found
+    def run_once(self, statement: str, parameters: Sequence[Any], rows: int = 1) -> None:
+        """Run a statement that writes a number of rows."""
+        guard.allow(self._database.size_bytes + _BYTES_PER_ROW * rows)
+        self.cursor.execute(statement, parameters)
 
     def run(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement that writes, for each of ``rows``."""
@@ -112,7 +113,7 @@ class Database:
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         connection.set_authorizer(guard.authorize)
-        with closing(_own_cursor(connection)) as cursor, translate_errors(), guard.guarding(connection):
+        with closing(own_cursor(connection)) as cursor, translate_errors(), guard.guarding(connection):
             self._configure(connection, cursor)
             self._check(cursor)
             self._create(connection, cursor)
@@ -124,6 +125,7 @@ class Database:
         cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}")
         # With the default, ON, expressions of the schema may call functions of the application.
         cursor.execute("PRAGMA trusted_schema = OFF")
+        guard.add_check(connection)
         add_functions(connection)
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
@@ -177,19 +179,13 @@ class Database:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY or len(tables) < 2:
                 raise
 
-    def write(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for each of ``rows``, in a transaction."""
-        self.change(Session.run, statement, rows)
-
     def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run ``work`` in a write transaction, with exclusive use of the connection; return its result."""
-        with self.lock:
-            if not self.is_setup:  # checked here, which saves a call and a second lock
-                self.setup()
-            if self._on_thread is None:
-                return self._work(self.connection, _WRITE, work, arguments)
-            changed: Result = self._on_thread(self._work, _WRITE, work, arguments)
-            return changed
+        return self._exclusively(self._work, _WRITE, work, arguments)
+
+    def change_at_once(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """As `change`, for ``work`` that is one statement with the condition `guard.REQUIRE_CHECK`."""
+        return self._exclusively(self._work_at_once, _WRITE, work, arguments)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
@@ -227,13 +223,52 @@ class Database:
 
     def together(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run ``work`` with a session that reads one state of the database; return its result."""
+        return self._exclusively(self._work, _READ, work, arguments)
+
+    def at_once(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """As `together`, for ``work`` that is one query with the condition `guard.REQUIRE_CHECK`."""
+        return self._exclusively(self._work_at_once, _READ, work, arguments)
+
+    def _exclusively(
+        self, run: Callable[..., Any], begin: str, work: Callable[..., Result], arguments: Sequence[Any]
+    ) -> Result:
+        """Run ``work`` by ``run``, on the connection's thread, with exclusive use of the connection."""
         with self.lock:
-            if not self.is_setup:
+            if not self.is_setup:  # checked here, which saves a call and a second lock
                 self.setup()
+            result: Result
             if self._on_thread is None:
-                return self._work(self.connection, _READ, work, arguments)
-            found: Result = self._on_thread(self._work, _READ, work, arguments)
+                result = run(self.connection, begin, work, arguments)
+            else:
+                result = self._on_thread(run, begin, work, arguments)
+            return result
+
+    def _work_at_once(
+        self,
+        connection: sqlite3.Connection,
+        begin: str,
+        work: Callable[..., Result],
+        arguments: Sequence[Any],
+    ) -> Result:
+        """Run one statement without a transaction around it, if it was compiled for the present schema."""
+        session = self._session
+        if session is None or connection.in_transaction or connection.text_factory is not str:
+            return self._work(connection, begin, work, arguments)
+        self._session = None
+        guard.begin(connection, self._handler, is_checked=False)
+        try:
+            found = work(session, *arguments)
+            self._session = session
             return found
+        except FOREIGN as error:
+            if not guard.needs_check():
+                guard.raise_cause(error)
+                raise translated(error) from None
+        finally:
+            guard.end(connection)
+            if self._session is None:
+                session.cursor.close()
+        return self._work(connection, begin, work, arguments)
 
     def _work(
         self,
@@ -247,7 +282,7 @@ class Database:
             return self._work_nested(connection, begin, work, arguments)
         session, self._session = self._session, None
         if session is None or connection.text_factory is not str:
-            session = Session(self, _own_cursor(connection))
+            session = Session(self, own_cursor(connection))
         cursor = session.cursor
         guard.begin(connection, self._handler)
         try:
@@ -278,41 +313,13 @@ class Database:
         arguments: Sequence[Any],
     ) -> Result:
         with (
-            closing(_own_cursor(connection)) as cursor,
+            closing(own_cursor(connection)) as cursor,
             translate_errors(),
             guard.guarding(connection, handler=self._handler),
             Transaction(connection, cursor) if begin is _WRITE else nullcontext(),
         ):
             self._check(cursor)
             return work(Session(self, cursor), *arguments)
-
-
-def _own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
-    """Return a cursor with tuples as rows and `str` as text, independent of the application's factories."""
-    factory = connection.text_factory
-    if factory is not str and not isinstance(factory, _Text):
-        connection.text_factory = _Text(factory)
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    return cursor
-
-
-class _Text:
-    """The text factory of the application, except on a thread that runs a statement of this package.
-
-    Python's sqlite3 has one per connection, and calls it when a row is fetched.
-    """
-
-    def __init__(self, theirs: Any) -> None:
-        self._theirs = theirs
-
-    def __call__(self, text: bytes) -> Any:
-        if not guard.is_ours():
-            return self._theirs(text)
-        try:
-            return text.decode()
-        except UnicodeDecodeError:
-            raise TextError("a row contains text that is not UTF-8") from None
 
 
 async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Result:

@@ -5,6 +5,10 @@ budget of opcodes is spent: pages of a hostile file may refer to one another, so
 any number of rows. One chain of pages may also be the text of every row, read by a single opcode, so the
 handler limits the CPU time of the thread, too. Both check the running thread: statements of the application
 on the same connection are not affected.
+
+SQLite runs a compiled statement only with the schema that it was compiled for, and compiles it again for
+another one. So a statement that may not be compiled needs no check of the schema of its own: it was compiled
+after one. `REQUIRE_CHECK` in a statement fails if it was compiled without the authorizer of this module.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from sealpoint.errors import EndlessTreeError, HaltedError
+from sealpoint.errors import EndlessTreeError, HaltedError, SchemaError
 
 STEP_OPCODES: Final = 10_000
 """How often a statement is checked: about every 0.3 ms."""
@@ -32,6 +36,11 @@ LEAST_SECONDS: Final = 5.0
 SECONDS_PER_STEP: Final = 4 * 0.0003
 """CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths."""
 
+
+CHECK_FUNCTION: Final = "sealpoint_require_check"
+REQUIRE_CHECK: Final = f"{CHECK_FUNCTION}(1) IS NULL"
+"""Condition of a statement that may run without a check of the schema (see `begin`). The authorizer has
+SQLite compile the call as NULL; otherwise the function is called, and fails without a check."""
 
 _ENDED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_ERROR)  # by the handler, or by a function for SQL
 
@@ -48,9 +57,11 @@ class _Work:
         until: Limit of the thread's CPU time; ``None`` before the first step.
         is_over: Returns whether to end the statement for another reason.
         cause: Why it was ended.
+        is_checked: Whether the schema was checked in the transaction, so that statements may be compiled.
+        needs_check: Whether a statement was refused because it has not.
     """
 
-    __slots__ = ("cause", "is_over", "steps", "subqueries", "until")
+    __slots__ = ("cause", "is_checked", "is_over", "needs_check", "steps", "subqueries", "until")
 
     def __init__(self) -> None:
         self.subqueries: Collection[str] | None = None
@@ -58,6 +69,8 @@ class _Work:
         self.until: float | None = None
         self.is_over: Callable[[], bool] | None = None
         self.cause: BaseException | None = None
+        self.is_checked = True
+        self.needs_check = False
 
 
 class _Thread(threading.local):
@@ -82,16 +95,22 @@ def make_handler() -> Handler:
 
 
 def begin(
-    connection: sqlite3.Connection, handler: Handler, is_over: Callable[[], bool] | None = None
+    connection: sqlite3.Connection,
+    handler: Handler,
+    is_over: Callable[[], bool] | None = None,
+    *,
+    is_checked: bool = True,
 ) -> None:
     """Start guarding this thread's statements on a connection, with the minimum budget.
+
+    Without ``is_checked`` only statements run that were compiled after a check of the present schema.
 
     The progress handler is set only meanwhile: otherwise a signal would also end statements of the
     application, and its exception would be lost.
     """
     work = _thread.work
     work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
-    work.steps = _LEAST_STEPS
+    work.steps, work.is_checked, work.needs_check = _LEAST_STEPS, is_checked, False
     connection.set_progress_handler(handler, STEP_OPCODES)
 
 
@@ -100,6 +119,12 @@ def end(connection: sqlite3.Connection) -> None:
     connection.set_progress_handler(None, 0)
     work = _thread.work
     work.subqueries = work.is_over = work.cause = None
+    work.is_checked = True
+
+
+def needs_check() -> bool:
+    """Whether the last statement was refused because the schema has not been checked."""
+    return _thread.work.needs_check
 
 
 def is_ours() -> bool:
@@ -162,14 +187,31 @@ def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return results.send
 
 
-def authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
+def authorize(action: int, _first: object, second: object, _schema: object, owner: str | None) -> int:
     """Return whether SQLite may compile an action of a statement; ``owner`` is its trigger or view."""
-    if owner is None:
+    work = _thread.work
+    if work.subqueries is None:
         return sqlite3.SQLITE_OK
-    subqueries = _thread.work.subqueries
-    if subqueries is None or owner in subqueries:
-        return sqlite3.SQLITE_OK
-    return sqlite3.SQLITE_DENY
+    if not work.is_checked:
+        work.needs_check = True
+        return sqlite3.SQLITE_DENY
+    if owner is not None and owner not in work.subqueries:
+        return sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION and second == CHECK_FUNCTION:
+        return sqlite3.SQLITE_IGNORE
+    return sqlite3.SQLITE_OK
+
+
+def add_check(connection: sqlite3.Connection) -> None:
+    """Give a connection the function of `REQUIRE_CHECK`."""
+    connection.create_function(CHECK_FUNCTION, 1, keeping_cause(_require_check))
+
+
+def _require_check(_: object) -> None:
+    work = _thread.work
+    if not work.is_checked:
+        work.needs_check = True
+        raise SchemaError("a statement was compiled without a check of the schema")
 
 
 def _ticks() -> Iterator[int]:

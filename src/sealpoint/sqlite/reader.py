@@ -33,7 +33,7 @@ def read_one(
     database: Database, serde: SerializerProtocol, place: Place, config: RunnableConfig
 ) -> CheckpointTuple | None:
     """Return the checkpoint at ``place`` with its pending writes, or ``None``."""
-    found = database.together(_read_one, place)
+    found = database.at_once(_read_one, place)
     if found is None:
         return None
     row, writes = found
@@ -43,17 +43,18 @@ def read_one(
 
 def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple[Any, ...]]] | None:
     """Return the row at ``place`` and those of its writes."""
-    if place.checkpoint_id:
-        columns = session.row(schema.SELECT_ONE, place)
-    else:
-        columns = session.row(schema.SELECT_LATEST, place[:2])
-    if columns is None:
+    statement = schema.SELECT_TUPLE[not place.checkpoint_id, session.has_task_path]
+    budget = Budget(MAX_WRITES, MAX_WRITES_BYTES, uncounted=1)  # the checkpoint
+    found = session.read(statement, place if place.checkpoint_id else place[:2], budget)
+    if not found or found[0][0] != "checkpoint":
         return None
-    row = CheckpointRow(*columns)
-    key = row.key
-    if key[:2] != place[:2] or (place.checkpoint_id and key[2] != place.checkpoint_id):
+    if budget.spent:
+        raise _too_many_writes()
+    row = CheckpointRow(*found[0][1:])
+    key, checkpoint_id = row.key, place.checkpoint_id or row.checkpoint_id
+    if key != (*place[:2], checkpoint_id) or any(write[1] != checkpoint_id for write in found[1:]):
         raise RowError("the index of the table leads to the row of another checkpoint")
-    return row, _find_writes(session, [key])[0]
+    return row, [write[2:] for write in found[1:]]
 
 
 def read_many(
@@ -113,8 +114,12 @@ def _find_writes(
         if not budget.spent:
             return found, page
         if len(page) == 1:
-            raise RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
+            raise _too_many_writes()
         page = page[: len(page) // 2]
+
+
+def _too_many_writes() -> RowError:
+    return RowError(f"over {MAX_WRITES} writes or {MAX_WRITES_BYTES} bytes of them on one checkpoint")
 
 
 def read_ancestors(session: Session, key: Key) -> list[Key]:

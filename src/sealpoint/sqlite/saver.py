@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, Self
 
 from sealpoint.base import (
@@ -25,7 +25,7 @@ from sealpoint.base.metadata import encode_metadata
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Database, run_in_thread
+from sealpoint.sqlite.database import Database, Session, run_in_thread
 from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
 from sealpoint.sqlite.query import require_place, require_thread_id, require_unicode, select_keys
@@ -167,7 +167,8 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         kind, data = self.serde.dumps_typed(checkpoint)
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
         key = place.thread_id, place.checkpoint_ns, checkpoint["id"]
-        self._database.write(schema.PUT_CHECKPOINT, [(*key, place.checkpoint_id, kind, data, stored)])
+        row = *key, place.checkpoint_id, kind, data, stored
+        self._database.change_at_once(Session.run_once, schema.PUT_CHECKPOINT, row)
         return config_of(config["configurable"]["thread_id"], *key[1:])
 
     def put_writes(
@@ -201,7 +202,11 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             )
             for idx, (channel, value) in enumerate(writes)
         ]
-        self._database.write(schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
+        if 0 < len(rows) <= schema.MAX_WRITES_AT_ONCE:
+            statement = schema.put_writes(len(rows), replace=special)
+            self._database.change_at_once(Session.run_once, statement, [*chain(*rows)], len(rows))
+        else:
+            self._database.change(Session.run, schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""

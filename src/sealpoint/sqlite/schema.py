@@ -7,6 +7,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from sealpoint.sqlite.guard import REQUIRE_CHECK
+
 _CACHED_STATEMENTS: Final = 128  # as many as a connection keeps
 
 CREATE_CHECKPOINTS: Final = """
@@ -43,9 +45,6 @@ _COLUMNS: Final = "thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id
 
 # --- reading --------------------------------------------------------------------------------
 
-SELECT_LATEST: Final = f"""
-    SELECT {_COLUMNS} FROM {_CHECKPOINTS}
-    WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"""
 SELECT_ONE: Final = f"""
     SELECT {_COLUMNS} FROM {_CHECKPOINTS}
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
@@ -76,6 +75,32 @@ SELECT_ANCESTORS: Final = f"""
         WHERE c.thread_id = :thread AND c.checkpoint_ns = :ns AND c.checkpoint_id = chain.parent
     )
     SELECT id, parent FROM chain LIMIT :most"""
+
+
+_LATEST_ID: Final = f"""(
+        SELECT checkpoint_id FROM {_CHECKPOINTS}
+        WHERE thread_id = ?1 AND checkpoint_ns = ?2 ORDER BY checkpoint_id DESC LIMIT 1)"""
+
+
+def _select_tuple(checkpoint_id: str, task_path: str) -> str:
+    place = f"thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = {checkpoint_id}"
+    return f"""
+    SELECT 'checkpoint', {_COLUMNS} FROM {_CHECKPOINTS} WHERE {place} AND {REQUIRE_CHECK}
+    UNION ALL
+    SELECT 'write', checkpoint_id, {task_path}, task_id, idx, channel, type, value
+    FROM {_WRITES} WHERE {place} AND {REQUIRE_CHECK}"""
+
+
+# One statement, because it needs no transaction around it to see one state of the database.
+SELECT_TUPLE: Final = {
+    (is_latest, has_task_path): _select_tuple(
+        _LATEST_ID if is_latest else "?3", "task_path" if has_task_path else "''"
+    )
+    for is_latest in (False, True)
+    for has_task_path in (False, True)
+}
+"""Selects a checkpoint, and after it the writes on top of it; by whether it is the latest of its thread and
+namespace, and whether ``writes`` has the column ``task_path``."""
 
 
 def from_the_end(keys: str) -> str:
@@ -131,13 +156,28 @@ SUBQUERIES: Final = frozenset({"page", "chain"})
 
 # --- writing --------------------------------------------------------------------------------
 
-PUT_CHECKPOINT: Final = f"INSERT OR REPLACE INTO main.checkpoints ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-PUT_WRITE: Final = """
-    INTO main.writes
-    (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-REPLACE_WRITE: Final = f"INSERT OR REPLACE {PUT_WRITE}"
-ADD_WRITE: Final = f"INSERT OR IGNORE {PUT_WRITE}"
+MAX_WRITES_AT_ONCE: Final = 8
+"""The most rows of `put_writes`: each number of rows is another statement to compile."""
+
+# Python's sqlite3 begins a transaction before a statement whose first word is INSERT. One that is alone
+# needs none: SQLite holds the lock for a fraction of the time, and other threads run meanwhile.
+_ALONE: Final = "WITH unused AS (SELECT 1)"
+
+PUT_CHECKPOINT: Final = f"""{_ALONE}
+    INSERT OR REPLACE INTO main.checkpoints ({_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ? WHERE {REQUIRE_CHECK}"""
+_INTO_WRITES: Final = """INTO main.writes
+    (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)"""
+REPLACE_WRITE: Final = f"INSERT OR REPLACE {_INTO_WRITES} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+ADD_WRITE: Final = f"INSERT OR IGNORE {_INTO_WRITES} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+@lru_cache(2 * MAX_WRITES_AT_ONCE)
+def put_writes(rows: int, *, replace: bool) -> str:
+    """Return the statement that adds ``rows`` writes, nine parameters each; or replaces those that exist."""
+    row = f"SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE {REQUIRE_CHECK}"
+    action = "REPLACE" if replace else "IGNORE"
+    return f"{_ALONE} INSERT OR {action} {_INTO_WRITES} {' UNION ALL '.join([row] * rows)}"
+
 
 DELETE_THREAD: Final = (
     f"DELETE FROM {_CHECKPOINTS} WHERE thread_id = ?",

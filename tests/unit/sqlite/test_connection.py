@@ -15,6 +15,7 @@ import pytest
 
 from sealpoint import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.sqlite import SqliteSaver
+from sealpoint.sqlite.schema import MAX_WRITES_AT_ONCE
 from tests.support.checkpoints import at, dump, ids_in, make, put_chain
 
 
@@ -287,13 +288,17 @@ def test_ctrl_c_leaves_no_transaction_open(is_open: bool, tmp_path: Path) -> Non
         if is_open:
             connection.execute("BEGIN")
         connection.when = "SAVEPOINT" if is_open else "BEGIN IMMEDIATE"
+        writes = [("n", 1)] * (MAX_WRITES_AT_ONCE + 1)  # fewer are a single statement
         with pytest.raises(KeyboardInterrupt):
-            saver.put(at(), make("1"), {}, {})
+            saver.put_writes(at(checkpoint_id="0"), writes, "another task")
         connection.when = ""
         assert connection.in_transaction is is_open
         connection.rollback()
         saver.put(at(), make("2"), {}, {})
         assert ids_in(saver) == ["2", "0"]
+        found = saver.get_tuple(at(checkpoint_id="0"))
+        assert found is not None
+        assert len(found.pending_writes or ()) == 1  # of `put_chain`
 
 
 class Remembering(sqlite3.Connection):
