@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import json.encoder
 import logging
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sealpoint.base.checkpoint import CheckpointMetadata, RunnableConfig
@@ -36,6 +38,7 @@ EXCLUDED_METADATA_KEYS: Final = {
 _warned: Final = set[str]()
 _TEXTS: Final = (bytes, str)  # a union would be created for every column
 _KEPT: Final = (str, int, float)
+_TEXT: Final = frozenset((str,))
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 
 
@@ -51,7 +54,9 @@ def get_checkpoint_metadata(config: RunnableConfig, metadata: CheckpointMetadata
     """
     merged: dict[str, Any] = dict(metadata.items())
     for part in (config.get("metadata"), config.get("configurable")):
-        for key, value in part.items() if part else ():
+        if not part or EXCLUDED_METADATA_KEYS.issuperset(part):
+            continue
+        for key, value in part.items():
             if key in EXCLUDED_METADATA_KEYS or key in merged or key.startswith("__"):
                 continue
             if isinstance(value, _KEPT):
@@ -82,7 +87,7 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
             ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
     """
     try:
-        text = _ENCODER.encode(metadata)
+        text = "".join(_encode(metadata, False))
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, TypeError) else "NaN, infinity, a cycle or too deep"
         raise MetadataError(f"metadata has no form in JSON: {excerpt(reason)}") from None
@@ -111,12 +116,12 @@ def _is_ordinary(table: Any, *, depth: int = 2) -> bool:
     Nearly all metadata has plain strings as keys, and as values scalars or dicts of scalars, such as
     ``parents``: no two of these keys are the same in JSON.
     """
-    if type(table) is not dict or depth == 0:
+    if type(table) is not dict or depth == 0 or not _TEXT.issuperset(map(type, table)):
         return False
-    for key, value in table.items():  # all() of a generator takes twice as long
-        if type(key) is not str or not (type(value) in _SCALARS or _is_ordinary(value, depth=depth - 1)):
-            return False
-    return True
+    if _SCALARS.issuperset(map(type, table.values())):
+        return True
+    others = [value for value in table.values() if type(value) not in _SCALARS]
+    return all(_is_ordinary(value, depth=depth - 1) for value in others)
 
 
 def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
@@ -145,5 +150,21 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
     raise MetadataError(f"metadata is not strict JSON: {reason}")
 
 
-# Created once: creating it takes as long as using it.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+def _make_encode() -> Callable[[Any, bool], Iterable[str]]:
+    """Return a function that encodes a value; its second argument is ``False``.
+
+    `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as using it. Without
+    ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`.
+    """
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # a Python without the C accelerator
+        return encoder.iterencode
+    separators = encoder.key_separator, encoder.item_separator
+    made: Callable[[Any, bool], Iterable[str]] = make(
+        None, encoder.default, json.encoder.encode_basestring, None, *separators, False, False, False
+    )
+    return made
+
+
+_encode: Final = _make_encode()

@@ -107,7 +107,7 @@ class RingCipher(NeverPickled):
     def _seal(
         self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None
     ) -> tuple[str, bytes]:
-        if monotonic() >= self._look_at:
+        if self._follower is not None and monotonic() >= self._look_at:
             self._look()
         prepared = self._prepared
         try:
@@ -145,7 +145,7 @@ class RingCipher(NeverPickled):
             raise BlobError(f"sealed value is {type(blob).__name__}, not bytes")
         if type(tag) is not str:
             raise TagError(f"{excerpt(tag)} is not a type tag")
-        if monotonic() >= self._look_at:
+        if self._follower is not None and monotonic() >= self._look_at:
             self._look()
         prepared = self._prepared
         try:

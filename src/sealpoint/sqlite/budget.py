@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from itertools import islice
 from operator import length_hint
 from typing import Any, Final
 
@@ -35,18 +36,14 @@ class Budget:
         Raises:
             EndlessTreeError: If the rows have more bytes than that.
         """
-        taken: list[tuple[Any, ...]] = []
-        rows, room, uncounted = self._rows, min(self._bytes, most_bytes), self._uncounted
-        size_bytes, self.spent = room, False
-        for row in cursor:
-            if len(taken) > uncounted and (rows <= 0 or size_bytes < 0):
-                self.spent = True
-                break
+        taken: list[tuple[Any, ...]] = [*islice(cursor, self._uncounted)]
+        size_bytes = room = min(self._bytes, most_bytes)
+        for row in islice(cursor, max(self._rows, 1)):
             taken.append(row)
-            if len(taken) <= uncounted:
-                continue
-            rows -= 1
             size_bytes -= sum(map(length_hint, row))  # of texts and values; a number counts as 0
+            if size_bytes < 0:
+                break
+        self.spent = next(cursor, None) is not None
         if room - size_bytes > most_bytes:
             raise EndlessTreeError("the rows of a table are more than the file can hold")
         return taken

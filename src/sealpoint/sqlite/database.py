@@ -23,8 +23,10 @@ Result = TypeVar("Result")
 BUSY_TIMEOUT_MS: Final = 60_000
 """How long a write waits for other processes before it fails."""
 
-_READ: Final = "BEGIN"
-_WRITE: Final = "BEGIN IMMEDIATE"  # reading first and then writing fails if another process has written
+READ: Final = "BEGIN"
+WRITE: Final = "BEGIN IMMEDIATE"  # reading first and then writing fails if another process has written
+"""What begins a transaction."""
+
 _VERSION: Final = "PRAGMA main.schema_version"
 _BYTES_PER_ROW: Final = 100  # opcodes per written row
 
@@ -181,11 +183,7 @@ class Database:
 
     def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run ``work`` in a write transaction, with exclusive use of the connection; return its result."""
-        return self._exclusively(self._work, _WRITE, work, arguments)
-
-    def change_at_once(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """As `change`, for ``work`` that is one statement with the condition `guard.REQUIRE_CHECK`."""
-        return self._exclusively(self._work_at_once, _WRITE, work, arguments)
+        return self._exclusively(self._work, WRITE, work, arguments)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Cursor]:
@@ -223,11 +221,23 @@ class Database:
 
     def together(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run ``work`` with a session that reads one state of the database; return its result."""
-        return self._exclusively(self._work, _READ, work, arguments)
+        return self._exclusively(self._work, READ, work, arguments)
 
-    def at_once(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """As `together`, for ``work`` that is one query with the condition `guard.REQUIRE_CHECK`."""
-        return self._exclusively(self._work_at_once, _READ, work, arguments)
+    def at_once(self, begin: str, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Run ``work``, one statement with the condition `guard.REQUIRE_CHECK`; return its result.
+
+        Args:
+            begin: `READ` or `WRITE`.
+            work: Runs the statement in the session that it is called with.
+            arguments: Its further arguments.
+        """
+        with self.lock:  # not by `_exclusively`, which saves a call
+            if not self.is_setup:
+                self.setup()
+            if self._on_thread is None:
+                return self._work_at_once(self.connection, begin, work, arguments)
+            result: Result = self._on_thread(self._work_at_once, begin, work, arguments)
+            return result
 
     def _exclusively(
         self, run: Callable[..., Any], begin: str, work: Callable[..., Result], arguments: Sequence[Any]
@@ -255,7 +265,7 @@ class Database:
         if session is None or connection.in_transaction or connection.text_factory is not str:
             return self._work(connection, begin, work, arguments)
         self._session = None
-        guard.begin(connection, self._handler, is_checked=False)
+        guard.begin_unchecked(connection, self._handler)
         try:
             found = work(session, *arguments)
             self._session = session
@@ -316,7 +326,7 @@ class Database:
             closing(own_cursor(connection)) as cursor,
             translate_errors(),
             guard.guarding(connection, handler=self._handler),
-            Transaction(connection, cursor) if begin is _WRITE else nullcontext(),
+            Transaction(connection, cursor) if begin is WRITE else nullcontext(),
         ):
             self._check(cursor)
             return work(Session(self, cursor), *arguments)

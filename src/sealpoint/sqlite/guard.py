@@ -95,22 +95,26 @@ def make_handler() -> Handler:
 
 
 def begin(
-    connection: sqlite3.Connection,
-    handler: Handler,
-    is_over: Callable[[], bool] | None = None,
-    *,
-    is_checked: bool = True,
+    connection: sqlite3.Connection, handler: Handler, is_over: Callable[[], bool] | None = None
 ) -> None:
     """Start guarding this thread's statements on a connection, with the minimum budget.
-
-    Without ``is_checked`` only statements run that were compiled after a check of the present schema.
 
     The progress handler is set only meanwhile: otherwise a signal would also end statements of the
     application, and its exception would be lost.
     """
     work = _thread.work
     work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
-    work.steps, work.is_checked, work.needs_check = _LEAST_STEPS, is_checked, False
+    work.steps = _LEAST_STEPS
+    connection.set_progress_handler(handler, STEP_OPCODES)
+
+
+def begin_unchecked(connection: sqlite3.Connection, handler: Handler) -> None:
+    """Do as `begin`, for a statement that runs only if it was compiled after a check of the present schema.
+
+    It runs after a call of `allow`, which sets its budget.
+    """
+    work = _thread.work
+    work.is_checked = False
     connection.set_progress_handler(handler, STEP_OPCODES)
 
 
@@ -123,8 +127,10 @@ def end(connection: sqlite3.Connection) -> None:
 
 
 def needs_check() -> bool:
-    """Whether the last statement was refused because the schema has not been checked."""
-    return _thread.work.needs_check
+    """Whether a statement was refused since the last call, because the schema has not been checked."""
+    work = _thread.work
+    was_refused, work.needs_check = work.needs_check, False
+    return was_refused
 
 
 def is_ours() -> bool:

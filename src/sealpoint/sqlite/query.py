@@ -31,8 +31,10 @@ class Place(NamedTuple):
 
 
 _PLACE: Final = Place._fields
+_ALL_TEXT: Final = (str, str, str)
+_NO_ID: Final = (str, str, type(None))
 # What `Place(...)` does, without the call of its Python constructor.
-_place: Final[Callable[[tuple[str, str, str | None]], Place]] = partial(tuple.__new__, Place)
+_place: Final[Callable[[tuple[Any, ...]], Place]] = partial(tuple.__new__, Place)
 
 
 def require_thread_id(value: object) -> str:
@@ -93,12 +95,13 @@ def require_place(config: RunnableConfig, *needed: str) -> Place:
         ConfigError: If one is of the wrong type.
     """
     if type(config) is dict and type(found := config.get("configurable")) is dict:
-        thread_id, ns, checkpoint_id = map(found.get, _PLACE)
+        place: tuple[Any, ...] = (*map(found.get, _PLACE),)
+        types = (*map(type, place),)
         # Nearly always plain ASCII text: what follows takes seven calls.
-        if type(thread_id) is type(ns) is str and thread_id.isascii() and ns.isascii():
-            is_text = type(checkpoint_id) is str and checkpoint_id.isascii()
-            if is_text or (checkpoint_id is None and "checkpoint_id" not in needed):
-                return _place((thread_id, ns, checkpoint_id))
+        if types == _ALL_TEXT and "".join(place).isascii():
+            return _place(place)
+        if types == _NO_ID and "checkpoint_id" not in needed and "".join(place[:2]).isascii():
+            return _place(place)
     configurable = _configurable(config)
     for name in ("thread_id", *needed):
         if name not in configurable:

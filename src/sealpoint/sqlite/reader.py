@@ -10,9 +10,9 @@ from sealpoint.errors import RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.budget import Budget
-from sealpoint.sqlite.database import Database, Session
+from sealpoint.sqlite.database import READ, Database, Session
 from sealpoint.sqlite.query import Place
-from sealpoint.sqlite.rows import CheckpointRow, Key, decode_pending, decode_writes
+from sealpoint.sqlite.rows import WRITE_NAMES, CheckpointRow, Key, decode_pending, decode_writes, make_row
 
 FIRST_PAGE_ROWS: Final = 10
 PAGE_ROWS: Final = 50
@@ -33,28 +33,34 @@ def read_one(
     database: Database, serde: SerializerProtocol, place: Place, config: RunnableConfig
 ) -> CheckpointTuple | None:
     """Return the checkpoint at ``place`` with its pending writes, or ``None``."""
-    found = database.at_once(_read_one, place)
+    found = database.at_once(READ, _read_one, place)
     if found is None:
         return None
     row, writes = found
-    pending = decode_pending(writes, serde) if writes else []
+    pending = decode_pending(writes, serde, WRITE_NAMES) if writes else []
     return row.decode_tuple(serde, pending, config if place.checkpoint_id else None)
 
 
 def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple[Any, ...]]] | None:
     """Return the row at ``place`` and those of its writes."""
-    statement = schema.SELECT_TUPLE[not place.checkpoint_id, session.has_task_path]
+    thread_id, ns, checkpoint_id = place
+    is_latest = not checkpoint_id
+    statement = schema.SELECT_TUPLE[is_latest, session.has_task_path]
     budget = Budget(MAX_WRITES, MAX_WRITES_BYTES, uncounted=1)  # the checkpoint
-    found = session.read(statement, place if place.checkpoint_id else place[:2], budget)
+    found = session.read(statement, place[:2] if is_latest else place, budget)
     if not found or found[0][0] != "checkpoint":
         return None
     if budget.spent:
         raise _too_many_writes()
-    row = CheckpointRow(*found[0][1:])
-    key, checkpoint_id = row.key, place.checkpoint_id or row.checkpoint_id
-    if key != (*place[:2], checkpoint_id) or any(write[1] != checkpoint_id for write in found[1:]):
+    first, *writes = found
+    row = make_row(first[1:])
+    if is_latest:
+        checkpoint_id = row.checkpoint_id
+    if first[1:4] != (thread_id, ns, checkpoint_id) or (
+        is_latest and any(write[1] != checkpoint_id for write in writes)
+    ):
         raise RowError("the index of the table leads to the row of another checkpoint")
-    return row, [write[2:] for write in found[1:]]
+    return row, writes
 
 
 def read_many(

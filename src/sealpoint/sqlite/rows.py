@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +18,11 @@ Key = tuple[str, str, str]
 """thread_id, checkpoint_ns and checkpoint_id of a row."""
 
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
+_PLACES: Final = ((str, str, str, str), (str, str, str, type(None)))  # with or without a parent
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
 _KEY_NAMES: Final = (str, str, str, *_NAMES)
+WRITE_NAMES: Final = (str, str, *_NAMES)
+"""Types of what stands before type and value in a write of `schema.SELECT_TUPLE`."""
 
 
 class CheckpointRow(NamedTuple):
@@ -43,15 +47,11 @@ class CheckpointRow(NamedTuple):
         Raises:
             RowError: If it or the key is something else than text.
         """
-        thread_id, checkpoint_ns, checkpoint_id, parent = self[:4]
-        if not (
-            type(thread_id) is type(checkpoint_ns) is type(checkpoint_id) is str
-            and (parent is None or type(parent) is str)
-        ):
+        if (*map(type, self[:4]),) not in _PLACES:
             raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
-        if not checkpoint_id:  # a config that names it would mean the latest
+        if not self.checkpoint_id:  # a config that names it would mean the latest
             raise RowError("the id of a checkpoint is empty")
-        return parent
+        return self.parent_checkpoint_id
 
     def decode(self, serde: SerializerProtocol) -> Checkpoint:
         """Return the checkpoint of the row, or the opaque value that a carrier returns in its place.
@@ -110,6 +110,10 @@ class CheckpointRow(NamedTuple):
         )
 
 
+# `CheckpointRow(...)` without its Python constructor.
+make_row: Final[Callable[[tuple[Any, ...]], CheckpointRow]] = partial(tuple.__new__, CheckpointRow)
+
+
 def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
     """Return the config that names one checkpoint."""
     return {
@@ -143,16 +147,17 @@ def decode_writes(
     return grouped
 
 
-def decode_pending(rows: Sequence[tuple[Any, ...]], serde: SerializerProtocol) -> list[PendingWrite]:
+def decode_pending(
+    rows: Sequence[tuple[Any, ...]], serde: SerializerProtocol, names: tuple[type, ...] = _NAMES
+) -> list[PendingWrite]:
     """Return the pending writes on top of one checkpoint, in the order of `writes_sort_key`.
 
-    Rows hold task_path, task_id, idx, channel, type and value. Errors are those of `decode_writes`.
+    Rows end with task_path, task_id, idx, channel, type and value; ``names`` are the types of all columns but
+    the last two. Errors are those of `decode_writes`.
     """
-    _require_names(rows, _NAMES)
-    return [
-        (task_id, channel, serde.loads_typed((kind, value)))
-        for _, task_id, _, channel, kind, value in sorted(rows, key=_SORT_KEY)
-    ]
+    _require_names(rows, names)
+    ordered = rows if len(rows) == 1 else sorted(rows, key=_SORT_KEY)
+    return [(row[-5], row[-3], serde.loads_typed(row[-2:])) for row in ordered]
 
 
 def _require_names(rows: Sequence[tuple[Any, ...]], types: tuple[type, ...]) -> None:

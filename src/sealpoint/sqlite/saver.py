@@ -25,7 +25,7 @@ from sealpoint.base.metadata import encode_metadata
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import Database, Session, run_in_thread
+from sealpoint.sqlite.database import WRITE, Database, Session, run_in_thread
 from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
 from sealpoint.sqlite.query import require_place, require_thread_id, require_unicode, select_keys
@@ -168,7 +168,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         stored = encode_metadata(get_checkpoint_metadata(config, metadata))
         key = place.thread_id, place.checkpoint_ns, checkpoint["id"]
         row = *key, place.checkpoint_id, kind, data, stored
-        self._database.change_at_once(Session.run_once, schema.PUT_CHECKPOINT, row)
+        self._database.at_once(WRITE, Session.run_once, schema.PUT_CHECKPOINT, row)
         return config_of(config["configurable"]["thread_id"], *key[1:])
 
     def put_writes(
@@ -204,7 +204,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         ]
         if 0 < len(rows) <= schema.MAX_WRITES_AT_ONCE:
             statement = schema.put_writes(len(rows), replace=special)
-            self._database.change_at_once(Session.run_once, statement, [*chain(*rows)], len(rows))
+            self._database.at_once(WRITE, Session.run_once, statement, [*chain(*rows)], len(rows))
         else:
             self._database.change(Session.run, schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
 
