@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 from sealpoint.base.checkpoint import require_document
@@ -16,6 +16,9 @@ from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
 from sealpoint.serde.types import TASKS
+
+SENDS_MOVED: Final = 4
+"""Version of checkpoints from which on the messages of a step are among its own values."""
 
 
 def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
@@ -30,12 +33,16 @@ def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
         RowError, IntegrityError, UnboundValueError, PlaintextError: If the row is not as it was stored.
         SealpointError: What the serializer raises.
     """
+    _require_names(found, place)
     if rows.layout is Layout.WHOLE:
         sealed: Any = found.checkpoint
         if type(sealed) is not Sealed:
             raise SealingError("the saver returned a checkpoint that its serializer did not give it")
         return Entry(rows, found, place, rows.open_bound(sealed, document_row(*rows.key(place))))
-    frame = found.metadata.get(KEY) if isinstance(found.metadata, dict) else None
+    for part in ("channel_values", "channel_versions"):
+        if not isinstance(found.checkpoint.get(part), dict):
+            raise RowError(f"checkpoint {excerpt(str(place.checkpoint_id))} has no {part}")
+    frame: Any = found.metadata.get(KEY)
     if frame is None:
         if SENTINEL in found.checkpoint["channel_versions"]:
             raise RowError(f"checkpoint {excerpt(str(place.checkpoint_id))} lacks its sealed part")
@@ -46,6 +53,16 @@ def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
     if not isinstance(tag, str) or blob is None or not is_bound(tag):
         raise RowError(f"the sealed part of {excerpt(str(place.checkpoint_id))} is not one")
     return Entry(rows, found, place, rows.open_bound(Sealed(tag, blob), header_row(*rows.key(place))))
+
+
+def _require_names(found: CheckpointTuple, place: Place) -> None:
+    """Check what stands beside the values: a database may hold anything in any column."""
+    writes = found.pending_writes or ()
+    names = (*place, *(name for write in writes for name in write[:2]))
+    if not all(isinstance(name, str) for name in names):
+        raise RowError("the row of a checkpoint or of a write is not named by text")
+    if not isinstance(found.metadata, dict):
+        raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
 
 
 class Entry:
@@ -141,11 +158,13 @@ class Entry:
 
     @property
     def needs_sends(self) -> bool:
-        """Whether the saver added messages from writes to the parent, as PostgresSaver does for old rows."""
+        """Whether messages of the step are among the writes to the parent, as in checkpoints of old releases.
+
+        PostgresSaver adds them to a checkpoint itself, if the readable part of the row says that it is old.
+        """
         if self._rows.layout is not Layout.INLINE or self._header is None or not self.parent:
             return False
-        values = self.found.checkpoint["channel_values"]
-        return TASKS in values and TASKS not in self._header.get("channels", ())
+        return self._decode()[0]["v"] < SENDS_MOVED and TASKS in self.found.checkpoint["channel_values"]
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return writes on top of the checkpoint, in their order.

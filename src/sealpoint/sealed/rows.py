@@ -39,9 +39,6 @@ from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 
 _REBIND: Final = "seal it to its row with `sealpoint rebind`, or pass unbound='allow' while you migrate"
-_SENDS_MOVED: Final = 4
-"""Version of checkpoints from which on the messages of a step are among its own values."""
-
 document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row
 header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
 value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
