@@ -48,3 +48,25 @@ class ConfigKeyError(ConfigError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class SealingError(SaverError):
+    """A saver does not pass every value to its serializer, or could not be checked.
+
+    Attributes:
+        saver: Class of the saver.
+        reason: What the check found.
+    """
+
+    hint = (
+        "pass the serializer to the saver when you create it (serde=...), not afterwards; "
+        "docs/savers.md lists what each saver seals"
+    )
+
+    def __init__(self, saver: type, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(saver, reason, hint=hint)
+        self.saver = saver
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.saver.__name__}: {self.reason}"
