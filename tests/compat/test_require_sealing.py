@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.errors import SealingError
+from sealpoint.errors import SealingCheckError
 from sealpoint.langgraph import arequire_sealing, require_sealing
 from tests.graphs.savers import SAVERS, TAG, opened, stored
 from tests.support.server import schema, server
@@ -42,7 +42,7 @@ def check(name: str, saver: Any, runner: asyncio.Runner, **named: Any) -> None:
 def test_every_saver_that_can_delete_passes_and_keeps_nothing(name: str, place: str) -> None:
     with opened(name, place, sealed=True) as (saver, runner):
         if "Shallow" in name:
-            with pytest.raises(SealingError, match="delete_thread raised NotImplementedError"):
+            with pytest.raises(SealingCheckError, match="delete_thread raised NotImplementedError"):
                 check(name, saver, runner)
         else:
             check(name, saver, runner)
@@ -58,6 +58,6 @@ def test_every_saver_passes_on_a_thread_that_is_kept(name: str, place: str) -> N
 def test_every_saver_is_refused_with_a_plain_serializer(name: str, place: str) -> None:
     with (
         opened(name, place, sealed=False) as (saver, runner),
-        pytest.raises(SealingError, match="does not seal"),
+        pytest.raises(SealingCheckError, match="does not seal"),
     ):
         check(name, saver, runner)

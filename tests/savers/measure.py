@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.errors import SealingError
+from sealpoint.errors import SealingCheckError
 from sealpoint.langgraph import EncryptedSerializer, arequire_sealing, require_sealing
 from tests.savers.planted import PLACES, Planted, cell
 
@@ -59,7 +59,7 @@ async def check(row: Row, saver: Any) -> str:
     named: dict[str, Any] = {} if row.deletes else {"thread_id": "check"}
     try:
         await arequire_sealing(saver, **named) if row.awaited else require_sealing(saver, **named)
-    except SealingError:
+    except SealingCheckError:
         return "raises"
     return "passes" if row.deletes else "passes, with `thread_id`"
 

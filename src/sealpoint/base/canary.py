@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from sealpoint.base.checkpoint import Checkpoint, empty_checkpoint
 from sealpoint.crypto.tag import is_sealed
-from sealpoint.errors import SealingError, excerpt
+from sealpoint.errors import SealingCheckError, excerpt
 from sealpoint.serde.base import SerializerProtocol
 from sealpoint.serde.types import INTERRUPT
 
@@ -25,7 +25,8 @@ _CHECKPOINT_VERSION: Final = 4
 _DEPTH: Final = 8
 """How deep in a serialized value canaries are looked for: savers put a few containers around them."""
 
-_METHODS: Final = ("dumps_typed", "loads_typed")
+_METHODS: Final = ("dumps_typed", "loads_typed", "seal")
+"""What savers call: `SealedSaver` calls ``seal``, all others the other two."""
 
 _lock: Final = threading.Lock()
 
@@ -50,7 +51,7 @@ def require_sealing(
         thread_id: For a saver that cannot delete a thread: a thread in which the sealed random values remain.
 
     Raises:
-        SealingError: If a value does not reach ``saver.serde``, or the serializer does not seal, or the
+        SealingCheckError: If a value does not reach ``saver.serde``, or the serializer does not seal, or the
             saver does not return what was sealed, or one of its methods raises.
     """
     check = _Check(saver, configurable, thread_id, awaited=False)
@@ -137,7 +138,7 @@ class _Check:
         """Yield the methods to call, with their arguments; expects what each of them returned.
 
         Raises:
-            SealingError: What the check found.
+            SealingCheckError: What the check found.
         """
         yield "get_tuple", (self._config,)  # some savers create their tables here, but not while deleting
         if not self._deletes:
@@ -150,7 +151,7 @@ class _Check:
         except BaseException as error:
             try:
                 yield deletion
-            except SealingError as second:
+            except SealingCheckError as second:
                 error.add_note(f"thread {self._thread_id!r} could not be deleted: {second.reason}")
             raise
         yield deletion
@@ -176,7 +177,7 @@ class _Check:
             hint = f"use {self._other} if the saver has those methods"
             if method.endswith("delete_thread"):
                 hint += "; pass thread_id if it cannot delete"
-        failure = SealingError(type(self._saver), reason, hint=hint)
+        failure = SealingCheckError(type(self._saver), reason, hint=hint)
         failure.__cause__ = error
         return failure
 
@@ -233,8 +234,8 @@ class _Check:
             if value != canary.text:
                 raise self._refusal(f"get_tuple did not return the {canary.place} that was sealed")
 
-    def _refusal(self, reason: str, *, hint: str | None = None) -> SealingError:
-        return SealingError(type(self._saver), reason, hint=hint)
+    def _refusal(self, reason: str, *, hint: str | None = None) -> SealingCheckError:
+        return SealingCheckError(type(self._saver), reason, hint=hint)
 
 
 @contextmanager
@@ -246,7 +247,7 @@ def _watched(serde: SerializerProtocol) -> Iterator[None]:
         if not isinstance(watch, _Watch):
             watch = _Watch(serde)
             # On the object, and not on the saver: a saver may hold its serializer in several places.
-            attributes.update({name: getattr(watch, name) for name in _METHODS})
+            attributes.update(watch.methods)
         watch.users += 1
     try:
         yield
@@ -262,31 +263,36 @@ class _Watch:
 
     def __init__(self, serde: SerializerProtocol) -> None:
         self.users = 0
+        self._originals = {name: getattr(serde, name) for name in _METHODS if hasattr(serde, name)}
+        self.methods = {name: getattr(self, name) for name in self._originals}
         self._hidden = {name: vars(serde)[name] for name in _METHODS if name in vars(serde)}
-        self._dumps, self._loads = serde.dumps_typed, serde.loads_typed
         self._sealed: list[Canary] = []
 
     def restore(self, attributes: dict[str, Any]) -> None:
-        for name in _METHODS:
+        for name in self.methods:
             if name in self._hidden:
                 attributes[name] = self._hidden[name]
             else:
                 del attributes[name]
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        canaries = [*_canaries(obj, _DEPTH)]
-        if not canaries:
-            return self._dumps(obj)
-        tag, blob = self._dumps(_replaced(obj))
-        for canary in canaries:
-            canary.blob = blob
-        self._sealed += canaries
-        return tag, blob
+        return self._dump("dumps_typed", obj)
+
+    def seal(self, obj: Any, **options: Any) -> tuple[str, bytes]:
+        return self._dump("seal", obj, **options)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         for canary in self._sealed:
             canary.was_loaded |= canary.blob == data[1]
-        return self._loads(data)
+        return self._originals["loads_typed"](data)
+
+    def _dump(self, method: str, obj: Any, **options: Any) -> tuple[str, bytes]:
+        canaries = [*_canaries(obj, _DEPTH)]
+        stored: tuple[str, bytes] = self._originals[method](_replaced(obj) if canaries else obj, **options)
+        for canary in canaries:
+            canary.blob = stored[1]
+        self._sealed += canaries
+        return stored
 
 
 def _canaries(value: Any, depth: int) -> Iterator[Canary]:

@@ -39,19 +39,14 @@ class MetadataError(SaverError, ValueError):
     """Metadata is not strict JSON: duplicate keys, NaN, infinity, or not an object."""
 
 
-class ConfigError(SaverError, ValueError):
-    """A config, filter, limit or ``before`` has a form that a saver does not accept."""
+class SealingError(SaverError, TypeError):
+    """A saver does not pass values to its serializer: they would be stored readable. Nothing was stored."""
+
+    hint = "docs/savers.md lists the savers that can be sealed"
 
 
-class ConfigKeyError(ConfigError, KeyError):
-    """A config lacks a required key."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class SealingError(SaverError):
-    """A saver does not pass every value to its serializer, or could not be checked.
+class SealingCheckError(SealingError):
+    """`require_sealing` found that a saver does not seal every value, or could not check it.
 
     Attributes:
         saver: Class of the saver.
@@ -70,3 +65,14 @@ class SealingError(SaverError):
 
     def __str__(self) -> str:
         return f"{self.saver.__name__}: {self.reason}"
+
+
+class ConfigError(SaverError, ValueError):
+    """A config, filter, limit or ``before`` has a form that a saver does not accept."""
+
+
+class ConfigKeyError(ConfigError, KeyError):
+    """A config lacks a required key."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])

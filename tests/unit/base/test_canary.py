@@ -14,8 +14,9 @@ import pytest
 
 from sealpoint import EncryptedSerializer, JsonPlusSerializer
 from sealpoint.base import BaseCheckpointSaver, CheckpointTuple, arequire_sealing, require_sealing
-from sealpoint.errors import SealingError, SealpointError
+from sealpoint.errors import SealingCheckError, SealingError
 from sealpoint.memory import InMemorySaver
+from sealpoint.sealed import SealedSaver
 from sealpoint.sqlite import SqliteSaver
 from tests.support.checkpoints import dump
 
@@ -42,7 +43,7 @@ class Good(BaseCheckpointSaver[int]):
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         thread_id, checkpoint_id = config["configurable"]["thread_id"], checkpoint["id"]
-        self.checkpoints[thread_id, checkpoint_id] = self.dump(checkpoint)
+        self.checkpoints[thread_id, checkpoint_id] = self.dump(checkpoint), metadata
         place = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
         return {"configurable": place}
 
@@ -54,7 +55,7 @@ class Good(BaseCheckpointSaver[int]):
         thread_id, checkpoint_id = (config["configurable"].get(key) for key in ("thread_id", "checkpoint_id"))
         found = self.checkpoints.get((thread_id, checkpoint_id))
         writes = [(row[1], row[2], self.load(row[3])) for row in self.rows if row[0] == thread_id]
-        return found and CheckpointTuple(config, self.load(found), {}, None, writes)
+        return found and CheckpointTuple(config, self.load(found[0]), found[1], None, writes)
 
     def delete_thread(self, thread_id: str) -> None:
         self.checkpoints = {place: kept for place, kept in self.checkpoints.items() if place[0] != thread_id}
@@ -200,6 +201,8 @@ GOOD: dict[str, Callable[[], Any]] = {
     "good, assigned": lambda: late(Good()),
     "keeps a reference to the sealing serializer": lambda: Copies(sealing()),
     "sealpoint's InMemorySaver": lambda: InMemorySaver(serde=sealing()),
+    "SealedSaver": lambda: SealedSaver(Good(), serde=sealing(), layout="whole"),
+    "SealedSaver on InMemorySaver": lambda: SealedSaver(InMemorySaver(), serde=sealing()),
 }
 
 BAD: dict[str, tuple[Callable[[], Good], str]] = {
@@ -230,7 +233,7 @@ def test_savers_that_pass_their_values_to_the_serializer_pass(name: str) -> None
 def test_savers_that_do_not_are_refused_with_the_reason(name: str) -> None:
     make, reason = BAD[name]
     saver = make()
-    with pytest.raises(SealingError) as caught:
+    with pytest.raises(SealingCheckError) as caught:
         require_sealing(saver)
     told = "\n".join([str(caught.value), *caught.value.__notes__])
     assert reason in told
@@ -244,10 +247,10 @@ def test_savers_that_do_not_are_refused_with_the_reason(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in BAD if name != "sync methods missing"])
 def test_nothing_is_left_behind(name: str) -> None:
     saver = BAD[name][0]()
-    with suppress(SealingError):
+    with suppress(SealingCheckError):
         require_sealing(saver)
     assert not saver
-    assert not {"dumps_typed", "loads_typed"} & vars(saver.serde).keys()
+    assert not {"dumps_typed", "loads_typed", "seal"} & vars(saver.serde).keys()
 
 
 def test_nothing_is_left_in_a_database() -> None:
@@ -258,13 +261,13 @@ def test_nothing_is_left_in_a_database() -> None:
 
 def test_async_savers() -> None:
     asyncio.run(arequire_sealing(Awaited(sealing())))
-    with pytest.raises(SealingError, match="write did not reach"):
+    with pytest.raises(SealingCheckError, match="write did not reach"):
         asyncio.run(arequire_sealing(AwaitedBeside(sealing())))
 
 
 def test_async_version_names_the_other_one() -> None:
     """A saver without async methods."""
-    with pytest.raises(SealingError) as caught:
+    with pytest.raises(SealingCheckError) as caught:
         asyncio.run(arequire_sealing(Good(sealing())))
     assert "require_sealing" in caught.value.hint
     assert "arequire" not in caught.value.hint
@@ -292,14 +295,14 @@ def test_a_failed_deletion_is_reported_beside_the_reason() -> None:
             if self:
                 raise OSError("read-only")  # once something is stored
 
-    with pytest.raises(SealingError, match="write did not reach") as caught:
+    with pytest.raises(SealingCheckError, match="write did not reach") as caught:
         require_sealing(Refuses(sealing()))
     assert any("read-only" in note for note in caught.value.__notes__)
 
     class RefusesToo(Good):
         delete_thread = Refuses.delete_thread
 
-    with pytest.raises(SealingError, match="delete_thread raised OSError"):
+    with pytest.raises(SealingCheckError, match="delete_thread raised OSError"):
         require_sealing(RefusesToo(sealing()))
 
 
@@ -321,7 +324,7 @@ def test_serializer_works_for_others_meanwhile() -> None:
 
     require_sealing(Shares(serde))
     assert values == [value, value]
-    assert not {"dumps_typed", "loads_typed"} & vars(serde).keys()
+    assert not {"dumps_typed", "loads_typed", "seal"} & vars(serde).keys()
 
 
 def test_checks_may_overlap() -> None:
@@ -342,7 +345,7 @@ def test_checks_may_overlap() -> None:
     serde, first = sealing(), asyncio.Event()
     last = Slow(serde)
     asyncio.run(both())
-    assert not {"dumps_typed", "loads_typed"} & vars(serde).keys()
+    assert not {"dumps_typed", "loads_typed", "seal"} & vars(serde).keys()
 
 
 def test_a_thread_that_is_named_is_kept() -> None:
@@ -362,7 +365,7 @@ def test_a_serializer_without_attributes_is_refused() -> None:
         def loads_typed(self, data: tuple[str, bytes]) -> Any:
             return sealing().loads_typed(data)
 
-    with pytest.raises(SealingError, match="Slots"):
+    with pytest.raises(SealingCheckError, match="Slots"):
         require_sealing(Good(Slots()))
 
 
@@ -382,7 +385,7 @@ def test_an_attribute_of_the_serializer_is_restored() -> None:
 
 
 def test_no_serializer() -> None:
-    with pytest.raises(SealingError, match="serde"):
+    with pytest.raises(SealingCheckError, match="serde"):
         require_sealing(object())
 
 
@@ -393,7 +396,7 @@ def test_further_keys_of_the_config() -> None:
             return super().put(config, *arguments)
 
     require_sealing(Partitioned(sealing()), configurable={"tenant": "t1"})
-    with pytest.raises(SealingError, match="KeyError"):
+    with pytest.raises(SealingCheckError, match="KeyError"):
         require_sealing(Partitioned(sealing()))
 
 
@@ -410,10 +413,10 @@ def test_each_check_has_a_thread_and_texts_of_its_own() -> None:
             return stored
 
     for _ in range(2):
-        with suppress(SealingError):
+        with suppress(SealingCheckError):
             require_sealing(Notes(sealing()))
     assert len(set(Notes.met)) == 4
 
 
 def test_error_is_one_of_ours() -> None:
-    assert issubclass(SealingError, SealpointError)
+    assert issubclass(SealingCheckError, SealingError)
