@@ -64,6 +64,8 @@ from sealpoint.errors.savers import (
     RowError,
     SaverError,
     SchemaError,
+    SealingCheckError,
+    SealingError,
     TextError,
 )
 from sealpoint.errors.sealed import (
@@ -144,6 +146,8 @@ __all__ = [
     "SchemaError",
     "ScrubError",
     "SealedValueError",
+    "SealingCheckError",
+    "SealingError",
     "SealpointError",
     "SecretMissingError",
     "SerdeError",
