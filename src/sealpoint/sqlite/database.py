@@ -60,9 +60,8 @@ class Session:
                 if not guard.is_spent(error) or database.look_at_size(self.cursor) <= size_bytes:
                     raise  # the file has not grown since the last check of its size
 
-    def run_once(self, statement: str, parameters: Sequence[Any], rows: int = 1) -> None:
-        """Run a statement that writes a number of rows."""
-        guard.allow(self._database.size_bytes + _BYTES_PER_ROW * rows)
+    def run_once(self, statement: str, parameters: Sequence[Any]) -> None:
+        """Run a statement that writes a few rows, within the budget that the transaction began with."""
         self.cursor.execute(statement, parameters)
 
     def run(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -265,7 +264,7 @@ class Database:
         if session is None or connection.in_transaction or connection.text_factory is not str:
             return self._work(connection, begin, work, arguments)
         self._session = None
-        guard.begin_unchecked(connection, self._handler)
+        guard.begin_unchecked(connection, self._handler, self.size_bytes)
         try:
             found = work(session, *arguments)
             self._session = session

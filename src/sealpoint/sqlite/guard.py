@@ -108,13 +108,14 @@ def begin(
     connection.set_progress_handler(handler, STEP_OPCODES)
 
 
-def begin_unchecked(connection: sqlite3.Connection, handler: Handler) -> None:
-    """Do as `begin`, for a statement that runs only if it was compiled after a check of the present schema.
+def begin_unchecked(connection: sqlite3.Connection, handler: Handler, size_bytes: int) -> None:
+    """Start as `begin` does, with the budget of `allow`; the schema is not checked.
 
-    It runs after a call of `allow`, which sets its budget.
+    A statement runs only if it was compiled after a check of the present schema.
     """
     work = _thread.work
-    work.is_checked = False
+    work.subqueries, work.is_checked = (), False
+    work.steps = (LEAST_OPCODES + OPCODES_PER_BYTE * size_bytes) // STEP_OPCODES
     connection.set_progress_handler(handler, STEP_OPCODES)
 
 
@@ -122,7 +123,7 @@ def end(connection: sqlite3.Connection) -> None:
     """Stop guarding this thread's statements."""
     connection.set_progress_handler(None, 0)
     work = _thread.work
-    work.subqueries = work.is_over = work.cause = None
+    work.subqueries = work.is_over = work.cause = work.until = None
     work.is_checked = True
 
 

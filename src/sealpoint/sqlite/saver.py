@@ -205,7 +205,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         ]
         if 0 < len(rows) <= schema.MAX_WRITES_AT_ONCE:
             statement = schema.put_writes(len(rows), replace=special)
-            self._database.at_once(WRITE, Session.run_once, statement, [*chain(*rows)], len(rows))
+            self._database.at_once(WRITE, Session.run_once, statement, [*chain(*rows)])
         else:
             self._database.change(Session.run, schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
 
