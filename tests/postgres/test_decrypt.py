@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +16,17 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.failures import Failure
+from sealpoint.databases.postgres import connection as connection_module
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import (
+    AccessError,
     BlobError,
     HeldError,
     IntegrityError,
@@ -32,12 +34,13 @@ from sealpoint.errors import (
     OutputNameError,
     PlaintextError,
     RowError,
+    SchemaError,
     SecretMissingError,
+    ServerError,
     StoppedError,
     UnknownKeyError,
 )
 from sealpoint.maintenance.schemacopy import decrypt_schema
-from tests.postgres.conftest import Open
 from tests.postgres.test_schema import alter, schema_of
 from tests.postgres.test_sealed_metadata import put_checkpoint, seal_metadata
 from tests.postgres.test_secrets import secret_of
@@ -54,24 +57,9 @@ from tests.support.postgres import (
     saver_at,
     set_up,
 )
-from tests.support.rings import states_text, write
 
 SMALL: Final = Batch(rows=2)
 TABLES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
-
-
-@pytest.fixture
-def out(url: str) -> Iterator[str]:
-    """The name of a schema that does not exist, beside that of ``url``."""
-    name = f"{schema_of(url)}_out"
-    yield name
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(name)))
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> str:
-    return str(write(tmp_path / "keys.toml", states_text(k2="active", k1="decrypt-only")))
 
 
 def leading_to(url: str, schema: str) -> str:
@@ -265,8 +253,9 @@ def test_what_is_there_already_is_not_touched(url: str, out: str, has_tables: bo
             copy(url, name)
 
 
-def test_two_runs_do_not_make_one_schema(url: str, out: str, open_store: Open) -> None:
-    """The second one waits for the first for a moment, and goes no further."""
+def test_two_runs_do_not_make_one_schema(url: str, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one waits for the first for a moment, and ends."""
+    monkeypatch.setitem(connection_module._SETTINGS, "lock_timeout", "100ms")
     with psycopg.connect(url) as other:
         other.execute(SQL("CREATE SCHEMA {}").format(Identifier(out)))
         with pytest.raises(HeldError, match="another session"):
@@ -442,6 +431,226 @@ def test_a_killed_run_leaves_nothing(url: str, out: str, batches: int) -> None:
     with met_after(batches, url, out) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
+        assert not exists(url, out)
     # The server notices that its client is gone when it next reads from it.
     assert not failures(copy(url, out))
     assert rows_of(url, schema_of(url)) == before
+
+
+def rights(url: str, schema: str) -> set[tuple[str, ...]]:
+    """Who has which right to a schema or a table in it; not its owner."""
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT acl.grantee::text, acl.privilege_type FROM pg_namespace AS n"
+            " CROSS JOIN LATERAL (SELECT * FROM aclexplode(n.nspacl) UNION ALL"
+            " SELECT acl.* FROM pg_class AS c CROSS JOIN aclexplode(c.relacl) AS acl"
+            " WHERE c.relnamespace = n.oid) AS acl WHERE n.nspname = %s AND acl.grantee <> n.nspowner",
+            (schema,),
+        ).fetchall()
+    return set(found)
+
+
+@pytest.fixture
+def role(url: str) -> Iterator[str]:
+    """URL of a role that may only read the tables."""
+    schema = schema_of(url)
+    name = f"{schema}_role"
+    alter(
+        url,
+        f"CREATE ROLE {name} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {name};"
+        f" GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {name}",
+    )
+    try:
+        yield make_conninfo(url, user=name)
+    finally:
+        alter(url, f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+def allow_creation(url: str, role: str) -> str:
+    """Grant what decrypt needs; return the name of the role."""
+    parts = conninfo_to_dict(role)
+    statement = SQL("GRANT CREATE ON DATABASE {} TO {}").format(
+        Identifier(str(parts["dbname"])), Identifier(str(parts["user"]))
+    )
+    alter(url, statement.as_string())
+    return str(parts["user"])
+
+
+def test_a_role_needs_the_right_to_create(url: str, role: str, out: str) -> None:
+    put_threads(url)
+    with pytest.raises(AccessError, match="may not create a schema") as caught:
+        copy(role, out)
+    assert "CREATE on the database" in caught.value.hint
+    allow_creation(url, role)
+    assert not failures(copy(role, out))
+    assert states(leading_to(role, out), None) == states(url, K2)
+
+
+def test_only_the_owner_has_rights_to_the_copy(url: str, role: str, out: str) -> None:
+    """Also if default privileges of the role would let every account read what it makes."""
+    put_threads(url, count=1)
+    name = allow_creation(url, role)
+    other = f'{name}"s other'
+    alter(url, SQL("CREATE ROLE {}").format(Identifier(other)).as_string())
+    try:
+        for grantee in (SQL("PUBLIC"), Identifier(other)):
+            for kind in ("SCHEMAS", "TABLES"):
+                granting = SQL(f"ALTER DEFAULT PRIVILEGES FOR ROLE {{}} GRANT ALL ON {kind} TO {{}}")
+                alter(url, granting.format(Identifier(name), grantee).as_string())
+        copy(role, out)
+        assert rights(url, out) == set()
+        alter(url, f"ALTER DEFAULT PRIVILEGES FOR ROLE {name} REVOKE ALL ON SCHEMAS FROM PUBLIC")
+    finally:
+        alter(url, SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(Identifier(other)).as_string())
+
+
+@pytest.fixture
+def refuse(url: str, out: str) -> Iterator[Callable[[str, str], None]]:
+    """Lets the server refuse one kind of statement in the new schema, with a SQLSTATE."""
+    name = f"{out}_refuse"
+
+    def refuse(kind: str, code: str) -> None:
+        alter(
+            url,
+            f"CREATE FUNCTION {name}() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE schema_name = '{out}')"
+            f" THEN RAISE EXCEPTION 'refused' USING ERRCODE = '{code}'; END IF; END $$;"
+            f" CREATE EVENT TRIGGER {name} ON ddl_command_end WHEN TAG IN ('{kind}')"
+            f" EXECUTE FUNCTION {name}()",
+        )
+
+    yield refuse
+    alter(url, f"DROP EVENT TRIGGER IF EXISTS {name}; DROP FUNCTION IF EXISTS {name}")
+
+
+@pytest.mark.parametrize("kind", ["CREATE TABLE", "CREATE INDEX"])
+@pytest.mark.parametrize(
+    ("code", "error"), [("53100", StoppedError), ("25006", AccessError), ("42501", ServerError)]
+)
+def test_a_refusal_of_the_server_leaves_no_copy(
+    url: str,
+    out: str,
+    refuse: Callable[[str, str], None],
+    kind: str,
+    code: str,
+    error: type[Exception],
+) -> None:
+    """A full disk, a server that becomes a standby, and a right that is missing; early and late."""
+    put_threads(url)
+    refuse(kind, code)
+    with pytest.raises(error):
+        copy(url, out)
+    assert not exists(url, out)
+
+
+def test_a_schema_without_all_tables_is_refused(url: str, out: str) -> None:
+    alter(url, "DROP TABLE checkpoints")
+    with pytest.raises(SchemaError, match="lacks table 'checkpoints'") as caught:
+        copy(url, out)
+    assert "setup()" in caught.value.hint
+
+
+CHANGES: Final = {
+    "rule": "CREATE RULE r AS ON INSERT TO checkpoint_writes DO ALSO NOTHING",
+    "trigger": "CREATE TRIGGER t BEFORE UPDATE ON checkpoints FOR EACH ROW"
+    " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    "index": "CREATE INDEX expression ON checkpoint_blobs (lower(channel))",
+    "statistics": "CREATE STATISTICS s ON lower(channel), lower(version) FROM checkpoint_blobs",
+    "other table": "ALTER TABLE checkpoint_writes RENAME TO away;"
+    " CREATE TABLE checkpoint_writes (LIKE away INCLUDING ALL);"
+    " GRANT SELECT ON checkpoint_writes TO PUBLIC",
+    "child": "CREATE TABLE child () INHERITS (checkpoint_blobs)",
+}
+
+
+@pytest.mark.parametrize("as_superuser", [True, False])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_tables_that_were_changed_are_refused(
+    url: str, role: str, out: str, change: str, as_superuser: bool
+) -> None:
+    put_threads(url)
+    allow_creation(url, role)
+    with closing(PostgresRows(url if as_superuser else role)) as store:
+        alter(url, change)
+        with pytest.raises(SchemaError):
+            list(decrypt_schema(store, out, K2))
+    assert not exists(url, out)
+
+
+def test_a_schema_that_was_renamed_is_refused(
+    url: str, role: str, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if it has its name again: statements name it, and may have met another one meanwhile."""
+    allow_creation(url, role)
+    put_threads(url)
+    schema = schema_of(url)
+    with closing(PostgresRows(role)) as store:
+        begin = store._checked._begin
+
+        def begin_and_rename(*arguments: Any) -> None:
+            begin(*arguments)
+            alter(url, f"ALTER SCHEMA {schema} RENAME TO away; ALTER SCHEMA away RENAME TO {schema}")
+
+        monkeypatch.setattr(store._checked, "_begin", begin_and_rename)
+        with pytest.raises(SchemaError, match="schema was changed"):
+            list(decrypt_schema(store, out, K2))
+    assert not exists(url, out)
+
+
+@pytest.mark.parametrize("as_superuser", [True, False])
+def test_tables_may_change_once_the_run_has_begun(url: str, role: str, out: str, as_superuser: bool) -> None:
+    """All statements are planned then: what the owner adds to a table has no effect on them."""
+    put_threads(url)
+    allow_creation(url, role)
+    expected = states(url, K2)
+    with closing(PostgresRows(url if as_superuser else role)) as store:
+        run = decrypt_schema(store, out, K2, batch=SMALL)
+        next(run)
+        alter(url, CHANGES["statistics"])
+        alter(url, CHANGES["index"])
+        assert not failures(list(run))
+    assert states(leading_to(url, out), None) == expected
+
+
+def test_nothing_of_the_source_but_its_rows_reaches_the_copy(url: str, out: str) -> None:
+    put_threads(url)
+    schema = schema_of(url)
+    plain = shape(url, schema)
+    alter(
+        url,
+        "GRANT SELECT ON checkpoints TO PUBLIC; CREATE INDEX more ON checkpoint_blobs (channel);"
+        " CREATE TABLE other (); ALTER TABLE checkpoint_blobs SET (autovacuum_enabled = off);"
+        " COMMENT ON TABLE checkpoints IS 'of another program';"
+        " CREATE FUNCTION text(integer) RETURNS text LANGUAGE sql AS $$ SELECT 'forged' $$;"
+        " CREATE DOMAIN jsonb AS text CHECK (false); CREATE DOMAIN bytea AS text CHECK (false)",
+    )
+    hostile = make_conninfo(url, options=f"-c search_path={schema},pg_catalog")
+    assert not failures(copy(hostile, out))
+    assert shape(url, out) == plain
+    assert rights(url, out) == set()
+    with psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (out,))
+        assert {name for (name,) in tables} == set(TABLES)
+        assert connection.execute("SELECT obj_description(%s::regclass)", (f"{out}.checkpoints",)).fetchone()
+
+
+def test_sessions_wait_for_each_other(store: PostgresRows, out: str) -> None:
+    """Counting a large table takes longer than other transactions may be idle, and so does an index."""
+    asking = "SHOW idle_in_transaction_session_timeout"
+    with closing(store.new_schema(out)) as target, store.snapshot():
+        for connection in (target._connection, store.connection):
+            assert connection.execute(asking).fetchone() == ("1h",)
+    assert store.connection.execute(asking).fetchone() == ("1min",)
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 10_000])
+def test_a_page_is_as_large_as_its_batch(url: str, size: int) -> None:
+    """And as one row, if that is larger."""
+    put_blobs(url, [(f"t{place}", "", "c", "1", "msgpack", b"x" * 40) for place in range(20)])
+    with closing(PostgresRows(url)) as store, store.snapshot() as snapshot:
+        pages = list(snapshot.pages("checkpoint_blobs", Batch(rows=7, size_bytes=size)))
+        assert snapshot.count() == 20
+    assert [len(page) for page in pages] == ([7, 7, 6] if size == 10_000 else [1] * 20)
+    assert sorted(row["thread_id"] for page in pages for row in page) == sorted(
+        f"t{place}" for place in range(20)
+    )

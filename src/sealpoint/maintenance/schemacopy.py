@@ -60,9 +60,11 @@ def decrypt_schema(
         SchemaError: If a table of the saver is missing, or has changed.
         StoppedError: If the disk is full or the server ended the session. The run can be repeated.
     """
-    with closing(store.new_schema(out)) as target, store.snapshot() as snapshot:
-        run = _Copy(store, snapshot, target, RowOpener(cipher, allow_plaintext, secret_of), batch)
-        yield from run.events()
+    opener = RowOpener(cipher, allow_plaintext, secret_of)
+    with closing(store.new_schema(out)) as target:
+        with store.snapshot() as snapshot:
+            run = _Copy(store, snapshot, target, opener, batch)
+            yield from run.events()
         if not run.has_failed:
             target.commit()
 

@@ -51,6 +51,9 @@ _SETTINGS: Final = {
     "standard_conforming_strings": "on",
 }
 
+WAIT_FOR_OTHER: Final = "SET LOCAL idle_in_transaction_session_timeout = '1h'"
+"""For one of two sessions that work in turn: a large table takes the other one long."""
+
 # Runs before the search path is set: an unqualified operator could be one from another role's schema.
 _SEARCH_PATH: Final = """
     SELECT pg_catalog.current_schemas(false),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from sealpoint.databases.postgres.connection import connect, translate_errors
+from sealpoint.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
 from sealpoint.databases.postgres.schema import NAMES, Found, Layout
 from sealpoint.databases.postgres.snapshot import StoredRow
 from sealpoint.errors import (
@@ -82,6 +82,7 @@ class NewSchema:
         try:
             with translate_errors():
                 self._connection.execute("BEGIN")
+                self._connection.execute(WAIT_FOR_OTHER)
                 self._create_schema()
                 for table, layout in found.layouts.items():
                     self._execute(_create_table(layout, found.columns[table]), table)

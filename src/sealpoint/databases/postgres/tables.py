@@ -24,6 +24,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.databases.postgres.connection import (
+    WAIT_FOR_OTHER,
     SearchPath,
     connect,
     is_superuser,
@@ -144,6 +145,7 @@ class CheckedTables:
         with translate_errors():
             try:
                 self._begin([*self.found.oids], READ, "ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self._connection.execute(WAIT_FOR_OTHER)
                 for name, (table, statement) in cursors.items():
                     declared = f"DECLARE {name} BINARY NO SCROLL CURSOR FOR {statement}"
                     self._connection.execute(_named(declared, self.found, table))
