@@ -236,6 +236,22 @@ def test_a_name_that_no_schema_can_have_is_refused(url: str, name: str) -> None:
     assert "schema" in caught.value.hint
 
 
+def test_text_in_another_encoding(url: str) -> None:
+    """What the server can hold is copied; a name that it cannot hold is refused."""
+    name = f"{schema_of(url)}_latin"
+    alter(url, f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+    try:
+        latin = make_conninfo(url, dbname=name, options="-c search_path=public")
+        set_up(PostgresSaver, latin)
+        put_blobs(latin, [("é", "", "ü", "1", *K1.seal("msgpack", b"\x01"))])
+        with pytest.raises(OutputNameError, match="encoding"):
+            copy(latin, "日本")
+        assert not failures(copy(latin, "été"))
+        assert rows_of(latin, "été")["checkpoint_blobs"] == [("é", "", "ü", "1", "msgpack", b"\x01")]
+    finally:
+        alter(url, f"DROP DATABASE {name}")
+
+
 @pytest.mark.parametrize("has_tables", [True, False])
 def test_what_is_there_already_is_not_touched(url: str, out: str, has_tables: bool) -> None:
     put_threads(url)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,8 @@ import pytest
 
 from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
+from sealpoint.maintenance import schemacopy
+from tests.postgres.harm import OUT_OF_ROW, lose_values
 from tests.postgres.test_commands import at
 from tests.postgres.test_decrypt import exists
 from tests.support.postgres import blobs, put_blobs
@@ -70,6 +76,35 @@ def test_a_key_that_is_missing_has_its_own_code(
     words = ["decrypt", at(url), "--out-schema", out, "--keys", str(ring)]
     code, found = object_of(words, capsys)
     assert (code, found["out"], found["reasons"]) == (Exit.KEYS, None, ["keys-missing", "ended-early"])
+    assert not exists(url, out)
+
+
+def test_a_value_that_is_lost_leaves_no_copy(
+    url: str, out: str, keys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_blobs(url, blobs(9, size=OUT_OF_ROW))
+    lose_values(url, "version = '00000004'")
+    assert run(["decrypt", at(url), "--out-schema", out, "--keys", keys]) == Exit.UNOPENED
+    assert "damaged" in capsys.readouterr().err
+    assert not exists(url, out)
+
+
+def test_a_signal_leaves_no_copy(
+    url: str, out: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After the last batch, and before the copy appears."""
+    put_blobs(url, blobs(9))
+    genuine = schemacopy.decrypt_schema
+
+    def interrupted(*arguments: Any, **options: Any) -> Iterator[Any]:
+        with closing(genuine(*arguments, **options)) as events:
+            for event in events:
+                os.kill(os.getpid(), signal.SIGINT)
+                yield event
+
+    monkeypatch.setattr(schemacopy, "decrypt_schema", interrupted)
+    code, found = object_of(["decrypt", at(url), "--out-schema", out, "--keys", keys], capsys)
+    assert (code, found["out"], found["reasons"]) == (Exit.STOPPED, None, ["ended-early"])
     assert not exists(url, out)
 
 
