@@ -32,8 +32,10 @@ _NULLABLE: Final = {
     "checkpoint_blobs": {"blob"},
     "checkpoint_writes": {"type"},
 }
+# In the text of a statement, in which braces are doubled.
 _DEFAULTS: Final = {"checkpoint_ns": "''", "metadata": "'{{}}'", "task_path": "''"}
-# How many of LangGraph's migrations these tables and indexes are the result of.
+# These tables and indexes are the result of so many of LangGraph's migrations. The numbers are not read from
+# the source: its tables may be older, and the copy has what all of these make.
 _MIGRATIONS: Final = 10
 _SHALLOW_MIGRATIONS: Final = 8
 
