@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring_ascii as encode_text
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from sealpoint.base import CheckpointMetadata
@@ -71,6 +72,7 @@ class Claims(NamedTuple):
 
 # ASCII, so that lone surrogates are kept; NaN and infinity as Python writes them.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_DECODER: Final = json.JSONDecoder()
 
 
 def pack_header(header: Header) -> bytes:
@@ -80,12 +82,16 @@ def pack_header(header: Header) -> bytes:
         MetadataError: If the metadata has no form in strict JSON.
         UnsupportedTypeError: If another part has no form in JSON.
     """
-    rest = {name: value for name, value in header.items() if name != "metadata"}
+    parent = header["parent"]
+    parts = [b'{"metadata":', encode_metadata(header["metadata"])]
+    parts.append(b',"parent":%b' % (b"null" if parent is None else encode_text(parent).encode()))
+    # Most headers have nothing else: an encoder takes longer than all that is above.
+    rest = {name: value for name, value in header.items() if name not in ("metadata", "parent")}
     try:
-        end = _ENCODER.encode(rest)
+        parts.append(f",{_ENCODER.encode(rest)[1:]}".encode() if rest else b"}")
     except (TypeError, ValueError, RecursionError) as error:
         raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
-    data = b'{"metadata":%b,%b' % (encode_metadata(header["metadata"]), end[1:].encode())
+    data = b"".join(parts)
     return len(data).to_bytes(_LENGTH, "big") + data
 
 
@@ -97,7 +103,7 @@ def split_header(data: bytes) -> tuple[Header, bytes]:
     """
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
     try:
-        header = json.loads(data[_LENGTH:end])
+        header = _DECODER.decode(data[_LENGTH:end].decode())
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or not isinstance(header.get("metadata"), dict) or "parent" not in header:

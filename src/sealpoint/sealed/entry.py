@@ -57,9 +57,10 @@ def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
 
 def _require_names(found: CheckpointTuple, place: Place) -> None:
     """Check what stands beside the values: a database may hold anything in any column."""
-    writes = found.pending_writes or ()
-    names = (*place, *(name for write in writes for name in write[:2]))
-    if not all(isinstance(name, str) for name in names):
+    names = {type(place[0]), type(place[1]), type(place[2])}
+    for task_id, channel, _ in found.pending_writes or ():
+        names |= {type(task_id), type(channel)}
+    if names != {str}:
         raise RowError("the row of a checkpoint or of a write is not named by text")
     if not isinstance(found.metadata, dict):
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")

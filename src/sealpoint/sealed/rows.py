@@ -42,7 +42,7 @@ _REBIND: Final = "seal it to its row with `sealpoint rebind`, or pass unbound='a
 document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row
 header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
 value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
-_write_row: Final = RowTemplate(dict(WRITE.kind), WRITE.columns).row
+_WRITES: Final = RowTemplate(dict(WRITE.kind), WRITE.columns)
 
 
 class Put(NamedTuple):
@@ -198,11 +198,20 @@ class Rows:
 
     def seal_claimed(self, place: Place, writes: Sequence[Write]) -> list[tuple[str, Sealable]]:
         """Return what to store for writes whose places are known."""
+        thread_id, checkpoint_ns, checkpoint_id = self.key(place)
+        seal, rows = self.serde.seal, dict[str, RowTemplate]()
         found = []
         for claims, task_id, channel, value in writes:
-            row = _write_row(*place[:2], str(place.checkpoint_id), task_id, channel)
+            template = rows.get(task_id)
+            if template is None:
+                template = rows[task_id] = _WRITES.bind(
+                    thread_id=thread_id,
+                    checkpoint_ns=checkpoint_ns,
+                    checkpoint_id=checkpoint_id,
+                    task_id=task_id,
+                )
             head = pack_claims(claims or Claims("", 0))
-            found.append((channel, Sealable(partial(self.serde.seal, value, row=row, head=head))))
+            found.append((channel, Sealable(partial(seal, value, row=template.row(channel), head=head))))
         return found
 
     # --- opening ------------------------------------------------------------------------------
@@ -242,7 +251,7 @@ class Rows:
         Raises:
             RowError: If its index is not that of its channel.
         """
-        opened = self.open_bound(require_sealed(sealed), _write_row(*self.key(place), task_id, channel))
+        opened = self.open_bound(require_sealed(sealed), _WRITES.row(*self.key(place), task_id, channel))
         if opened is None:
             return Write(None, task_id, channel, self.serde.loads_typed((sealed.tag, sealed.blob)))
         claims, data = split_claims(opened.data)

@@ -19,6 +19,7 @@ from sealpoint.base import (
     RunnableConfig,
 )
 from sealpoint.base.frame import KEY
+from sealpoint.base.place import Place, require_place
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import CipherSurfaceError, ConfigError, excerpt
 from sealpoint.sealed.body import PLAIN
@@ -26,11 +27,12 @@ from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
 from sealpoint.sealed.layout import Layout, layout_of
-from sealpoint.sealed.procedures import Procedures
+from sealpoint.sealed.procedures import Asked, Procedures
 from sealpoint.sealed.rows import Rows
 from sealpoint.sealed.steps import arun, run
 from sealpoint.sealed.threads import Threads
 from sealpoint.sealed.tokens import Tokens
+from sealpoint.sealed.walk import histories
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 
 UnboundPolicy = Literal["refuse", "allow"]
@@ -163,15 +165,15 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             ConfigError: If ``config`` does not name a thread.
             SealpointError: If the row is not what was stored there.
         """
-        found = run(self._do.get(config), self.inner)
-        return (
-            None if found is None else self._do.decode(found, run(self._do.sends(found), self.inner), config)
-        )
+        asked = self._ask(config)
+        found = self.inner.get_tuple(asked.config)
+        return None if found is None else self._decode(self._do.entry(found, asked), asked)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
-        found = await arun(self._do.get(config), self.inner)
-        return None if found is None else await self._adecode(found, config)
+        asked = await self._aask(config)
+        found = await self.inner.aget_tuple(asked.config)
+        return None if found is None else await self._adecode(self._do.entry(found, asked), asked)
 
     def list(
         self,
@@ -196,13 +198,13 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             SealpointError: If one of the rows is not what was stored there.
         """
         wanted = Filter(self._do.rows, filter)
-        pages = run(self._do.pages(config, wanted, before, limit), self.inner)
-        left = limit
+        asked = None if config is None else self._ask(config)
+        pages, left = self._do.pages(asked, wanted, before, limit), limit
         while (request := pages.request) and left != 0:
-            for item in pages.take([*self.inner.list(request.config, **request.arguments)]):
-                found = self._do.entry(item, config)
-                if wanted.takes(found.metadata):
-                    yield self._decode(found, config)
+            for found in pages.take([*self.inner.list(request.config, **request.arguments)]):
+                entry = self._do.entry(found, asked)
+                if wanted.takes(entry.metadata):
+                    yield self._decode(entry, asked)
                     left = None if left is None else left - 1
                     if left == 0:
                         break
@@ -217,14 +219,14 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
         wanted = Filter(self._do.rows, filter)
-        pages = await arun(self._do.pages(config, wanted, before, limit), self.inner)
-        left = limit
+        asked = None if config is None else await self._aask(config)
+        pages, left = self._do.pages(asked, wanted, before, limit), limit
         while (request := pages.request) and left != 0:
             page = [item async for item in self.inner.alist(request.config, **request.arguments)]
-            for item in pages.take(page):
-                found = self._do.entry(item, config)
-                if wanted.takes(found.metadata):
-                    yield await self._adecode(found, config)
+            for found in pages.take(page):
+                entry = self._do.entry(found, asked)
+                if wanted.takes(entry.metadata):
+                    yield await self._adecode(entry, asked)
                     left = None if left is None else left - 1
                     if left == 0:
                         break
@@ -238,22 +240,41 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             RowError: If an ancestor is missing.
             SealpointError: If a row is not what was stored there.
         """
-        return run(self._do.histories(config, channels), self.inner)
+        return run(histories(self._do.rows, self._ask(config).place, channels), self.inner)
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Async version of `get_delta_channel_history`."""
-        return await arun(self._do.histories(config, channels), self.inner)
+        asked = await self._aask(config)
+        return await arun(histories(self._do.rows, asked.place, channels), self.inner)
 
-    def _decode(self, entry: Entry, config: RunnableConfig | None) -> CheckpointTuple:
-        return self._do.decode(entry, run(self._do.sends(entry), self.inner), config)
+    def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
+        """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
+        place = require_place(config)
+        threads = self._do.threads
+        column = threads.known(place.thread_id)
+        if column is None:
+            column = run(threads.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
+        return self._do.asked(config, place, column)
 
-    async def _adecode(self, entry: Entry, config: RunnableConfig | None) -> CheckpointTuple:
-        sends = await arun(self._do.sends(entry), self.inner)
+    async def _aask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
+        place = require_place(config)
+        threads = self._do.threads
+        column = threads.known(place.thread_id)
+        if column is None:
+            column = await arun(threads.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
+        return self._do.asked(config, place, column)
+
+    def _decode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
+        sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
+        return self._do.decode(entry, asked, sends)
+
+    async def _adecode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
+        sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
         if entry.size_bytes < _LARGE_BYTES:
-            return self._do.decode(entry, sends, config)
-        return await asyncio.to_thread(self._do.decode, entry, sends, config)
+            return self._do.decode(entry, asked, sends)
+        return await asyncio.to_thread(self._do.decode, entry, asked, sends)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -270,9 +291,9 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             ConfigError: If ``config`` does not name a thread, or the checkpoint has no id.
             SealpointError: What the serializer raises; nothing is stored then.
         """
-        column = run(self._do.column(config), self.inner)
-        self.inner.put(*self._do.put(config, column, checkpoint, metadata, new_versions))
-        return self._do.named(config, checkpoint)
+        asked = self._ask(config, is_new=True)
+        self.inner.put(asked.config, *self._do.put(asked, config, checkpoint, metadata, new_versions))
+        return _named(config, checkpoint, asked)
 
     async def aput(
         self,
@@ -282,9 +303,9 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
-        column = await arun(self._do.column(config), self.inner)
-        await self.inner.aput(*self._do.put(config, column, checkpoint, metadata, new_versions))
-        return self._do.named(config, checkpoint)
+        asked = await self._aask(config, is_new=True)
+        await self.inner.aput(asked.config, *self._do.put(asked, config, checkpoint, metadata, new_versions))
+        return _named(config, checkpoint, asked)
 
     def put_writes(
         self,
@@ -299,8 +320,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             ConfigError: If ``config`` does not name a checkpoint.
             SealpointError: What the serializer raises; nothing is stored then.
         """
-        column = run(self._do.column(config), self.inner)
-        self.inner.put_writes(*self._do.put_writes(config, column, writes, task_id, task_path))
+        asked = self._ask(config, is_new=True)
+        self.inner.put_writes(asked.config, *self._do.put_writes(asked, writes, task_id, task_path))
 
     async def aput_writes(
         self,
@@ -310,20 +331,22 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         task_path: str = "",
     ) -> None:
         """Async version of `put_writes`."""
-        column = await arun(self._do.column(config), self.inner)
-        await self.inner.aput_writes(*self._do.put_writes(config, column, writes, task_id, task_path))
+        asked = await self._aask(config, is_new=True)
+        await self.inner.aput_writes(asked.config, *self._do.put_writes(asked, writes, task_id, task_path))
 
     # --- deleting and copying -----------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        self.inner.delete_thread(run(self._do.found(thread_id), self.inner))
-        self._do.threads.forget(str(thread_id))
+        asked = self._ask(_thread(thread_id))
+        self.inner.delete_thread(asked.place.thread_id)
+        self._do.threads.forget(asked.thread_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async version of `delete_thread`."""
-        await self.inner.adelete_thread(await arun(self._do.found(thread_id), self.inner))
-        self._do.threads.forget(str(thread_id))
+        asked = await self._aask(_thread(thread_id))
+        await self.inner.adelete_thread(asked.place.thread_id)
+        self._do.threads.forget(asked.thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
@@ -335,12 +358,12 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints, as the wrapped saver does."""
-        found = [run(self._do.found(thread_id), self.inner) for thread_id in _ids(thread_ids)]
+        found = [self._ask(_thread(thread_id)).place.thread_id for thread_id in _ids(thread_ids)]
         self.inner.prune(found, strategy=strategy)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Async version of `prune`."""
-        found = [await arun(self._do.found(thread_id), self.inner) for thread_id in _ids(thread_ids)]
+        found = [(await self._aask(_thread(thread_id))).place.thread_id for thread_id in _ids(thread_ids)]
         await self.inner.aprune(found, strategy=strategy)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -350,30 +373,39 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
                 oldest first, are copied then.
         """
-        source = run(self._do.found(source_thread_id), self.inner)
-        target = run(self._do.column({"configurable": {"thread_id": target_thread_id}}), self.inner)
-        for found in reversed([*self.inner.list({"configurable": {"thread_id": source}})]):
-            entry = self._do.entry(found, {"configurable": {"thread_id": source_thread_id}})
-            put, writes = self._do.copied(
-                entry, run(self._do.sends(entry), self.inner), target, target_thread_id
-            )
+        source = self._ask(_thread(source_thread_id))
+        target = self._ask(_thread(target_thread_id), is_new=True)
+        for found in reversed([*self.inner.list(_thread(source.place.thread_id))]):
+            entry = self._do.entry(found, source)
+            sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
+            put, writes = self._do.copied(entry, target, sends)
             self.inner.put(*put)
             for arguments in writes:
                 self.inner.put_writes(*arguments)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async version of `copy_thread`."""
-        source = await arun(self._do.found(source_thread_id), self.inner)
-        target = await arun(self._do.column({"configurable": {"thread_id": target_thread_id}}), self.inner)
-        for found in reversed(
-            [item async for item in self.inner.alist({"configurable": {"thread_id": source}})]
-        ):
-            entry = self._do.entry(found, {"configurable": {"thread_id": source_thread_id}})
-            sends = await arun(self._do.sends(entry), self.inner)
-            put, writes = self._do.copied(entry, sends, target, target_thread_id)
+        source = await self._aask(_thread(source_thread_id))
+        target = await self._aask(_thread(target_thread_id), is_new=True)
+        copied = [item async for item in self.inner.alist(_thread(source.place.thread_id))]
+        for found in reversed(copied):
+            entry = self._do.entry(found, source)
+            sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
+            put, writes = self._do.copied(entry, target, sends)
             await self.inner.aput(*put)
             for arguments in writes:
                 await self.inner.aput_writes(*arguments)
+
+
+def _thread(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def _named(config: RunnableConfig, checkpoint: Checkpoint, asked: Asked) -> RunnableConfig:
+    """Return the config that names a stored checkpoint."""
+    found = Place(asked.thread_id, asked.place.checkpoint_ns, checkpoint["id"]).config(asked.more)
+    found["configurable"]["thread_id"] = config["configurable"]["thread_id"]  # of the caller's type
+    return found
 
 
 @cache

@@ -22,6 +22,10 @@ class Threads:
         self._tokens = tokens
         self._known = OrderedDict[str, str]()
 
+    def known(self, thread_id: str) -> str | None:
+        """Return the id of a thread in the database, if no search is needed."""
+        return thread_id if self._tokens is None else self._known.get(thread_id)
+
     def find(
         self, thread_id: str, check: Callable[[CheckpointTuple, Place], object], *, is_new: bool = False
     ) -> Steps[str]:
@@ -34,8 +38,6 @@ class Threads:
         """
         if self._tokens is None:
             return thread_id
-        if known := self._known.get(thread_id):
-            return known
         pseudonym = self._tokens.pseudonym(thread_id)
         if (yield _any_of(pseudonym)):
             return self._remember(thread_id, pseudonym)
