@@ -12,8 +12,9 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
 
 from tests.graphs.savers import SAVERS, stored
-from tests.savers.measure import COLUMNS, Dump, Row, measure, page_rows
+from tests.savers.measure import COLUMNS, PAGE, Dump, Row, measure, page_rows
 from tests.savers.planted import flat
+from tests.savers.thirdparty import ROWS
 from tests.support.server import schema, server
 
 pytestmark = pytest.mark.filterwarnings(
@@ -68,3 +69,16 @@ def test_page_shows_what_is_sealed(name: str, row: Row) -> None:
 
 def test_columns_are_those_of_the_page() -> None:
     assert {tuple(cells) for cells in page_rows(HEADING).values()} == {COLUMNS}
+
+
+def test_page_names_the_packages_that_are_measured() -> None:
+    file = Path(__file__).with_name("thirdparty.txt")
+    pins = [line.split("==") for line in file.read_text(encoding="utf-8").splitlines() if "==" in line]
+    page = PAGE.read_text(encoding="utf-8")
+    assert [
+        f"`{name}` | {version}" for name, version in pins if f"| `{name}` | {version} |" not in page
+    ] == []
+
+
+def test_page_has_every_saver_that_is_measured() -> None:
+    assert page_rows("Savers of others").keys() == ROWS.keys()
