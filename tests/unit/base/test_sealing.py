@@ -139,6 +139,22 @@ class PicklesToo(Good):
         return super().dump(value)
 
 
+class AsText(Good):
+    """Passes values to its serializer, and their text to an index."""
+
+    def dump(self, value: Any) -> Any:
+        self.index = json.dumps(value, default=str)
+        return super().dump(value)
+
+
+class AsMapping(Good):
+    """Passes values to its serializer, and their attributes to an index."""
+
+    def dump(self, value: Any) -> Any:
+        self.index = json.dumps(value, default=vars)
+        return super().dump(value)
+
+
 class Exchanges(Good):
     """Returns the same value for every write."""
 
@@ -214,6 +230,8 @@ BAD: dict[str, tuple[Callable[[], Good], str]] = {
     "pickle": (lambda: Pickles(sealing()), "channel value"),
     "a second copy": (lambda: Twice(sealing()), "channel value"),
     "a second copy, pickled": (lambda: PicklesToo(sealing()), "was pickled"),
+    "a second copy, as text": (lambda: AsText(sealing()), "channel value was converted to text"),
+    "a second copy, as a mapping": (lambda: AsMapping(sealing()), "channel value had not reached"),
     "other values come back": (lambda: Exchanges(sealing()), "did not return the write"),
     "opened again": (lambda: RoundTrip(sealing()), "deserialized"),
     "bytes as text": (lambda: Mangles(sealing()), "IntegrityError"),
