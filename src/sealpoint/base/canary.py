@@ -18,8 +18,8 @@ from sealpoint.serde.base import SerializerProtocol
 _DEPTH: Final = 8
 """How deep in a serialized value canaries are looked for: savers put a few containers around them."""
 
-_METHODS: Final = ("dumps_typed", "loads_typed", "seal")
-"""What savers call: `SealedSaver` calls ``seal``, all others the other two."""
+_METHODS: Final = ("dumps_typed", "loads_typed", "seal", "with_msgpack_allowlist")
+"""What a watch stands before: `SealedSaver` calls ``seal``, other savers ``dumps_typed``."""
 
 _lock: Final = threading.Lock()
 
@@ -83,13 +83,17 @@ class _Watch:
 
     def __init__(self, serde: SerializerProtocol) -> None:
         self.users = 0
+        self._serde = serde
         self._originals = {name: getattr(serde, name) for name in _METHODS if hasattr(serde, name)}
         self.methods = {name: getattr(self, name) for name in self._originals}
         self._hidden = {name: vars(serde)[name] for name in _METHODS if name in vars(serde)}
         self._sealed: list[Canary] = []
 
     def restore(self, attributes: dict[str, Any]) -> None:
-        for name in self.methods:
+        """Make a serializer with these attributes as it was before."""
+        for name, method in self.methods.items():
+            if attributes.get(name) != method:
+                continue  # a serializer that was derived without copying attributes
             if name in self._hidden:
                 attributes[name] = self._hidden[name]
             else:
@@ -105,6 +109,12 @@ class _Watch:
         for canary in self._sealed:
             canary.was_loaded |= canary.blob == data[1]
         return self._originals["loads_typed"](data)
+
+    def with_msgpack_allowlist(self, extra_allowlist: Any) -> Any:
+        derived = self._originals["with_msgpack_allowlist"](extra_allowlist)
+        if derived is not self._serde:  # a copy, also of the watch
+            self.restore(vars(derived))
+        return derived
 
     def _dump(self, method: str, obj: Any, **options: Any) -> tuple[str, bytes]:
         canaries = [*_canaries(obj, _DEPTH)]

@@ -345,6 +345,35 @@ def test_serializer_works_for_others_meanwhile() -> None:
     assert not {"dumps_typed", "loads_typed", "seal"} & vars(serde).keys()
 
 
+def test_a_serializer_derived_meanwhile_is_as_any_other() -> None:
+    """A graph that is compiled during a check extends the allowlist in a copy of the serializer."""
+
+    class Compiles(Good):
+        def put(self, *arguments: Any) -> Any:
+            self.derived = self.serde.with_msgpack_allowlist([("a", "B")])  # type: ignore[attr-defined]
+            return super().put(*arguments)
+
+    saver = Compiles(sealing())
+    require_sealing(saver)
+    assert saver.derived is not saver.serde
+    assert vars(saver.derived).keys() == vars(saver.serde).keys() == vars(sealing()).keys()
+
+    class Derives:
+        """Makes a new serializer, with attributes of its own."""
+
+        def __init__(self) -> None:
+            serde = sealing()
+            self.dumps_typed, self.loads_typed = serde.dumps_typed, serde.loads_typed
+
+        def with_msgpack_allowlist(self, extra_allowlist: Any) -> Derives:
+            return Derives()
+
+    saver = Compiles(Derives())
+    require_sealing(saver)
+    assert saver.derived.loads_typed(saver.derived.dumps_typed("x")) == "x"
+    assert saver.derived.dumps_typed != saver.serde.dumps_typed
+
+
 def test_checks_may_overlap() -> None:
     """The first check of a serializer ends while the second is under way."""
 
