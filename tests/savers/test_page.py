@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import base64
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
 
 from tests.graphs.savers import SAVERS, stored
 from tests.savers.measure import COLUMNS, PAGE, Dump, Row, measure, page_rows
-from tests.savers.planted import flat
+from tests.savers.planted import Planted, flat
 from tests.savers.thirdparty import ROWS
 from tests.support.server import schema, server
 
@@ -82,3 +83,14 @@ def test_page_names_the_packages_that_are_measured() -> None:
 
 def test_page_has_every_saver_that_is_measured() -> None:
     assert page_rows("Savers of others").keys() == ROWS.keys()
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("encode", [bytes, base64.b64encode, lambda data: data.hex().encode()])
+def test_search_finds_encoded_values(before: int, encode: Callable[[bytes], bytes]) -> None:
+    """Each form of each value, at any position in what is encoded."""
+    planted = Planted()
+    values = [value for values in planted.places.values() for value in values]
+    stored = b"".join(encode(bytes(before) + str(value).encode() + b"!") for value in values)
+    assert all(all(found) for found in planted.found_in(stored).values())
+    assert not any(any(found) for found in Planted().found_in(stored).values())
