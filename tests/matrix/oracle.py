@@ -416,7 +416,6 @@ def _checkpoints(connection: sqlite3.Connection) -> tuple[list[Record], list[Val
         records.append(record)
         row = _row(names, table="checkpoints", column="checkpoint")
         values.append(Value(tag, blob, row, names["checkpoint_id"], has_document=True))
-        values += _frame_of(record, _row(names, table="checkpoints", column="metadata"))
     return records, values
 
 
