@@ -1,4 +1,4 @@
-"""Metadata of a SQLite file that cannot be read: it holds no value, and commands that need it name the damage."""
+"""Metadata of a damaged SQLite file: it holds no value, and commands that need it name the damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata of a SQLite file is never sealed: what looks like a sealed value there is metadata like any other."""
+"""Metadata of a SQLite file is never sealed: what looks like a sealed value there is ordinary metadata."""
 
 from __future__ import annotations
 
