@@ -57,7 +57,11 @@ def find_frame(metadata: bytes | str | None) -> Frame | None:
         return Frame(None, None) if has_key else None
     if KEY not in document:
         return None
-    frame = document[KEY]
+    return read_frame(document[KEY])
+
+
+def read_frame(frame: Any) -> Frame:
+    """Return what is in the content of `KEY`."""
     if not isinstance(frame, dict):
         return Frame(None, None)
     tag, text = frame.get("type"), frame.get("value")

@@ -24,6 +24,7 @@ from sealpoint.databases.cells import Selection, open_cell
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, RowStore
 from sealpoint.errors import SealpointError
+from sealpoint.maintenance.bound import is_sentinel, take_apart
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
@@ -41,12 +42,14 @@ class Readable(NamedTuple):
         place: The columns of the row's key by name.
         tag: Its tag.
         value: The value as plain data.
+        sealed_with: What `SealedSaver` has sealed with it, as plain data; ``None`` if there is nothing.
     """
 
     table: str
     place: dict[str, Any]
     tag: str
     value: Any
+    sealed_with: Any = None
 
 
 def threads(store: RowStore) -> Iterator[str]:
@@ -79,13 +82,15 @@ def inspect(
     for column in store.columns:
         for page in pages(store, column, Selection(thread_id=thread_id), batch):
             for cell in page.cells:
+                if is_sentinel(cell):
+                    continue
                 try:
-                    opened = open_cell(opener, cell, allow_plaintext=True)
-                    shown = plain(decode_inert(opened.inner, opened.data, limits))
+                    parts = take_apart(cell, open_cell(opener, cell, allow_plaintext=True))
+                    shown = plain(decode_inert(*parts.opened.typed, limits))
                 except SealpointError as error:
                     yield failure(cell, error)
                 else:
-                    yield Readable(column.label, cell.where.names, cell.tag, shown)
+                    yield Readable(column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
 
 
 def plain(value: Any) -> Any:

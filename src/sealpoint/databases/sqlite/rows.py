@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from os import PathLike, fspath
@@ -20,6 +20,7 @@ from sealpoint.databases.rows import (
     MAX_TAGS,
     Batch,
     Change,
+    Need,
     Page,
     Residue,
     Rewritten,
@@ -200,6 +201,10 @@ class SqliteRows:
         self.settle()
         budget = Budget(batch.rows, batch.size_bytes)
         return self._file.query(statement, parameters, budget.take), budget.spent
+
+    def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
+        """Return all: no value has a row of its own. See `RowStore.lost`."""
+        return needs
 
     def rewrite(
         self,
