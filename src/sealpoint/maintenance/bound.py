@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base.coordinates import CHECKPOINT, METADATA, VALUE, WRITE
-from sealpoint.base.metadata import decode_metadata
+from sealpoint.base.metadata import decode_metadata, encode_metadata
 from sealpoint.crypto import Opened
 from sealpoint.databases.cells import Cell, Column
 from sealpoint.databases.rows import Need
@@ -120,3 +120,34 @@ def needs_of(cell: Cell, header: Header, document: Any) -> Iterator[Need]:
         if str(readable.get(channel)) != version:
             raise RowError(f"the row has another version for channel {excerpt(channel)} than was sealed")
         yield Need(cell.where.key, channel, version)
+
+
+class Restoring:
+    """Turns rows back into what a saver stores without `SealedSaver`. Checkpoints come before writes."""
+
+    def __init__(self) -> None:
+        """Begin without any thread."""
+        self._threads = dict[str, str]()  # ids by pseudonym: writes do not have them
+
+    def restore(self, cell: Cell, parts: Parts) -> dict[str, Any]:
+        """Return all columns of a row.
+
+        Args:
+            cell: A value of SQLite, with all other columns of its row.
+            parts: The value.
+
+        Raises:
+            SealpointError: What `require_same_row` raises.
+        """
+        where = cell.where
+        row = where.names | where.beside
+        column = row["thread_id"]
+        if parts.header is not None:
+            require_same_row(cell, parts.header)
+            if "thread" in parts.header:
+                self._threads[column] = str(parts.header["thread"])
+            row["metadata"] = encode_metadata(parts.header["metadata"])
+        if parts.claims is not None:
+            row |= parts.claims._asdict()
+        kind, data = parts.opened.typed
+        return {**row, "thread_id": self._threads.get(column, column), "type": kind, where.column.name: data}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.audit import audit
+from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.inspect import Readable, inspect
 from sealpoint.maintenance.inventory import inventory
 from sealpoint.maintenance.rotate import outstanding
@@ -201,3 +203,47 @@ def test_audit_finds_nothing_of_the_state(path: Path) -> None:
     tokens = {key: why for key, why in known.items() if key.startswith("sp")}
     assert list(tokens.values()) in ([], ["token"])
     assert known["step"] == "langgraph"
+
+
+def decrypted(path: Path) -> tuple[list[Failure], dict[str, list[tuple[Any, ...]]]]:
+    """The failures of a run, and the rows of the copy."""
+    out = path.with_name("out.db")
+    found = failures([*decrypt(path, out, cipher_of("k2"))])
+    if not out.exists():
+        return found, {}
+    with closing(sqlite3.connect(out)) as connection:
+        rows = {
+            table: connection.execute(f"SELECT * FROM {table}").fetchall()
+            for table in ("checkpoints", "writes")
+        }
+    return found, rows
+
+
+def test_a_copy_has_the_ids_of_threads(path: Path) -> None:
+    _, rows = decrypted(path)
+    assert {row[0] for table in rows.values() for row in table} == {"t"}
+
+
+def test_a_copy_has_all_metadata_and_no_parent_that_was_pruned(path: Path) -> None:
+    change(path, f"UPDATE checkpoints SET {PARENT} = NULL WHERE rowid = 2")
+    with closing(sqlite3.connect(path)) as connection:
+        parents = [row[0] for row in connection.execute(f"SELECT {PARENT} FROM checkpoints")]
+    assert decrypted(path)[0] == []
+    with closing(sqlite3.connect(path.with_name("out.db"))) as connection:
+        found = connection.execute(f"SELECT metadata, {PARENT} FROM checkpoints").fetchall()
+    assert all(json.loads(metadata)["user_id"] == f"zoe {SECRET}" for metadata, _ in found)
+    assert [parent for _, parent in found] == parents
+
+
+def test_a_copy_has_the_places_that_were_sealed(path: Path) -> None:
+    before = decrypted(path)[1]
+    path.with_name("out.db").unlink()
+    change(path, "UPDATE writes SET idx = -(idx + 100), task_path = 'x'")
+    assert sorted(decrypted(path)[1]["writes"], key=repr) == sorted(before["writes"], key=repr)
+
+
+def test_edited_metadata_makes_no_copy(path: Path) -> None:
+    change(path, EDITS["step"][0])
+    found, rows = decrypted(path)
+    assert found
+    assert rows == {}
