@@ -194,6 +194,11 @@ def test_inspect_shows_what_is_sealed(path: Path) -> None:
     assert write_.sealed_with["idx"] == write_.place["idx"]
 
 
+def test_inspect_finds_a_thread_by_its_id(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        assert [*inspect(store, K2, "t")] == [*inspect(store, K2, thread_of(path))]
+
+
 def test_audit_finds_nothing_of_the_state(path: Path) -> None:
     with closing(SqliteRows(path)) as store:
         found = audit(store)
