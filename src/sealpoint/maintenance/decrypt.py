@@ -35,7 +35,7 @@ from sealpoint.errors import (
 )
 from sealpoint.keys.files import fsync_path
 from sealpoint.keys.lock import holding
-from sealpoint.maintenance.bound import Restoring, take_apart
+from sealpoint.maintenance.bound import Parts, Restoring, take_apart
 from sealpoint.maintenance.partial import private_folder, remove_leftovers
 from sealpoint.maintenance.verify import pages
 from sealpoint.sqlite import schema
@@ -155,13 +155,10 @@ class _Copy:
     def _copy_row(self, cell: Cell) -> Failure | None:
         try:
             _require_types(cell)
-            opened = open_cell(
+            parts = open_value(
                 self._cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self._secret_of
             )
-            was_sealed = is_sealed(cell.tag)
-            if was_sealed and not opened.authenticated:
-                require_decodable(opened.inner, opened.data)
-            row = self._restoring.restore(cell, take_apart(cell, opened))
+            row = self._restoring.restore(cell, parts)
             if not self._failed:  # else there will be no copy, and the other values are only opened
                 with translate_errors():
                     self._target.execute(_insert(cell.where.column.table, row), (*row.values(),))
@@ -172,7 +169,7 @@ class _Copy:
             raise
         except SealpointError as error:
             return failure(cell, error)
-        self._opened += was_sealed
+        self._opened += is_sealed(cell.tag)
         self._size += len(cell.value)
         return None
 
@@ -180,6 +177,34 @@ class _Copy:
 def _insert(table: str, row: Mapping[str, Any]) -> str:
     names, places = ", ".join(row), ", ".join("?" * len(row))
     return f"INSERT INTO main.{table} ({names}) VALUES ({places})"  # noqa: S608 -- names of columns
+
+
+def open_value(
+    cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False, secret_of: SecretOf | None = None
+) -> Parts:
+    """Return a value for a copy with nothing sealed in it.
+
+    Raises:
+        SealpointError: What `open_cell` and `take_apart` raise, and `require_decodable` for a sealed value
+            that no key authenticates.
+    """
+    opened = open_cell(cipher, cell, allow_plaintext=allow_plaintext, secret_of=secret_of)
+    if is_sealed(cell.tag) and not opened.authenticated:
+        require_decodable(opened.inner, opened.data)
+    return take_apart(cell, opened)
+
+
+def require_no_frame(metadata: Any) -> None:
+    """Refuse sealed metadata, which would be sealed in the copy too.
+
+    Raises:
+        RowError: If it is sealed.
+    """
+    if has_frame(metadata):
+        hint = (
+            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
+        )
+        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
 
 
 def _require_types(cell: Cell) -> None:
@@ -194,11 +219,7 @@ def _require_types(cell: Cell) -> None:
             raise RowError(
                 f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
             )
-    if has_frame(columns.get("metadata")):
-        hint = (
-            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
-        )
-        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
+    require_no_frame(columns.get("metadata"))
 
 
 def _require_free(out: Path) -> None:
