@@ -6,19 +6,12 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    closing,
-    contextmanager,
-)
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import aiosqlite
 import psycopg
 from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -26,97 +19,23 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
-from psycopg.rows import dict_row
 
-from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, InMemorySaver, SqliteSaver
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SqliteSaver
+from tests.graphs.openers import (
+    Entry,
+    on_aiosqlite,
+    on_async_psycopg,
+    on_psycopg,
+    on_sqlite3,
+    our_memory,
+    ours_by_path,
+    their_memory,
+)
 
-SEALED: Final = EncryptedSerializer.from_key(bytes(range(32)))
+RING: Final = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=bytes(range(32, 64)))
+SEALED: Final = EncryptedSerializer(RingCipher(RING))
 TAG: Final = "+cobblestone256@k1"
-
-NO_WAITING: Final = "PRAGMA synchronous = OFF"
-"""The files need not survive a power cut."""
-
-Kind = Literal["memory", "file", "postgres"]
-Opener = Callable[[str, Any], AbstractAsyncContextManager[Any]]
-"""Opens a saver: on a path or a DSN, with a serializer or None."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A line of the table.
-
-    Attributes:
-        awaited: Whether the graph's methods with an ``a`` in front are used.
-        keeps_history: Whether more than the last checkpoint is kept.
-    """
-
-    kind: Kind
-    opener: Opener
-    awaited: bool = False
-    keeps_history: bool = True
-
-
-def on_sqlite3(saver: Any) -> Opener:
-    @asynccontextmanager
-    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
-        with closing(sqlite3.connect(place, check_same_thread=False)) as connection:
-            connection.execute(NO_WAITING)
-            yield saver(connection, serde=serde)
-
-    return opener
-
-
-def on_aiosqlite(saver: Any) -> Opener:
-    @asynccontextmanager
-    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
-        async with aiosqlite.connect(place) as connection:
-            await connection.execute(NO_WAITING)
-            yield saver(connection, serde=serde)
-
-    return opener
-
-
-def on_psycopg(saver: Any) -> Opener:
-    @asynccontextmanager
-    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
-        with psycopg.connect(place, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
-            opened = saver(connection, serde=serde)
-            opened.setup()
-            yield opened
-
-    return opener
-
-
-def on_async_psycopg(saver: Any) -> Opener:
-    @asynccontextmanager
-    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
-        async with await psycopg.AsyncConnection.connect(
-            place, autocommit=True, prepare_threshold=0, row_factory=dict_row
-        ) as connection:
-            opened = saver(connection, serde=serde)
-            await opened.setup()
-            yield opened
-
-    return opener
-
-
-@asynccontextmanager
-async def their_memory(place: str, serde: Any) -> AsyncIterator[Any]:
-    yield TheirMemory(serde=serde)
-
-
-@asynccontextmanager
-async def our_memory(place: str, serde: Any) -> AsyncIterator[Any]:
-    with InMemorySaver(serde=serde) as saver:
-        yield saver
-
-
-@asynccontextmanager
-async def ours_by_path(place: str, serde: Any) -> AsyncIterator[Any]:
-    async with AsyncSqliteSaver.from_conn_string(place, serde=serde) as saver:
-        saver.conn.execute(NO_WAITING)
-        yield saver
-
 
 SAVERS: Final = {
     "LangGraph SqliteSaver": Entry("file", on_sqlite3(Theirs)),
