@@ -33,7 +33,10 @@ from tests.graphs.openers import (
     their_memory,
 )
 
-RING: Final = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=bytes(range(32, 64)))
+RING: Final = KeyRing(
+    [Key("k1", bytes(range(32)), KeyState.ACTIVE), Key("k2", bytes(range(64, 96)), KeyState.DECRYPT_ONLY)],
+    index=bytes(range(32, 64)),
+)
 SEALED: Final = EncryptedSerializer(RingCipher(RING))
 TAG: Final = "+cobblestone256@k1"
 

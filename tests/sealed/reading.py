@@ -1,0 +1,182 @@
+"""Reads a database in every way there is, and compares each tuple with the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from sealpoint.errors import SealpointError
+from tests.sealed.raw import ERRORS
+from tests.sealed.scene import ALICE, BOB, C1, C2, C3, C9, CHILD, DELTA, MALLORY, PLACES, ROOT, Place, at
+
+FILTERS: Final[list[dict[str, Any]]] = [{"source": "loop"}, {"user_id": "user alice"}, {"step": 1}]
+LISTINGS: Final[list[tuple[str | None, Any]]] = [
+    *((thread, None) for thread in (None, ALICE, BOB, MALLORY)),
+    *((None, chosen) for chosen in FILTERS),
+    (ALICE, FILTERS[0]),
+]
+CRASHES: Final = (ArithmeticError, AttributeError, AssertionError, LookupError, TypeError, ValueError)
+"""What code raises that met something it did not expect."""
+
+ASKED: Final = [
+    *PLACES,
+    *(Place(thread, ROOT, C9) for thread in (ALICE, BOB)),
+    *(Place(MALLORY, ROOT, id_) for id_ in (C1, C3)),
+    Place(BOB, CHILD, C2),
+    Place(ALICE, CHILD, C3),
+    Place(ALICE, "child:2", C2),
+]
+"""Every place that is looked at: those that are filled, and those that rows are moved to."""
+
+
+def content(found: CheckpointTuple) -> dict[str, Any]:
+    """All of a tuple, without the order of keys."""
+    parts = {
+        "config": found.config["configurable"],
+        "checkpoint": found.checkpoint,
+        "metadata": found.metadata,
+        "parent": found.parent_config,
+        "writes": [*(found.pending_writes or [])],
+    }
+    return {name: exact(part) for name, part in parts.items()}
+
+
+def exact(value: Any) -> Any:
+    """A value that equals only values of its own type: not 1, 1.0 and True each other."""
+    if isinstance(value, dict):
+        return {name: exact(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(exact, value)]
+    return type(value).__name__, value
+
+
+def place_of(found: CheckpointTuple) -> Place:
+    named = found.config["configurable"]
+    return Place(str(named["thread_id"]), named["checkpoint_ns"], named["checkpoint_id"])
+
+
+@dataclass
+class Truth:
+    """What is read before anything is tampered with."""
+
+    tuples: dict[Place, dict[str, Any]]
+    deltas: dict[Place, Any]
+
+    @classmethod
+    def of(cls, saver: Any) -> Truth:
+        tuples = {place: content(saver.get_tuple(place.config)) for place in PLACES}
+        deltas = {place: delta(saver, place) for place in PLACES}
+        return cls(tuples, deltas)
+
+
+@dataclass
+class Reading:
+    """What reading a database in every way came to.
+
+    Attributes:
+        forged: What was returned as genuine and is not: how it was read, and what was wrong.
+        less: What was returned without writes, or without its parent, that belong to it.
+        refused: Names of the errors.
+        crashed: Errors that are not sealpoint's.
+    """
+
+    truth: Truth
+    forged: list[str] = field(default_factory=list)
+    less: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    crashed: list[str] = field(default_factory=list)
+    same: int = 0
+
+    def attempt(self, how: str, read: Callable[[], Any], check: Callable[[str, Any], None]) -> None:
+        try:
+            check(how, read())
+        except SealpointError as error:
+            self.refused.append(f"{how}: {type(error).__name__}")
+        except (*CRASHES, *ERRORS) as error:
+            self.crashed.append(f"{how}: {type(error).__name__}: {error}")
+
+    def check_tuple(self, how: str, found: CheckpointTuple | None, asked: Place | None = None) -> None:
+        if found is None:
+            return
+        place = place_of(found)
+        true = self.truth.tuples.get(place)
+        if true is None or (asked is not None and asked != place):
+            self.forged.append(f"{how}: {place} is not there")
+            return
+        wrong = [name for name, part in content(found).items() if part != true[name]]
+        if not wrong:
+            self.same += 1
+        elif set(wrong) <= {"writes", "parent"} and is_less(content(found), true):
+            self.less.append(f"{how}: {place}")
+        else:
+            self.forged.append(f"{how}: {place}: {', '.join(wrong)}")
+
+    def check_listing(self, how: str, found: Iterator[CheckpointTuple]) -> None:
+        places = []
+        for each in found:
+            self.check_tuple(how, each)
+            places.append(place_of(each))
+        if len(set(places)) < len(places):
+            self.forged.append(f"{how}: a checkpoint more than once")
+
+    def check_delta(self, place: Place, found: Any) -> None:
+        true = self.truth.deltas.get(place)
+        if exact(found) == exact(true):
+            self.same += 1
+        elif true is None:
+            if any(history["writes"] or "seed" in history for history in found.values()):
+                self.forged.append(f"delta of {place}: is not there")
+        elif all(is_part(found[name]["writes"], true[name]["writes"]) for name in true) and all(
+            history.get("seed") == true[name].get("seed") or "seed" not in history
+            for name, history in found.items()
+        ):
+            self.less.append(f"delta of {place}")
+        else:
+            self.forged.append(f"delta of {place}: {found}")
+
+
+def delta(saver: Any, place: Place) -> Any:
+    return saver.get_delta_channel_history(config=place.config, channels=DELTA)
+
+
+def is_part(some: list[Any], every: list[Any]) -> bool:
+    """Whether ``some`` is ``every`` with elements left out."""
+    rest = iter(every)
+    return all(any(exact(one) == exact(other) for other in rest) for one in some)
+
+
+def is_less(found: dict[str, Any], true: dict[str, Any]) -> bool:
+    return is_part(found["writes"], true["writes"]) and found["parent"] in (exact(None), true["parent"])
+
+
+def read_everything(saver: Any, truth: Truth) -> Reading:
+    """Get, latest, list of a thread, of all, with filters, and delta histories."""
+    reading = Reading(truth)
+    for place in ASKED:
+        reading.attempt(
+            f"get {place}",
+            lambda place=place: saver.get_tuple(place.config),
+            lambda how, found, place=place: reading.check_tuple(how, found, place),
+        )
+        reading.attempt(
+            f"delta of {place}",
+            lambda place=place: delta(saver, place),
+            lambda how, found, place=place: reading.check_delta(place, found),
+        )
+    for thread, ns in {(place.thread, place.ns) for place in ASKED}:
+        reading.attempt(
+            f"latest of {thread!r} {ns!r}",
+            lambda thread=thread, ns=ns: saver.get_tuple(at(thread, ns)),
+            reading.check_tuple,
+        )
+    for thread, chosen in LISTINGS:
+        config = None if thread is None else at(thread, None)
+        reading.attempt(
+            f"list({thread}, filter={chosen})",
+            lambda config=config, chosen=chosen: saver.list(config, filter=chosen),
+            reading.check_listing,
+        )
+    return reading
