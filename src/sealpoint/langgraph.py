@@ -8,6 +8,8 @@ as it is.
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     from langgraph.checkpoint.base import BaseCheckpointSaver as _LangGraphSaver
     from langgraph.checkpoint.base import EmptyChannelError
@@ -15,7 +17,7 @@ try:
 except ImportError as error:
     raise ImportError("sealpoint.langgraph needs LangGraph: pip install 'sealpoint[langgraph]'") from error
 
-from sealpoint import memory, serde, sqlite
+from sealpoint import memory, sealed, serde, sqlite
 from sealpoint.base.checkpoint import empty_channel_errors
 from sealpoint.sqlite import aio
 
@@ -25,6 +27,7 @@ __all__ = [
     "EncryptedSerializer",
     "InMemorySaver",
     "JsonPlusSerializer",
+    "SealedSaver",
     "SqliteSaver",
 ]
 
@@ -50,3 +53,9 @@ class AsyncSqliteSaver(aio.AsyncSqliteSaver, _LangGraphSaver[str]):  # type: ign
 
 class InMemorySaver(memory.InMemorySaver, _LangGraphSaver[str]):  # type: ignore[misc, override]
     """`sealpoint.memory.InMemorySaver` as one of LangGraph's savers."""
+
+
+class SealedSaver(sealed.SealedSaver, _LangGraphSaver[Any]):  # type: ignore[misc]
+    """`sealpoint.sealed.SealedSaver` as one of LangGraph's savers."""
+
+    _absent = _LangGraphSaver

@@ -78,7 +78,7 @@ class RowTemplate:
         if len({*shared, *names}) != len(shared) + len(names):
             raise ValueError(f"a coordinate is named twice: {', '.join([*shared, *names])}")
         self._order = sorted(range(len(names)), key=names.__getitem__)
-        self._names = len(names)
+        self._names = names
         # The bytes before the value of each name, in sorted order, and after the last one.
         self._between = [b""]
         for name in sorted((*shared, *names)):
@@ -87,6 +87,28 @@ class RowTemplate:
             else:
                 self._between[-1] += _field(name)
                 self._between.append(b"")
+
+    def bind(self, **values: str) -> RowTemplate:
+        """Return a template in which some of the names are shared too.
+
+        Raises:
+            KeyError: If the template has no such name.
+        """
+        names = [name for name in self._names if name not in values]
+        if len(names) + len(values) != len(self._names):
+            raise KeyError(f"not all of {', '.join(values)} are names of the template")
+        bound = RowTemplate.__new__(RowTemplate)
+        bound._names = tuple(names)
+        bound._order = sorted(range(len(names)), key=names.__getitem__)
+        bound._between = between = [self._between[0]]
+        for place, end in zip(self._order, self._between[1:], strict=True):
+            value = values.get(self._names[place])
+            if value is None:
+                between.append(end)
+            else:
+                data = str.encode(value)
+                between[-1] += len(data).to_bytes(4, "big") + data + end
+        return bound
 
     def row(self, *values: str) -> PackedRow:
         """Return the packed coordinates of one row, as `pack_row` returns them for all coordinates.
@@ -97,8 +119,8 @@ class RowTemplate:
         Raises:
             TypeError: If a value is not a string, or the number of values differs from the number of names.
         """
-        if len(values) != self._names:
-            raise TypeError(f"{len(values)} values for {self._names} coordinates")
+        if len(values) != len(self._names):
+            raise TypeError(f"{len(values)} values for {len(self._names)} coordinates")
         between = self._between
         parts = [between[0]]
         for number, place in enumerate(self._order, 1):

@@ -64,6 +64,7 @@ from sealpoint.errors.savers import (
     RowError,
     SaverError,
     SchemaError,
+    SealingError,
     TextError,
 )
 from sealpoint.errors.sealed import (
@@ -144,6 +145,7 @@ __all__ = [
     "SchemaError",
     "ScrubError",
     "SealedValueError",
+    "SealingError",
     "SealpointError",
     "SecretMissingError",
     "SerdeError",

@@ -39,6 +39,12 @@ class MetadataError(SaverError, ValueError):
     """Metadata is not strict JSON: duplicate keys, NaN, infinity, or not an object."""
 
 
+class SealingError(SaverError, TypeError):
+    """A saver does not pass values to its serializer: they would be stored readable. Nothing was stored."""
+
+    hint = "docs/savers.md lists the savers that can be sealed"
+
+
 class ConfigError(SaverError, ValueError):
     """A config, filter, limit or ``before`` has a form that a saver does not accept."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.hashes import SHA256, SHA512
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
@@ -62,6 +62,13 @@ def mix(key: bytes, secret: bytes) -> bytes:
     mac = HMAC(key, SHA512())
     # `expand` is HMAC under the same key. No suite or purpose begins with "secret", so no inputs are equal.
     mac.update(b"sealpoint v1 secret" + require_secret(secret))
+    return mac.finalize()
+
+
+def keyed_hash(key: bytes, data: bytes) -> bytes:
+    """Return HMAC-SHA256 of ``data``, 32 bytes, for blind indexes."""
+    mac = HMAC(key, SHA256())
+    mac.update(data)
     return mac.finalize()
 
 

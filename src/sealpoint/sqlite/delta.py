@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sealpoint.base import DeltaChannelHistory, PendingWrite
 from sealpoint.base.checkpoint import DeltaWalk
+from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.serde.outline import make_outline
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.budget import Budget
 from sealpoint.sqlite.database import Database
-from sealpoint.sqlite.query import Place
 from sealpoint.sqlite.reader import FIRST_PAGE_ROWS, MAX_ANCESTORS, PAGE_BYTES, PAGE_ROWS, read_page_writes
 from sealpoint.sqlite.rows import CheckpointRow
 

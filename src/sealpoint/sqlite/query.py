@@ -5,58 +5,17 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Final, NamedTuple
-from uuid import UUID
+from typing import Any, Final
 
 from sealpoint.base import RunnableConfig
 from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
+from sealpoint.base.place import configurable_of, optional_text, require_place, require_unicode
 from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, excerpt
 from sealpoint.serde.jsontext import parse
 from sealpoint.sqlite import guard, schema
 
-_MAPPINGS: Final = (dict, Mapping)  # to ask for the second takes ten times as long
-_THREAD_IDS: Final = (str, int, UUID)
 SAME_JSON: Final = "sealpoint_same_json"
 _FILTER_KEY: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-
-
-class Place(NamedTuple):
-    """Where a config points: columns of a row. No ``checkpoint_id`` means the latest."""
-
-    thread_id: str
-    checkpoint_ns: str
-    checkpoint_id: str | None
-
-
-_PLACE: Final = Place._fields
-# What `Place(...)` does, without the call of its Python constructor.
-_place: Final[Callable[[tuple[str, str, str | None]], Place]] = partial(tuple.__new__, Place)
-
-
-def require_thread_id(value: object) -> str:
-    """Return a thread id as text.
-
-    Raises:
-        ConfigError: If it is not a string, an integer or a UUID.
-    """
-    if type(value) is str and value.isascii():  # nearly always
-        return value
-    if not isinstance(value, _THREAD_IDS) or isinstance(value, bool):
-        raise ConfigError(f"thread_id is {type(value).__name__}; it is a string, an integer or a UUID")
-    return require_unicode("thread_id", str(value))
-
-
-def require_unicode(name: str, text: str) -> str:
-    """Return ``text``, if SQLite can hold it: it has no form for lone surrogates.
-
-    Raises:
-        ConfigError: If it holds one.
-    """
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ConfigError(f"{name} holds a lone surrogate, which is not a character")
-    return text
 
 
 def _require_integer(name: str, number: float) -> float:
@@ -64,50 +23,6 @@ def _require_integer(name: str, number: float) -> float:
     if isinstance(number, int) and not -(2**63) <= number < 2**63:
         raise ConfigError(f"{name} has over 64 bits")
     return number
-
-
-def _optional_text(configurable: Mapping[str, Any], name: str) -> str | None:
-    value = configurable.get(name)
-    if value is None or (type(value) is str and value.isascii()):  # nearly always
-        return value
-    if not isinstance(value, str):
-        raise ConfigError(f"{name} is {type(value).__name__}; it is a string")
-    return require_unicode(name, value)
-
-
-def _configurable(config: RunnableConfig) -> Mapping[str, Any]:
-    if not isinstance(config, _MAPPINGS) or not isinstance(config.get("configurable"), _MAPPINGS):
-        raise ConfigKeyError("the config has no 'configurable' with a 'thread_id'")
-    return config["configurable"]
-
-
-def require_place(config: RunnableConfig, *needed: str) -> Place:
-    """Return where ``config`` points.
-
-    Args:
-        config: Must name a thread.
-        needed: What else it must name.
-
-    Raises:
-        ConfigKeyError: If it lacks one of them.
-        ConfigError: If one is of the wrong type.
-    """
-    if type(config) is dict and type(found := config.get("configurable")) is dict:
-        thread_id, ns, checkpoint_id = map(found.get, _PLACE)
-        # Nearly always plain ASCII text: what follows takes seven calls.
-        if type(thread_id) is type(ns) is str and thread_id.isascii() and ns.isascii():
-            is_text = type(checkpoint_id) is str and checkpoint_id.isascii()
-            if is_text or (checkpoint_id is None and "checkpoint_id" not in needed):
-                return _place((thread_id, ns, checkpoint_id))
-    configurable = _configurable(config)
-    for name in ("thread_id", *needed):
-        if name not in configurable:
-            raise ConfigKeyError(f"the config has no {name!r} in 'configurable'")
-    return Place(
-        require_thread_id(configurable["thread_id"]),
-        _optional_text(configurable, "checkpoint_ns") or "",
-        _optional_text(configurable, "checkpoint_id"),
-    )
 
 
 def select_keys(
@@ -193,22 +108,22 @@ def _is_same_json(pair: str) -> bool:
         stored, wanted = parse(pair.encode(), MAX_DEPTH + 1, 2 * (MAX_ELEMENTS + 1))
     except DecodeError:  # what is stored is not strict JSON: it is no value
         return False
-    return _are_same(stored, wanted)
+    return are_same(stored, wanted)
 
 
-def _are_same(one: Any, other: Any) -> bool:
+def are_same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal: 1 and 1.0 are, and ``true`` is neither."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_are_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(are_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_are_same, one, other))
+        return len(one) == len(other) and all(map(are_same, one, other))
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _before_conditions(before: RunnableConfig | None) -> list[tuple[str, list[Any]]]:
     if before is None:
         return []
-    checkpoint_id = _optional_text(_configurable(before), "checkpoint_id")
+    checkpoint_id = optional_text(configurable_of(before), "checkpoint_id")
     if checkpoint_id is None:
         raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
     return [("checkpoint_id < ?", [checkpoint_id])]

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sealpoint.base import CheckpointTuple, PendingWrite, RunnableConfig
+from sealpoint.base.place import Place
 from sealpoint.errors import RowError, excerpt
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.budget import Budget
 from sealpoint.sqlite.database import Database, Session
-from sealpoint.sqlite.query import Place
 from sealpoint.sqlite.rows import CheckpointRow, Key, decode_pending, decode_writes
 
 FIRST_PAGE_ROWS: Final = 10

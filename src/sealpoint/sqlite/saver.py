@@ -22,13 +22,14 @@ from sealpoint.base import (
     get_checkpoint_metadata,
 )
 from sealpoint.base.metadata import encode_metadata
+from sealpoint.base.place import require_place, require_thread_id, require_unicode
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.database import Database, run_in_thread
 from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
-from sealpoint.sqlite.query import require_place, require_thread_id, require_unicode, select_keys
+from sealpoint.sqlite.query import select_keys
 from sealpoint.sqlite.reader import read_many, read_one
 from sealpoint.sqlite.rows import config_of
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from sealpoint.base.place import Place, require_place
 from sealpoint.errors import ConfigError
-from sealpoint.sqlite.query import Place, require_place
 
 _ABSENT: Final = object()
 _IDS: Final = ("t1", "", "ü", "\ud800", 7, True, None, UUID(int=1), b"t1", _ABSENT)

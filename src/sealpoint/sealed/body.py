@@ -1,0 +1,136 @@
+"""What is sealed of a checkpoint and of a write, in front of the bytes of the serializer.
+
+    checkpoint   u32be length | header, JSON | the document, by the serializer
+    write        i32be idx | u32be length | task_path, UTF-8 | the value, by the serializer
+
+The header:
+
+    metadata   all of it
+    parent     id of the parent, or null
+    thread     only if the column holds a pseudonym: the thread id
+    channels   only if values are stored apart: the names of all channels with a value
+    inline     only if values are stored apart: those that a Postgres saver does not pass to its serializer
+
+If values are stored apart, the document lacks ``channel_values``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring_ascii as encode_text
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
+
+from sealpoint.base import CheckpointMetadata
+from sealpoint.base.metadata import encode_metadata
+from sealpoint.errors import DecodeError, UnsupportedTypeError
+
+SENTINEL: Final = "__sealpoint__"
+"""Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail."""
+
+SENTINEL_VERSION: Final = "0"
+"""Less than every version of a saver, for savers that look for the greatest."""
+
+PLAIN: Final = (
+    "source",
+    "step",
+    "parents",
+    "run_id",
+    "counters_since_delta_snapshot",
+    "delta_writes_versioned",
+)
+"""Keys of metadata that stay readable, because statements of the savers use them."""
+
+INLINE: Final = (str, int, float, bool, type(None))
+"""Types of the values that a Postgres saver stores as JSON, with their subclasses."""
+
+_LENGTH: Final = 4
+_INDEX: Final = 4
+
+
+class Header(TypedDict):
+    """What is sealed of a checkpoint beside its document; see the module."""
+
+    metadata: CheckpointMetadata
+    parent: str | None
+    thread: NotRequired[Any]
+    channels: NotRequired[Sequence[str]]
+    inline: NotRequired[Mapping[str, Any]]
+
+
+class Claims(NamedTuple):
+    """The place of a write among those of its task.
+
+    Attributes:
+        task_path: Path of the task.
+        idx: Its position, or the fixed index of a special write.
+    """
+
+    task_path: str
+    idx: int
+
+
+# ASCII, so that lone surrogates are kept; NaN and infinity as Python writes them.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_DECODER: Final = json.JSONDecoder()
+
+
+def pack_header(header: Header) -> bytes:
+    """Return the bytes in front of a document.
+
+    Raises:
+        MetadataError: If the metadata has no form in strict JSON.
+        UnsupportedTypeError: If another part has no form in JSON.
+    """
+    parent = header["parent"]
+    parts = [b'{"metadata":', encode_metadata(header["metadata"])]
+    parts.append(b',"parent":%b' % (b"null" if parent is None else encode_text(parent).encode()))
+    # Most headers have nothing else: an encoder takes longer than all that is above.
+    rest = {name: value for name, value in header.items() if name not in ("metadata", "parent")}
+    try:
+        parts.append(f",{_ENCODER.encode(rest)[1:]}".encode() if rest else b"}")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
+    data = b"".join(parts)
+    return len(data).to_bytes(_LENGTH, "big") + data
+
+
+def split_header(data: bytes) -> tuple[Header, bytes]:
+    """Return the header and the document of authenticated bytes.
+
+    Raises:
+        DecodeError: If they have another form: another program has sealed them.
+    """
+    end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
+    try:
+        header = _DECODER.decode(data[_LENGTH:end].decode())
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or not isinstance(header.get("metadata"), dict) or "parent" not in header:
+        raise DecodeError("a sealed checkpoint has no header")
+    return header, data[end:]  # type: ignore[return-value]
+
+
+def pack_claims(claims: Claims) -> bytes:
+    """Return the bytes in front of a write's value."""
+    path = claims.task_path.encode("utf-8", "surrogatepass")
+    return b"".join(
+        (claims.idx.to_bytes(_INDEX, "big", signed=True), len(path).to_bytes(_LENGTH, "big"), path)
+    )
+
+
+def split_claims(data: bytes) -> tuple[Claims, bytes]:
+    """Return the claims and the value of authenticated bytes.
+
+    Raises:
+        DecodeError: If they have another form.
+    """
+    start = _INDEX + _LENGTH
+    end = start + int.from_bytes(data[_INDEX:start], "big")
+    try:
+        path = data[start:end].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        path = None
+    if path is None or len(data) < end:
+        raise DecodeError("a sealed write does not say its place")
+    return Claims(path, int.from_bytes(data[:_INDEX], "big", signed=True)), data[end:]

@@ -1,0 +1,135 @@
+"""The serializer of a wrapped saver, and the objects that pass through it.
+
+A wrapped saver never sees a value: it is given objects that seal themselves when its serializer is asked for
+their bytes, and gets back what is stored, unopened. The serializer has no key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, Self
+
+from sealpoint.base.frame import KEY
+from sealpoint.errors import DecodeError, SealingError
+
+Dump = Callable[[], tuple[str, bytes]]
+"""Seals a value: returns its tag and the sealed bytes."""
+
+OPEN: Final = "sealpoint"
+"""Type of a mapping that `Carrier` stores readable, with sealed parts."""
+
+
+class Sealable:
+    """A value on its way into a database. It is sealed only if the saver asks its serializer for bytes.
+
+    Every other way to turn it into bytes raises `SealingError` or TypeError: a saver that goes around its
+    serializer fails, and stores nothing readable.
+    """
+
+    __slots__ = ("dump",)
+
+    def __init__(self, dump: Dump) -> None:
+        """Wrap a function that seals the value."""
+        self.dump = dump
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise SealingError("the saver pickles or copies a value instead of passing it to its serializer")
+
+
+def _refuse() -> NoReturn:
+    raise SealingError("the saver takes a checkpoint apart and stores its values one by one")
+
+
+GUARD: Final = Sealable(_refuse)
+"""Stands for the values in a `Document` that is sealed as a whole."""
+
+
+class Document(dict[str, Any]):
+    """A checkpoint on its way into a database: what a saver needs to see of it.
+
+    Attributes:
+        dump: Returns the type and the bytes to store for the checkpoint.
+    """
+
+    __slots__ = ("dump",)
+
+    def __init__(self, parts: dict[str, Any], dump: Dump) -> None:
+        """Make a document of the parts that the saver sees."""
+        super().__init__(parts)
+        self.dump = dump
+
+    def copy(self) -> Self:
+        """Return a shallow copy of the same class: savers remove parts from a copy."""
+        return type(self)(self, self.dump)
+
+
+class Sealed:
+    """A value as it is stored, on its way out of a database.
+
+    Attributes:
+        tag: Its type tag.
+        blob: Its bytes.
+    """
+
+    __slots__ = ("blob", "tag")
+
+    def __init__(self, tag: str, blob: Any) -> None:
+        """Hold what stands in the database."""
+        self.tag = tag
+        self.blob = blob
+
+
+class Carrier:
+    """A serializer that seals nothing itself and opens nothing: see the module."""
+
+    def __init__(self, *, stores_mappings: bool = False) -> None:
+        """Make a serializer.
+
+        Args:
+            stores_mappings: Whether the saver serializes metadata too, and needs mappings back at once, as
+                InMemorySaver does. They are stored as JSON: metadata holds its own sealed part.
+        """
+        self._stores_mappings = stores_mappings
+
+    def dumps_typed(self, obj: Any) -> tuple[str, Any]:
+        """Return the tag and the sealed bytes of a value that `SealedSaver` prepared.
+
+        Raises:
+            SealingError: If it is anything else.
+        """
+        if isinstance(obj, Sealable | Document):
+            return obj.dump()
+        value = getattr(obj, "value", None)  # of LangGraph's mark of a snapshot, which savers look at
+        if type(value) is Sealable:
+            return value.dump()
+        if type(obj) is list and all(type(item) is Sealed for item in obj):
+            return OPEN, obj  # a saver that moves writes between old checkpoints; it is not stored
+        if self._stores_mappings and isinstance(obj, dict) and KEY in obj:
+            return OPEN, dump_mapping(obj)
+        raise SealingError(f"the saver serializes {type(obj).__name__}, which SealedSaver did not prepare")
+
+    def loads_typed(self, data: tuple[str, Any]) -> Any:
+        """Return what is stored: `Sealed`, or the mapping or the list that `dumps_typed` was given.
+
+        Raises:
+            DecodeError: If a mapping is not JSON.
+        """
+        tag, blob = data
+        if tag == OPEN and type(blob) is list:
+            return blob
+        if tag == OPEN and self._stores_mappings:
+            try:
+                return json.loads(blob)
+            except (ValueError, TypeError, RecursionError) as error:
+                raise DecodeError(f"a stored mapping is not JSON: {type(error).__name__}") from None
+        return Sealed(tag, blob)
+
+    def is_opaque(self, value: object) -> bool:
+        """Whether a value was returned as it is stored."""
+        return type(value) is Sealed
+
+
+def dump_mapping(mapping: dict[str, Any]) -> bytes:
+    """Return the bytes of a mapping that is stored readable."""
+    return json.dumps(mapping).encode()

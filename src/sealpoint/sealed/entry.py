@@ -1,0 +1,232 @@
+"""Entry: a checkpoint of the database, authenticated."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
+from sealpoint.base.checkpoint import require_document
+from sealpoint.base.frame import KEY, decode_value
+from sealpoint.base.place import Place
+from sealpoint.crypto import Opened
+from sealpoint.errors import RowError, SealingError, excerpt
+from sealpoint.sealed.body import SENTINEL, Claims, Header, split_header
+from sealpoint.sealed.carrier import Sealed
+from sealpoint.sealed.layout import Layout
+from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
+from sealpoint.serde.types import TASKS
+
+SENDS_MOVED: Final = 4
+"""Version of checkpoints from which on the messages of a step are among its own values."""
+
+
+def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
+    """Authenticate what a saver read from a row; see `Entry`.
+
+    Args:
+        rows: Opens values.
+        found: What the wrapped saver returned.
+        place: Its row.
+
+    Raises:
+        RowError, IntegrityError, UnboundValueError, PlaintextError: If the row is not as it was stored.
+        SealpointError: What the serializer raises.
+    """
+    _require_names(found, place)
+    if rows.layout is Layout.WHOLE:
+        sealed: Any = found.checkpoint
+        if type(sealed) is not Sealed:
+            raise SealingError("the saver returned a checkpoint that its serializer did not give it")
+        return Entry(rows, found, place, rows.open_bound(sealed, document_row(*rows.key(place))))
+    for part in ("channel_values", "channel_versions"):
+        if not isinstance(found.checkpoint.get(part), dict):
+            raise RowError(f"checkpoint {excerpt(str(place.checkpoint_id))} has no {part}")
+    frame: Any = found.metadata.get(KEY)
+    if frame is None:
+        if SENTINEL in found.checkpoint["channel_versions"]:
+            raise RowError(f"checkpoint {excerpt(str(place.checkpoint_id))} lacks its sealed part")
+        rows.require_unbound(None)
+        return Entry(rows, found, place, None)
+    tag, value = (frame.get("type"), frame.get("value")) if isinstance(frame, dict) else (None, None)
+    blob = decode_value(value)
+    if not isinstance(tag, str) or blob is None or not is_bound(tag):
+        raise RowError(f"the sealed part of {excerpt(str(place.checkpoint_id))} is not one")
+    return Entry(rows, found, place, rows.open_bound(Sealed(tag, blob), header_row(*rows.key(place))))
+
+
+def _require_names(found: CheckpointTuple, place: Place) -> None:
+    """Check what stands beside the values: a database may hold anything in any column."""
+    names = {type(place[0]), type(place[1]), type(place[2])}
+    for task_id, channel, _ in found.pending_writes or ():
+        names |= {type(task_id), type(channel)}
+    if names != {str}:
+        raise RowError("the row of a checkpoint or of a write is not named by text")
+    if not isinstance(found.metadata, dict):
+        raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
+
+
+class Entry:
+    """A checkpoint with its metadata and writes: authenticated, and decoded only as far as it is asked for.
+
+    Attributes:
+        found: What the wrapped saver returned.
+        place: Its row.
+        thread_id: The thread.
+        parent: Id of its parent; ``None`` if it has none, or the saver has removed it.
+    """
+
+    __slots__ = (
+        "_content",
+        "_decoded",
+        "_header",
+        "_inner",
+        "_rows",
+        "found",
+        "parent",
+        "place",
+        "thread_id",
+    )
+
+    def __init__(self, rows: Rows, found: CheckpointTuple, place: Place, opened: Opened | None) -> None:
+        """Read the header, and compare it with the row."""
+        self._rows, self.found, self.place = rows, found, place
+        self._header: Header | None = None
+        self._inner, self._content = "", b""
+        self._decoded: tuple[Any, CheckpointMetadata] | None = None
+        self.thread_id: str = place.thread_id
+        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        if opened is not None:
+            self._inner = opened.inner
+            self._header, self._content = split_header(opened.data)
+            self.thread_id = self._header.get("thread", place.thread_id)
+            parent = self._header["parent"] if parent else None
+            if rows.layout is not Layout.VALUES:
+                self._require_same_metadata(self._header["metadata"])
+        self.parent: str | None = parent
+
+    @property
+    def metadata(self) -> CheckpointMetadata:
+        """All metadata."""
+        if self._header is None or self._rows.layout is Layout.VALUES:
+            return self._decode()[1]
+        return self._header["metadata"]
+
+    def document(self, sends: Sequence[Write] | None = None) -> Checkpoint:
+        """Return the checkpoint.
+
+        Args:
+            sends: Writes to the parent, for `needs_sends`.
+
+        Raises:
+            RowError: If a value is missing, or the row holds another checkpoint.
+        """
+        document = self._decode()[0]
+        if self._rows.layout is not Layout.WHOLE:
+            document = {**document, "channel_values": self.values()}
+            if sends is not None:
+                document["channel_values"][TASKS] = [write.value for write in sends if write.channel == TASKS]
+                last = max(document["channel_versions"].values(), default=None)
+                document["channel_versions"] = {**document["channel_versions"], TASKS: last}
+        require_document(document, str(self.place.checkpoint_id))
+        return document  # type: ignore[no-any-return]
+
+    def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
+        """Return values by channel.
+
+        Args:
+            channels: Which; ``None`` for all.
+        """
+        if self._rows.layout is Layout.WHOLE:
+            return self.document()["channel_values"]
+        found, versions = self.found.checkpoint["channel_values"], self._decode()[0]["channel_versions"]
+        names: Collection[str] = found
+        inline: Mapping[str, Any] = {
+            name: value for name, value in found.items() if type(value) is not Sealed
+        }
+        if self._header is not None:
+            names, inline = self._header.get("channels", ()), self._header.get("inline", {})
+        values = dict[str, Any]()
+        for name in names if channels is None else set(names).intersection(channels):
+            if name in inline:
+                values[name] = inline[name]
+            elif name in found:
+                row = value_row(*self.place[:2], name, str(versions[name]))
+                values[name] = self._rows.open_value(found[name], row)
+            else:
+                raise RowError(f"the value of channel {excerpt(name)} is missing")
+        return values
+
+    @property
+    def needs_sends(self) -> bool:
+        """Whether messages of the step are among the writes to the parent, as in checkpoints of old releases.
+
+        PostgresSaver adds them to a checkpoint itself, if the readable part of the row says that it is old.
+        """
+        if self._rows.layout is not Layout.INLINE or self._header is None or not self.parent:
+            return False
+        return self._decode()[0]["v"] < SENDS_MOVED and TASKS in self.found.checkpoint["channel_values"]
+
+    def writes(self, channels: Collection[str] | None = None) -> list[Write]:
+        """Return writes on top of the checkpoint, in their order.
+
+        Args:
+            channels: To which channels; ``None`` for all.
+
+        Raises:
+            RowError: If two stand at one place.
+        """
+        writes = [
+            self._rows.open_write(self.place, task_id, channel, sealed)
+            for task_id, channel, sealed in self.found.pending_writes or ()
+            if channels is None or channel in channels
+        ]
+        places = [
+            (write.claims.task_path, write.task_id, write.claims.idx) for write in writes if write.claims
+        ]
+        if len({place[1:] for place in places}) != len(places):
+            raise RowError("a write of a task is stored twice")
+        if len(places) == len(writes):  # else the saver's order is the only one
+            writes.sort(key=_order)
+        return writes
+
+    def pending(self, channels: Collection[str] | None = None) -> list[PendingWrite]:
+        """Return `writes` as a saver returns them."""
+        return [(write.task_id, write.channel, write.value) for write in self.writes(channels)]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of what is stored, about."""
+        found = self.found
+        values = found.checkpoint["channel_values"].values() if self._rows.layout is not Layout.WHOLE else ()
+        sealed = [*values, *(value for _, _, value in found.pending_writes or ())]
+        return len(self._content) + sum(len(item.blob) for item in sealed if type(item) is Sealed)
+
+    def _decode(self) -> tuple[Any, CheckpointMetadata]:
+        """Return the document and the metadata, decoded once."""
+        if self._decoded is None:
+            self._decoded = self._decode_once()
+        return self._decoded
+
+    def _decode_once(self) -> tuple[Any, CheckpointMetadata]:
+        found, serde = self.found, self._rows.serde
+        if self._header is None:
+            document: Any = found.checkpoint
+            if type(document) is Sealed:
+                document = serde.loads_typed((document.tag, document.blob))
+            return document, found.metadata
+        document = serde.decode(self._inner, self._content)
+        if self._rows.layout is Layout.VALUES:
+            return document[0], document[1]
+        return document, self._header["metadata"]
+
+    def _require_same_metadata(self, metadata: Mapping[str, Any]) -> None:
+        for key, value in self.found.metadata.items():
+            if key in metadata and metadata[key] != value:
+                raise RowError(f"metadata {excerpt(key)} is not what was sealed")
+
+
+def _order(write: Write) -> tuple[str, str, int]:
+    """Return what `writes_sort_key` returns for a bound write."""
+    path, idx = write.claims or Claims("", 0)
+    return path, write.task_id, idx

@@ -1,0 +1,81 @@
+"""Filters of metadata: what the wrapped saver can find, and what is compared after opening."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sealpoint.sealed.layout import Layout
+from sealpoint.sealed.rows import Rows
+from sealpoint.sqlite.query import are_same
+
+
+class Filter:
+    """A filter, divided between the wrapped saver and this process.
+
+    Attributes:
+        stored: The part that the wrapped saver can apply: plain keys, and tokens of indexed keys.
+        is_exact: Whether that part is the whole filter, so that a limit may be passed on too.
+    """
+
+    __slots__ = ("_layout", "_rest", "is_exact", "stored")
+
+    def __init__(self, rows: Rows, wanted: Mapping[str, Any] | None) -> None:
+        """Divide a filter."""
+        self._layout = rows.layout
+        self._rest = dict[str, Any]()
+        self.stored = dict[str, Any]()
+        self.is_exact = True
+        for key, value in (wanted or {}).items():
+            # Of a plain key, a saver for SQLite may also ask for a part: "parents.name".
+            if key in rows.plain or (rows.layout is Layout.WHOLE and key.split(".")[0] in rows.plain):
+                self.stored[key] = value
+                continue
+            self._rest[key] = value
+            token = rows.tokens.token(key, value) if rows.tokens and key in rows.indexed else None
+            # Rows from before the index, and rows that are not bound, have no tokens.
+            if token is None or rows.allow_unbound or value is None:
+                self.is_exact = False
+            else:
+                self.stored[token] = 1
+
+    def takes(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether metadata matches the part that the saver does not apply, as it would match there."""
+        return all(self._matches(metadata, key, value) for key, value in self._rest.items())
+
+    def _matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
+        if self._layout is Layout.INLINE:
+            return key in metadata and _contains(metadata[key], wanted)
+        if self._layout is Layout.VALUES:
+            return bool(metadata.get(key) == wanted)
+        return _equals(_member(metadata, key), wanted)
+
+
+def _member(metadata: Mapping[str, Any], path: str) -> Any:
+    """Return what a path of keys leads to, as ``json_extract`` does; ``None`` if it leads nowhere."""
+    found: Any = metadata
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _equals(found: Any, wanted: Any) -> bool:
+    """Whether two JSON values are equal in SQLite, where booleans are the numbers 0 and 1."""
+    if isinstance(wanted, tuple):
+        wanted = list(wanted)
+    if isinstance(wanted, dict | list) or isinstance(found, dict | list):
+        return are_same(found, wanted)
+    return bool(found == wanted)
+
+
+def _contains(found: Any, wanted: Any) -> bool:
+    """Whether a JSON value contains another in the sense of Postgres' ``@>``."""
+    if isinstance(wanted, tuple):
+        wanted = list(wanted)
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            key in found and _contains(found[key], part) for key, part in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(found, list) and all(any(_contains(one, part) for one in found) for part in wanted)
+    return are_same(found, wanted)

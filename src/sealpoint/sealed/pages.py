@@ -1,0 +1,68 @@
+"""Pages: a listing of the wrapped saver in parts of bounded size.
+
+A page is a finished list before the next call of the saver: some hold a lock while they list.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Final
+
+from sealpoint.base import CheckpointTuple, RunnableConfig
+from sealpoint.sealed.steps import Request
+
+FIRST_ROWS: Final = 16
+MAX_ROWS: Final = 128
+
+
+class Pages:
+    """Divides one listing.
+
+    Checkpoints come latest first. Several may have one id: in other namespaces, or in copies of a thread.
+    Those are never divided between pages, because the next page begins below an id.
+
+    Attributes:
+        request: What to ask for next; ``None`` at the end.
+    """
+
+    __slots__ = ("_has_unique_ids", "_is_whole", "request")
+
+    def __init__(
+        self,
+        config: RunnableConfig | None,
+        stored: dict[str, Any],
+        before: str | None,
+        limit: int | None,
+        *,
+        is_paged: bool,
+    ) -> None:
+        """Begin.
+
+        Args:
+            config: Names a thread, and perhaps more; ``None`` for all threads.
+            stored: The filter that the saver applies.
+            before: Id that the checkpoints must be older than.
+            limit: How many rows are needed at most; ``None`` if it is not known.
+            is_paged: Whether the saver lists by id, over all threads and namespaces.
+        """
+        configurable = {} if config is None else config["configurable"]
+        self._has_unique_ids = configurable.get("checkpoint_ns") is not None
+        self._is_whole = limit is not None and (limit <= MAX_ROWS or not is_paged)
+        size = limit if self._is_whole else FIRST_ROWS if is_paged else None
+        self.request: Request | None = Request(config, stored, before, size)
+
+    def take(self, found: list[CheckpointTuple]) -> list[CheckpointTuple]:
+        """Return the part of a reply that is complete, and determine the next request."""
+        request = self.request
+        if request is None or request.limit is None or self._is_whole or len(found) < request.limit:
+            self.request = None
+            return found
+        ids = [item.config["configurable"]["checkpoint_id"] for item in found]
+        if any(one < other for one, other in pairwise(ids)):
+            self.request = request._replace(limit=None)  # the saver has another order: all at once
+            return []
+        end = len(ids) if self._has_unique_ids else ids.index(ids[-1])
+        size = min(request.limit * 2, MAX_ROWS) if end else request.limit * 2
+        before = ids[end - 1] if end else request.before
+        self.request = request._replace(before=before, limit=size)
+        return found[:end]

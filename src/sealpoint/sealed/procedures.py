@@ -1,0 +1,189 @@
+"""What SealedSaver does with the wrapped saver, apart from calling it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sealpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    RunnableConfig,
+    get_checkpoint_metadata,
+    get_serializable_checkpoint_metadata,
+)
+from sealpoint.base.place import Place, configurable_of, optional_text
+from sealpoint.errors import ConfigError, RowError, excerpt
+from sealpoint.sealed.body import Claims
+from sealpoint.sealed.entry import Entry, open_entry
+from sealpoint.sealed.filters import Filter
+from sealpoint.sealed.layout import Layout
+from sealpoint.sealed.pages import Pages
+from sealpoint.sealed.rows import Put, Rows, Write
+from sealpoint.sealed.steps import Get, Steps
+from sealpoint.sealed.threads import Threads
+
+
+class Asked(NamedTuple):
+    """What a caller asks for.
+
+    Attributes:
+        place: The place in the database.
+        thread_id: The thread; the database may have a pseudonym for it.
+        has_ns: Whether the config names a namespace.
+        more: What the wrapped saver gets of ``configurable``, beside the place.
+    """
+
+    place: Place
+    thread_id: str
+    has_ns: bool
+    more: Mapping[str, Any]
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The config for the wrapped saver: nothing of the caller's but the place, and what is passed on."""
+        return self.place.config(self.more)
+
+
+@dataclass(frozen=True, slots=True)
+class Procedures:
+    """The steps and the arguments of each method.
+
+    Attributes:
+        rows: Seals and opens rows.
+        threads: Finds the ids of threads in the database.
+        pass_through: Keys of ``configurable`` that the wrapped saver gets.
+    """
+
+    rows: Rows
+    threads: Threads
+    pass_through: tuple[str, ...]
+
+    def asked(self, config: RunnableConfig, place: Place, column: str) -> Asked:
+        """Return what a config asks for.
+
+        Args:
+            config: The caller's config.
+            place: The place that it names.
+            column: The id of its thread in the database.
+        """
+        thread_id, checkpoint_ns, checkpoint_id = place
+        configurable = config["configurable"]
+        more = {key: configurable[key] for key in self.pass_through if key in configurable}
+        has_ns = configurable.get("checkpoint_ns") is not None
+        return Asked(Place(column, checkpoint_ns, checkpoint_id), thread_id, has_ns, more)
+
+    def check(self, found: CheckpointTuple, place: Place) -> None:
+        """Authenticate a row."""
+        open_entry(self.rows, found, place)
+
+    def pages(
+        self, asked: Asked | None, wanted: Filter, before: RunnableConfig | None, limit: int | None
+    ) -> Pages:
+        """Return the pages of a listing."""
+        older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
+        config = None if asked is None else asked.config
+        if config is not None and asked is not None and not asked.has_ns:
+            del config["configurable"]["checkpoint_ns"]
+        exact = limit if wanted.is_exact else None
+        return Pages(config, wanted.stored, older, exact, is_paged=self.rows.layout is not Layout.VALUES)
+
+    def entry(self, found: CheckpointTuple, asked: Asked | None) -> Entry:
+        """Authenticate a row, and check that it is what was asked for: an index may lead to another.
+
+        Args:
+            found: What the wrapped saver returned.
+            asked: What the caller asked for; ``None`` for all threads.
+
+        Raises:
+            RowError: If it is the row of another thread, namespace or checkpoint.
+        """
+        configurable = found.config["configurable"]
+        ns, checkpoint_id = configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"]
+        entry = open_entry(self.rows, found, Place(str(configurable["thread_id"]), ns, checkpoint_id))
+        if asked is not None and (
+            entry.thread_id != asked.thread_id
+            or (asked.has_ns and ns != asked.place.checkpoint_ns)
+            or (asked.place.checkpoint_id and checkpoint_id != asked.place.checkpoint_id)
+        ):
+            raise RowError(f"the database returned the row of another checkpoint, {excerpt(checkpoint_id)}")
+        return entry
+
+    def sends(self, entry: Entry) -> Steps[Sequence[Write]]:
+        """Return the writes to the parent, for `Entry.needs_sends`."""
+        thread_id, checkpoint_ns, _ = entry.place
+        parent = Place(thread_id, checkpoint_ns, entry.parent)
+        found = yield Get(parent.config())
+        return open_entry(self.rows, found[0], parent).writes() if found else []
+
+    def decode(
+        self, entry: Entry, asked: Asked | None, sends: Sequence[Write] | None = None
+    ) -> CheckpointTuple:
+        """Return a checkpoint as a saver returns it."""
+        _, ns, checkpoint_id = entry.place
+        more = None if asked is None else asked.more
+        parent = Place(entry.thread_id, ns, entry.parent).config(more) if entry.parent else None
+        make: Callable[..., CheckpointTuple] = type(entry.found)
+        return make(
+            Place(entry.thread_id, ns, checkpoint_id).config(more),
+            entry.document(sends),
+            entry.metadata,
+            parent,
+            entry.pending(),
+        )
+
+    def put(
+        self,
+        asked: Asked,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Put:
+        """Return the arguments of the wrapped saver's ``put`` after the config."""
+        is_inline = self.rows.layout is Layout.INLINE
+        merge = get_serializable_checkpoint_metadata if is_inline else get_checkpoint_metadata
+        column, checkpoint_ns, parent = asked.place
+        return self.rows.seal_checkpoint(
+            Place(column, checkpoint_ns, checkpoint["id"]),
+            asked.thread_id,
+            parent or None,
+            checkpoint,
+            merge(config, metadata),
+            new_versions,
+        )
+
+    def put_writes(
+        self, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> tuple[Any, str, str]:
+        """Return the arguments of the wrapped saver's ``put_writes`` after the config."""
+        if not asked.place.checkpoint_id:
+            raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
+        return self.rows.seal_writes(asked.place, task_id, task_path, writes), task_id, task_path
+
+    def copied(
+        self, entry: Entry, target: Asked, sends: Sequence[Write] | None
+    ) -> tuple[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
+        """Return the arguments of ``put``, and those of each ``put_writes``, for a copy of a checkpoint."""
+        checkpoint = entry.document(sends)
+        place = entry.place._replace(thread_id=target.place.thread_id)
+        sealed = self.rows.seal_checkpoint(
+            place,
+            target.thread_id,
+            entry.parent,
+            checkpoint,
+            entry.metadata,
+            checkpoint["channel_versions"],
+        )
+        tasks = dict[tuple[str, str], list[Write]]()
+        for number, write in enumerate(entry.writes()):
+            claims = write.claims or Claims("", number)
+            tasks.setdefault((write.task_id, claims.task_path), []).append(write._replace(claims=claims))
+        writes = [
+            (place.config(target.more), self.rows.seal_claimed(place, group), task_id, task_path)
+            for (task_id, task_path), group in tasks.items()
+        ]
+        return (place._replace(checkpoint_id=entry.parent).config(target.more), *sealed), writes

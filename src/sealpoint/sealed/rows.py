@@ -1,0 +1,280 @@
+"""Sealing what goes into rows, and opening what comes out of them. No I/O: sync and async savers share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
+from sealpoint.base.coordinates import CHECKPOINT, METADATA, VALUE, WRITE
+from sealpoint.base.frame import KEY, make_frame
+from sealpoint.base.place import Place
+from sealpoint.crypto import Opened, PackedRow, RingCipher
+from sealpoint.crypto.context import RowTemplate
+from sealpoint.crypto.prepared import parse_tag
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.errors import (
+    CipherSurfaceError,
+    ConfigError,
+    PlaintextError,
+    RowError,
+    UnboundValueError,
+    excerpt,
+)
+from sealpoint.sealed.body import (
+    INLINE,
+    SENTINEL,
+    SENTINEL_VERSION,
+    Claims,
+    Header,
+    pack_claims,
+    pack_header,
+    split_claims,
+)
+from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
+from sealpoint.sealed.layout import Layout
+from sealpoint.sealed.tokens import Tokens
+from sealpoint.serde import EncryptedSerializer
+
+_REBIND: Final = "seal it to its row with `sealpoint rebind`, or pass unbound='allow' while you migrate"
+document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row
+header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
+value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
+_WRITES: Final = RowTemplate(dict(WRITE.kind), WRITE.columns)
+
+
+class Put(NamedTuple):
+    """What a wrapped saver's ``put`` is given beside the config."""
+
+    checkpoint: dict[str, Any]
+    metadata: dict[str, Any]
+    new_versions: dict[str, Any]
+
+
+class Write(NamedTuple):
+    """One pending write, opened.
+
+    Attributes:
+        claims: Its place, authenticated; ``None`` if it is not bound to its row.
+        task_id: The task.
+        channel: The channel.
+        value: The value.
+    """
+
+    claims: Claims | None
+    task_id: str
+    channel: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Seals and opens checkpoints and writes, each bound to its row.
+
+    Attributes:
+        serde: Serializes and seals.
+        layout: How the wrapped saver stores a checkpoint.
+        plain: Keys of metadata that stay readable.
+        indexed: Keys of metadata that are searched by token.
+        tokens: Computes tokens; ``None`` if there are neither indexed keys nor pseudonyms.
+        allow_unbound: Whether values that are not bound to a row are read.
+    """
+
+    serde: EncryptedSerializer
+    layout: Layout
+    plain: frozenset[str]
+    indexed: frozenset[str]
+    tokens: Tokens | None
+    allow_unbound: bool
+
+    def with_serde(self, serde: object) -> Rows:
+        """Return the same with another serializer.
+
+        Raises:
+            ConfigError: If it is not an `EncryptedSerializer` with a `RingCipher`.
+        """
+        if not isinstance(serde, EncryptedSerializer):
+            raise ConfigError(f"serde is {type(serde).__name__}, not an EncryptedSerializer")
+        if not isinstance(serde.cipher, RingCipher):
+            raise CipherSurfaceError(f"{type(serde.cipher).__name__} cannot bind a row")
+        return replace(self, serde=serde)
+
+    # --- sealing ------------------------------------------------------------------------------
+
+    def seal_checkpoint(
+        self,
+        place: Place,
+        thread_id: str,
+        parent: str | None,
+        checkpoint: Mapping[str, Any],
+        metadata: CheckpointMetadata,
+        new_versions: Mapping[str, Any],
+    ) -> Put:
+        """Return what to store for a checkpoint.
+
+        Args:
+            place: Its row.
+            thread_id: The thread; differs from that of the row if that is a pseudonym.
+            parent: Id of the parent.
+            checkpoint: The checkpoint.
+            metadata: All of it.
+            new_versions: Versions of the channels that changed.
+
+        Raises:
+            ConfigError: If the checkpoint has no id.
+            SealpointError: What the serializer raises, if it seals at once.
+        """
+        checkpoint_id = place.checkpoint_id
+        if not isinstance(checkpoint_id, str) or not checkpoint_id:
+            raise ConfigError("the id of the checkpoint is empty")
+        header: Header = {"metadata": metadata, "parent": parent}
+        if thread_id != place.thread_id:
+            header["thread"] = thread_id
+        if self.layout is Layout.WHOLE:
+            row = document_row(*place[:2], checkpoint_id)
+            dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
+            values = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
+            parts = {**checkpoint, "channel_values": values}
+            return Put(Document(parts, dump), self._readable(metadata), dict(new_versions))
+        return self._seal_apart(place, header, checkpoint, new_versions)
+
+    def _seal_apart(
+        self, place: Place, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    ) -> Put:
+        """Seal a checkpoint whose values are stored apart: the header and the rest go into the metadata."""
+        thread_id, checkpoint_ns, checkpoint_id = place
+        versions = dict(checkpoint["channel_versions"])
+        values = {name: value for name, value in checkpoint["channel_values"].items() if name in versions}
+        stored = dict[str, Any]()
+        inline = dict[str, Any]()
+        for name, value in values.items():
+            if self.layout is Layout.INLINE and isinstance(value, INLINE):
+                inline[name], stored[name] = value, ""
+                continue
+            row = value_row(thread_id, checkpoint_ns, name, str(new_versions.get(name, versions[name])))
+            sealable = Sealable(partial(self.serde.seal, value, row=row))
+            stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
+        header["channels"] = list(values)
+        document: Any = {name: part for name, part in checkpoint.items() if name != "channel_values"}
+        metadata = header["metadata"]
+        if self.layout is Layout.INLINE:
+            header["inline"] = inline
+            row = value_row(thread_id, checkpoint_ns, SENTINEL, SENTINEL_VERSION)
+            stored[SENTINEL] = Sealable(partial(self.serde.seal, None, row=row))
+            versions[SENTINEL] = SENTINEL_VERSION
+            new_versions = {**new_versions, SENTINEL: SENTINEL_VERSION}
+        else:  # the saver passes metadata to its serializer: types that JSON does not have are kept
+            header["metadata"] = {}
+            document = [document, metadata]
+        row = header_row(thread_id, checkpoint_ns, str(checkpoint_id))
+        tag, blob = self.serde.seal(document, row=row, head=pack_header(header))
+        frame = {**self._readable(metadata), KEY: make_frame(tag, blob)}
+        parts = {name: checkpoint[name] for name in ("v", "id") if name in checkpoint}
+        parts |= {"channel_values": stored, "channel_versions": versions}
+        seen = {"channel_versions": versions}
+        return Put(Document(parts, lambda: (OPEN, dump_mapping(seen))), frame, dict(new_versions))
+
+    def _readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata that is stored readable: plain keys, and tokens."""
+        frame = {key: value for key, value in metadata.items() if key in self.plain}
+        if self.tokens is not None:
+            for key in self.indexed:
+                if key in metadata and (token := self.tokens.token(key, metadata[key])):
+                    frame[token] = 1
+        return frame
+
+    def seal_writes(
+        self, place: Place, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]
+    ) -> list[tuple[str, Sealable]]:
+        """Return what to store for the writes of a task, in their order."""
+        claims = (
+            Claims(task_path, WRITES_IDX_MAP.get(channel, idx)) for idx, (channel, _) in enumerate(writes)
+        )
+        return self.seal_claimed(
+            place, [Write(claim, task_id, *write) for claim, write in zip(claims, writes, strict=True)]
+        )
+
+    def seal_claimed(self, place: Place, writes: Sequence[Write]) -> list[tuple[str, Sealable]]:
+        """Return what to store for writes whose places are known."""
+        thread_id, checkpoint_ns, checkpoint_id = self.key(place)
+        seal, rows = self.serde.seal, dict[str, RowTemplate]()
+        found = []
+        for claims, task_id, channel, value in writes:
+            template = rows.get(task_id)
+            if template is None:
+                template = rows[task_id] = _WRITES.bind(
+                    thread_id=thread_id,
+                    checkpoint_ns=checkpoint_ns,
+                    checkpoint_id=checkpoint_id,
+                    task_id=task_id,
+                )
+            head = pack_claims(claims or Claims("", 0))
+            found.append((channel, Sealable(partial(seal, value, row=template.row(channel), head=head))))
+        return found
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def key(self, place: Place) -> tuple[str, str, str]:
+        """Return the key of the row at ``place``."""
+        return place.thread_id, place.checkpoint_ns, str(place.checkpoint_id)
+
+    def open_bound(self, sealed: Sealed, row: PackedRow) -> Opened | None:
+        """Open a value at its row; ``None`` if it is not bound to one, and that is allowed."""
+        if is_bound(sealed.tag):
+            return self.serde.open(sealed.tag, sealed.blob, row=row)
+        self.require_unbound(sealed.tag)
+        return None
+
+    def require_unbound(self, tag: object) -> None:
+        """Check that unbound values are allowed.
+
+        Raises:
+            PlaintextError, UnboundValueError: If they are not.
+        """
+        if not self.allow_unbound:
+            if is_sealed(tag):
+                raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint=_REBIND)
+            raise PlaintextError("the row is not sealed as a whole", hint=_REBIND)
+
+    def open_value(self, sealed: Any, row: PackedRow) -> Any:
+        """Open and decode one value that is stored apart."""
+        opened = self.open_bound(require_sealed(sealed), row)
+        if opened is None:
+            return self.serde.loads_typed((sealed.tag, sealed.blob))
+        return self.serde.decode(opened.inner, opened.data)
+
+    def open_write(self, place: Place, task_id: str, channel: str, sealed: Any) -> Write:
+        """Open and decode one write.
+
+        Raises:
+            RowError: If its index is not that of its channel.
+        """
+        opened = self.open_bound(require_sealed(sealed), _WRITES.row(*self.key(place), task_id, channel))
+        if opened is None:
+            return Write(None, task_id, channel, self.serde.loads_typed((sealed.tag, sealed.blob)))
+        claims, data = split_claims(opened.data)
+        if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
+            raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")
+        return Write(claims, task_id, channel, self.serde.decode(opened.inner, data))
+
+
+def is_bound(tag: object) -> bool:
+    """Whether a value is bound to its row.
+
+    Raises:
+        TagError: If the tag of a sealed value is invalid.
+    """
+    return is_sealed(tag) and "row" in parse_tag(tag).flags
+
+
+def require_sealed(value: Any) -> Sealed:
+    """Return what a saver's serializer gave it.
+
+    Raises:
+        RowError: If it is anything else.
+    """
+    if type(value) is not Sealed:
+        raise RowError("a value stands where a sealed one was stored")
+    return value

@@ -1,0 +1,433 @@
+"""SealedSaver: wraps a saver, and seals everything that it stores."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar, Final, Literal, Self
+
+from sealpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    RunnableConfig,
+)
+from sealpoint.base.frame import KEY
+from sealpoint.base.place import Place, require_place
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.errors import CipherSurfaceError, ConfigError, excerpt
+from sealpoint.sealed.body import PLAIN
+from sealpoint.sealed.carrier import Carrier
+from sealpoint.sealed.entry import Entry
+from sealpoint.sealed.filters import Filter
+from sealpoint.sealed.layout import Layout, layout_of
+from sealpoint.sealed.procedures import Asked, Procedures
+from sealpoint.sealed.rows import Rows
+from sealpoint.sealed.steps import arun, run
+from sealpoint.sealed.threads import Threads
+from sealpoint.sealed.tokens import Tokens
+from sealpoint.sealed.walk import histories
+from sealpoint.serde import EncryptedSerializer, SerializerProtocol
+
+UnboundPolicy = Literal["refuse", "allow"]
+
+_OPTIONAL: Final = tuple(
+    f"{prefix}{name}" for name in ("delete_thread", "delete_for_runs", "prune") for prefix in ("", "a")
+)
+_LARGE_BYTES: Final = 65_536
+"""From this size on, async methods open and decode on a worker thread."""
+
+
+class SealedSaver(BaseCheckpointSaver[Any]):
+    """A saver that seals checkpoints, writes and metadata, each bound to its row, and stores them in another.
+
+    The wrapped saver is used as it is, in a copy whose serializer has no key. Every method raises a
+    `SealpointError` if what it reads was changed, moved or exchanged. See docs/savers.md for what remains
+    visible on each saver.
+
+    Attributes:
+        inner: The copy of the wrapped saver.
+    """
+
+    _absent: ClassVar[type] = BaseCheckpointSaver
+    """The class whose methods stand for those that a saver does not have."""
+
+    inner: Any
+
+    def __new__(cls, saver: Any = None, **_: Any) -> Self:
+        """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
+        if saver is None:  # `copy.copy` passes no argument
+            return super().__new__(cls)
+        kind: Any = cls
+        kind = _without(kind, tuple(name for name in _OPTIONAL if _lacks(saver, name)))
+        return super().__new__(kind)  # type: ignore[no-any-return]
+
+    def __init__(
+        self,
+        saver: Any,
+        *,
+        serde: EncryptedSerializer,
+        plain_metadata: Collection[str] = (),
+        indexed_metadata: Collection[str] = (),
+        pseudonyms: bool = False,
+        pass_through: Collection[str] = (),
+        unbound: UnboundPolicy = "refuse",
+        layout: str = "auto",
+    ) -> None:
+        """Wrap a saver.
+
+        Args:
+            saver: A LangGraph saver, or one of sealpoint's. It is not changed.
+            serde: Serializes and seals; its cipher is a `RingCipher`.
+            plain_metadata: Keys of metadata that stay readable, beside those that savers need.
+            indexed_metadata: Keys of metadata that are searched by token: equal values can be recognised.
+                Needs an index key in the ring.
+            pseudonyms: Whether new threads get a pseudonym in the database. Needs an index key.
+            pass_through: Keys of ``configurable`` that the wrapped saver gets; it may store them readable.
+            unbound: ``refuse``, or ``allow`` to read rows that are not bound to their places, as they were
+                before this wrapper, during a migration. What is written is always bound.
+            layout: How the saver stores a checkpoint; ``auto`` knows LangGraph's and sealpoint's savers.
+
+        Raises:
+            ConfigError: If an argument is invalid, or the saver cannot be sealed.
+            CipherSurfaceError: If the cipher cannot bind rows.
+            UnknownKeyError: If an index key is needed and the ring has none.
+        """
+        if isinstance(saver, SealedSaver):
+            raise ConfigError("the saver is a SealedSaver already")
+        if unbound not in ("refuse", "allow"):
+            raise ConfigError(f"unbound is 'refuse' or 'allow', not {excerpt(str(unbound))}")
+        plain, indexed = _names(plain_metadata), _names(indexed_metadata)
+        if KEY in plain or plain & indexed:
+            raise ConfigError("a key of metadata is plain and indexed, or reserved")
+        found = layout_of(saver, layout)
+        tokens = Tokens(self._require_ring) if indexed or pseudonyms else None
+        rows = Rows(
+            serde=serde,
+            layout=found,
+            plain=plain | frozenset(PLAIN),
+            indexed=indexed,
+            tokens=tokens,
+            allow_unbound=unbound == "allow",
+        ).with_serde(serde)
+        threads = Threads(tokens if pseudonyms else None)
+        self._do = Procedures(rows, threads, tuple(sorted(_names(pass_through))))
+        if tokens is not None:
+            self._require_ring().index_key("metadata")  # raises now, not at the first write
+        self.inner = copy.copy(saver)
+        self.inner.serde = Carrier(stores_mappings=found is Layout.VALUES)
+
+    @property
+    def serde(self) -> SerializerProtocol:
+        """The serializer that seals."""
+        return self._do.rows.serde
+
+    @serde.setter
+    def serde(self, serde: SerializerProtocol) -> None:
+        self._do = replace(self._do, rows=self._do.rows.with_serde(serde))
+
+    def _require_ring(self) -> KeyRing:
+        cipher = self._do.rows.serde.cipher
+        if not isinstance(cipher, RingCipher):
+            raise CipherSurfaceError(f"{type(cipher).__name__} has no index key")
+        return cipher.ring
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self.inner).__name__}, {self._do.rows.layout})"
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what only the wrapped saver has, such as ``setup`` and ``conn``."""
+        if name.startswith("_") or name == "inner":  # a copy has no attributes at first
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    @property
+    def config_specs(self) -> list[Any]:
+        """Fields that a config may have for the wrapped saver."""
+        return self.inner.config_specs  # type: ignore[no-any-return]
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """Return the version that the wrapped saver gives to a channel after ``current``."""
+        return self.inner.get_next_version(current, channel)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that ``config`` names, or the latest of its thread, or ``None``.
+
+        Raises:
+            ConfigError: If ``config`` does not name a thread.
+            SealpointError: If the row is not what was stored there.
+        """
+        asked = self._ask(config)
+        found = self.inner.get_tuple(asked.config)
+        return None if found is None else self._decode(self._do.entry(found, asked), asked)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Async version of `get_tuple`."""
+        asked = await self._aask(config)
+        found = await self.inner.aget_tuple(asked.config)
+        return None if found is None else await self._adecode(self._do.entry(found, asked), asked)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 -- LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints, latest first.
+
+        The wrapped saver applies the part of a filter that it can: plain and indexed keys. All other keys
+        are compared after opening, so a search for them opens every checkpoint of the thread.
+
+        Args:
+            config: Thread, and perhaps namespace and id; ``None`` for all threads.
+            filter: Metadata that they must have.
+            before: Names, by ``checkpoint_id``, what they must be older than.
+            limit: How many at most.
+
+        Raises:
+            SealpointError: If one of the rows is not what was stored there.
+        """
+        wanted = Filter(self._do.rows, filter)
+        asked = None if config is None else self._ask(config)
+        pages, left = self._do.pages(asked, wanted, before, limit), limit
+        while (request := pages.request) and left != 0:
+            for found in pages.take([*self.inner.list(request.config, **request.arguments)]):
+                entry = self._do.entry(found, asked)
+                if wanted.takes(entry.metadata):
+                    yield self._decode(entry, asked)
+                    left = None if left is None else left - 1
+                    if left == 0:
+                        break
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 -- LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Async version of `list`."""
+        wanted = Filter(self._do.rows, filter)
+        asked = None if config is None else await self._aask(config)
+        pages, left = self._do.pages(asked, wanted, before, limit), limit
+        while (request := pages.request) and left != 0:
+            page = [item async for item in self.inner.alist(request.config, **request.arguments)]
+            for found in pages.take(page):
+                entry = self._do.entry(found, asked)
+                if wanted.takes(entry.metadata):
+                    yield await self._adecode(entry, asked)
+                    left = None if left is None else left - 1
+                    if left == 0:
+                        break
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return the histories of delta channels in the ancestors of a checkpoint, by channel.
+
+        Raises:
+            RowError: If an ancestor is missing.
+            SealpointError: If a row is not what was stored there.
+        """
+        return run(histories(self._do.rows, self._ask(config).place, channels), self.inner)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Async version of `get_delta_channel_history`."""
+        asked = await self._aask(config)
+        return await arun(histories(self._do.rows, asked.place, channels), self.inner)
+
+    def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
+        """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
+        place = require_place(config)
+        threads = self._do.threads
+        column = threads.known(place.thread_id)
+        if column is None:
+            column = run(threads.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
+        return self._do.asked(config, place, column)
+
+    async def _aask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
+        place = require_place(config)
+        threads = self._do.threads
+        column = threads.known(place.thread_id)
+        if column is None:
+            column = await arun(threads.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
+        return self._do.asked(config, place, column)
+
+    def _decode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
+        sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
+        return self._do.decode(entry, asked, sends)
+
+    async def _adecode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
+        sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
+        if entry.size_bytes < _LARGE_BYTES:
+            return self._do.decode(entry, asked, sends)
+        return await asyncio.to_thread(self._do.decode, entry, asked, sends)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint, and return the config that names it.
+
+        Raises:
+            ConfigError: If ``config`` does not name a thread, or the checkpoint has no id.
+            SealpointError: What the serializer raises; nothing is stored then.
+        """
+        asked = self._ask(config, is_new=True)
+        self.inner.put(asked.config, *self._do.put(asked, config, checkpoint, metadata, new_versions))
+        return _named(config, checkpoint, asked)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Async version of `put`."""
+        asked = await self._aask(config, is_new=True)
+        await self.inner.aput(asked.config, *self._do.put(asked, config, checkpoint, metadata, new_versions))
+        return _named(config, checkpoint, asked)
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store the writes of a task to a checkpoint.
+
+        Raises:
+            ConfigError: If ``config`` does not name a checkpoint.
+            SealpointError: What the serializer raises; nothing is stored then.
+        """
+        asked = self._ask(config, is_new=True)
+        self.inner.put_writes(asked.config, *self._do.put_writes(asked, writes, task_id, task_path))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Async version of `put_writes`."""
+        asked = await self._aask(config, is_new=True)
+        await self.inner.aput_writes(asked.config, *self._do.put_writes(asked, writes, task_id, task_path))
+
+    # --- deleting and copying -----------------------------------------------------------------
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all checkpoints and writes of a thread."""
+        asked = self._ask(_thread(thread_id))
+        self.inner.delete_thread(asked.place.thread_id)
+        self._do.threads.forget(asked.thread_id)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Async version of `delete_thread`."""
+        asked = await self._aask(_thread(thread_id))
+        await self.inner.adelete_thread(asked.place.thread_id)
+        self._do.threads.forget(asked.thread_id)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
+        self.inner.delete_for_runs(run_ids)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Async version of `delete_for_runs`."""
+        await self.inner.adelete_for_runs(run_ids)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete older checkpoints, as the wrapped saver does."""
+        found = [self._ask(_thread(thread_id)).place.thread_id for thread_id in _ids(thread_ids)]
+        self.inner.prune(found, strategy=strategy)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Async version of `prune`."""
+        found = [(await self._aask(_thread(thread_id))).place.thread_id for thread_id in _ids(thread_ids)]
+        await self.inner.aprune(found, strategy=strategy)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints and writes of a thread to another, each sealed anew for its place.
+
+        Raises:
+            SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
+                oldest first, are copied then.
+        """
+        source = self._ask(_thread(source_thread_id))
+        target = self._ask(_thread(target_thread_id), is_new=True)
+        for found in reversed([*self.inner.list(_thread(source.place.thread_id))]):
+            entry = self._do.entry(found, source)
+            sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
+            put, writes = self._do.copied(entry, target, sends)
+            self.inner.put(*put)
+            for arguments in writes:
+                self.inner.put_writes(*arguments)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Async version of `copy_thread`."""
+        source = await self._aask(_thread(source_thread_id))
+        target = await self._aask(_thread(target_thread_id), is_new=True)
+        copied = [item async for item in self.inner.alist(_thread(source.place.thread_id))]
+        for found in reversed(copied):
+            entry = self._do.entry(found, source)
+            sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
+            put, writes = self._do.copied(entry, target, sends)
+            await self.inner.aput(*put)
+            for arguments in writes:
+                await self.inner.aput_writes(*arguments)
+
+
+def _thread(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def _named(config: RunnableConfig, checkpoint: Checkpoint, asked: Asked) -> RunnableConfig:
+    """Return the config that names a stored checkpoint."""
+    found = Place(asked.thread_id, asked.place.checkpoint_ns, checkpoint["id"]).config(asked.more)
+    found["configurable"]["thread_id"] = config["configurable"]["thread_id"]  # of the caller's type
+    return found
+
+
+@cache
+def _without(kind: Any, names: tuple[str, ...]) -> Any:
+    """Return a subclass with the methods of the base class of all savers under these names."""
+    missing = {name: getattr(kind._absent, name) for name in names}
+    return type(kind.__name__, (kind,), {**missing, "__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
+def _lacks(saver: Any, name: str) -> bool:
+    """Whether a saver has a method only from the base class of all savers, or not at all."""
+    owner = next((base for base in type(saver).__mro__ if name in vars(base)), None)
+    return owner is None or owner.__name__ == "BaseCheckpointSaver"
+
+
+def _names(names: Collection[str]) -> frozenset[str]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
+    return frozenset(names)
+
+
+def _ids(thread_ids: Sequence[str]) -> Sequence[str]:
+    if isinstance(thread_ids, str):
+        raise TypeError("thread_ids is one string, not a sequence of thread ids")
+    return thread_ids
