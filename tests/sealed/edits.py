@@ -9,9 +9,10 @@ from copy import deepcopy
 from typing import Any, Final
 
 import ormsgpack
+from langgraph.checkpoint.serde.types import TASKS
 
 from tests.graphs.savers import SEALED
-from tests.sealed.moves import Act, edited, exchanged, found, of
+from tests.sealed.moves import Act, copied, edited, exchanged, found, of
 from tests.sealed.raw import Raw, Row
 from tests.sealed.scene import ALICE, BOB, C1, C2, C3, C9, CHILD, ROOT, version
 
@@ -25,18 +26,18 @@ _TARGET: Final = of(ALICE, ROOT, C2)
 # --- metadata and the open part of a checkpoint ----------------------------------------------------
 
 
-def within(column: str, *path: str, to: Any = None, drop: bool = False) -> Act:
+def within(column: str, *path: str, to: Any = None, drop: bool = False, where: Row = _TARGET) -> Act:
     """Set or remove a member of a JSON column."""
 
     def act(db: Raw) -> None:
-        (row,) = found(db, "checkpoints", _TARGET)
+        (row,) = found(db, "checkpoints", where)
         document = deepcopy(row[column])
         *above, last = path
         inside = document
         for name in above:
-            inside = inside[name]
+            inside = inside.setdefault(name, {})
         if drop:
-            del inside[last]
+            inside.pop(last, None)
         else:
             inside[last] = to
         db.put("checkpoints", {**row, column: document})
@@ -66,6 +67,7 @@ METADATA: Final[dict[str, Act]] = {
     "delta mark added": within("metadata", "delta_writes_versioned", to=True),
     "user added": within("metadata", "user_id", to="user bob"),
     "key added": within("metadata", "admin", to=True),
+    "frame added": within("metadata", FRAME, to={"type": "msgpack", "value": "oA=="}),
     "metadata emptied": metadata({}),
     "metadata forged": metadata({"source": "loop", "step": 1, "parents": {}, "user_id": "user bob"}),
 }
@@ -109,11 +111,7 @@ SQLITE_METADATA: Final[dict[str, Act]] = {
     "metadata a list": metadata(b"[]"),
     "metadata as text": metadata(lambda old: json.dumps({**old, "step": 77})),
 }
-SQLITE_FRAMES: Final[dict[str, Act]] = {
-    "frame twice, the other last": doubled(FRAME, forged_first=False),
-    "frame twice, the other first": doubled(FRAME, forged_first=True),
-}
-
+_OLD: Final = of(ALICE, CHILD, C2)
 _VERSIONS: Final = ("checkpoint", "channel_versions")
 _VALUES: Final = ("checkpoint", "channel_values")
 
@@ -133,6 +131,11 @@ POSTGRES_DOCUMENT: Final[dict[str, Act]] = {
     "id of no row": within("checkpoint", "id", to=C9),
     "v edited": within("checkpoint", "v", to=3),
     "v of the first release": within("checkpoint", "v", to=1),
+    "v of an old checkpoint edited": within("checkpoint", "v", to=4, where=_OLD),
+    "parent of an old checkpoint not there": edited("checkpoints", _OLD, parent_checkpoint_id=C9),
+    "sends of another thread added to a parent": copied(
+        "writes", of(BOB, ROOT, C1, channel=TASKS), thread_id=ALICE, checkpoint_ns=CHILD, task_id="task-9"
+    ),
     "updated_channels edited": within("checkpoint", "updated_channels", to=["doc"]),
     "updated_channels removed": within("checkpoint", "updated_channels", drop=True),
     "key added to the checkpoint": within("checkpoint", "pending_sends", to=[FORGED]),
@@ -147,6 +150,11 @@ POSTGRES_DOCUMENT: Final[dict[str, Act]] = {
     "inline value for a delta channel": within(*_VALUES, "log", to=["forged"]),
     "mark of a snapshot added": within(*_VALUES, "log", to=True),
     "values emptied": within("checkpoint", "channel_values", to={}),
+    "versions emptied": within("checkpoint", "channel_versions", to={}),
+    "values removed": within("checkpoint", "channel_values", drop=True),
+    "versions removed": within("checkpoint", "channel_versions", drop=True),
+    "version added for the sends": within(*_VERSIONS, TASKS, to=version(1)),
+    "value added for the sends": within(*_VALUES, TASKS, to=[FORGED]),
 }
 
 _SENTINEL: Final = of(ALICE, ROOT, channel=FRAME)

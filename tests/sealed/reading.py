@@ -10,13 +10,12 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from sealpoint.errors import SealpointError
 from tests.sealed.raw import ERRORS
-from tests.sealed.scene import ALICE, BOB, C1, C2, C3, C9, CHILD, DELTA, MALLORY, PLACES, ROOT, Place, at
+from tests.sealed.scene import ALICE, BOB, C2, C3, C9, CHILD, DELTA, MALLORY, PLACES, ROOT, Place, at
 
 FILTERS: Final[list[dict[str, Any]]] = [{"source": "loop"}, {"user_id": "user alice"}, {"step": 1}]
 LISTINGS: Final[list[tuple[str | None, Any]]] = [
-    *((thread, None) for thread in (None, ALICE, BOB, MALLORY)),
+    *((thread, None) for thread in (None, ALICE, BOB)),
     *((None, chosen) for chosen in FILTERS),
-    (ALICE, FILTERS[0]),
 ]
 CRASHES: Final = (ArithmeticError, AttributeError, AssertionError, LookupError, TypeError, ValueError)
 """What code raises that met something it did not expect."""
@@ -24,12 +23,21 @@ CRASHES: Final = (ArithmeticError, AttributeError, AssertionError, LookupError, 
 ASKED: Final = [
     *PLACES,
     *(Place(thread, ROOT, C9) for thread in (ALICE, BOB)),
-    *(Place(MALLORY, ROOT, id_) for id_ in (C1, C3)),
+    Place(MALLORY, ROOT, C3),
     Place(BOB, CHILD, C2),
     Place(ALICE, CHILD, C3),
     Place(ALICE, "child:2", C2),
 ]
 """Every place that is looked at: those that are filled, and those that rows are moved to."""
+
+WALKED: Final = {
+    Place(ALICE, ROOT, C2),
+    Place(ALICE, ROOT, C3),
+    Place(ALICE, ROOT, C9),
+    Place(ALICE, CHILD, C2),
+    Place(BOB, ROOT, C3),
+}
+"""Where delta histories are read from; the ancestors of these are all the others."""
 
 
 def content(found: CheckpointTuple) -> dict[str, Any]:
@@ -161,6 +169,8 @@ def read_everything(saver: Any, truth: Truth) -> Reading:
             lambda place=place: saver.get_tuple(place.config),
             lambda how, found, place=place: reading.check_tuple(how, found, place),
         )
+        if place not in WALKED:
+            continue
         reading.attempt(
             f"delta of {place}",
             lambda place=place: delta(saver, place),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from langgraph.checkpoint.base import empty_checkpoint
-from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, _DeltaSnapshot
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, TASKS, _DeltaSnapshot
 
 ALICE: Final = "alice"
 BOB: Final = "bob"
@@ -15,6 +15,10 @@ ROOT: Final = ""
 CHILD: Final = "child:1"
 PATH: Final = "~__pregel_pull, node"
 DELTA: Final = ["log", "never"]
+
+OLD: Final = 3
+NEW: Final = 4
+"""Versions of checkpoints: into an old one PostgresSaver puts what was sent from its parent."""
 
 LENGTHS: Final = {(ALICE, ROOT): 3, (ALICE, CHILD): 2, (BOB, ROOT): 3}
 """How many checkpoints each namespace of each thread has."""
@@ -74,6 +78,7 @@ def document(place: Place, step: int, mark: str) -> tuple[Any, dict[str, str]]:
     versions = {channel: version(at_step) for channel, at_step in new.items()}
     checkpoint: Any = {
         **empty_checkpoint(),
+        "v": OLD if place.ns == CHILD else NEW,
         "id": place.id,
         "ts": f"2026-01-0{step}T00:00:00+00:00",
         "channel_values": values,
@@ -105,6 +110,7 @@ def writes(place: Place, step: int, mark: str) -> list[tuple[str, str, list[tupl
         ("task-1", PATH, [("log", [f"{name} log"]), ("note", f"{name} a"), ("note", f"{name} b")]),
         ("task-2", f"{PATH} 2", [(INTERRUPT, [{"ask": name}])]),
         ("task-2", f"{PATH} 2", [(RESUME, [f"{name} answer"])]),
+        ("task-2", f"{PATH} 2", [(TASKS, {"send": name})]),
         ("task-3", f"{PATH} 3", [(ERROR, f"{name} failed"), ("log", [f"{name} more"])]),
     ]
 

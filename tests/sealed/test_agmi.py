@@ -1,0 +1,110 @@
+"""agmi's nine edits at rest: six are refused on reading; three are deletions, which no binding notices."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.graphs.savers import SEALED
+from tests.support.server import server
+
+pytest.importorskip("agmi")  # not in every environment: its licence and releases are its author's
+from agmi.adapters.base import Record
+from agmi.adapters.langgraph_postgres import LangGraphPostgresAdapter
+from agmi.adapters.langgraph_sqlite import LangGraphSqliteAdapter
+from agmi.check import run
+
+from sealpoint.langgraph import SealedSaver
+
+FRAME: Final = "__sealpoint__"
+DELETIONS: Final = {"T2 tail truncation", "T3 middle deletion", "T9 snapshot rollback"}
+EDITS: Final = 9
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+class OnSqlite(LangGraphSqliteAdapter):  # type: ignore[misc]
+    """LangGraph's SqliteSaver, wrapped."""
+
+    name = "SealedSaver on SQLite"
+
+    def setup(self) -> None:
+        super().setup()
+        self._saver = SealedSaver(self._saver, serde=SEALED)
+
+    def reload(self) -> None:
+        super().reload()
+        self._saver = SealedSaver(self._saver, serde=SEALED)
+
+    def mutate_payload(self, record: Any) -> Any:
+        record.fields["checkpoint"] = flipped(record.fields["checkpoint"])
+        return record
+
+    def write_meta(self, seq: int, meta: dict[str, Any]) -> None:
+        """A key that is only added has no effect, so the source is edited too."""
+        super().write_meta(seq, {**meta, "source": "forged"})
+
+
+class OnPostgres(LangGraphPostgresAdapter):  # type: ignore[misc]
+    """LangGraph's PostgresSaver, wrapped: the content of a row is in its frame."""
+
+    name = "SealedSaver on Postgres"
+
+    def _open_saver(self) -> None:
+        super()._open_saver()
+        self._saver = SealedSaver(self._saver, serde=SEALED)
+
+    def mutate_payload(self, record: Any) -> Any:
+        metadata = json.loads(record.fields["metadata"])
+        frame = metadata[FRAME]
+        frame["value"] = b64encode(flipped(b64decode(frame["value"]))).decode()
+        record.fields["metadata"] = json.dumps(metadata)
+        return record
+
+    def payload_of(self, record: Any) -> str:
+        value: str = json.loads(record.fields["metadata"])[FRAME]["value"]
+        return value
+
+    def write_meta(self, seq: int, meta: dict[str, Any]) -> None:
+        super().write_meta(seq, {**meta, "source": "forged"})
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def adapters(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:
+    """The adapter of agmi, and the one for the wrapped saver."""
+    if request.param == "sqlite":
+        yield LangGraphSqliteAdapter(), OnSqlite()
+    else:
+        dsn = server(request.config)
+        yield LangGraphPostgresAdapter(dsn), OnPostgres(dsn)
+
+
+def verdicts(adapter: Any) -> dict[str, str]:
+    return {row["edit"]: row["verdict"] for row in run(adapter)}
+
+
+def test_six_edits_are_refused_and_three_deletions_are_not(adapters: tuple[Any, Any]) -> None:
+    bare, sealed = map(verdicts, adapters)
+    assert set(bare.values()) == {"ACCEPTED"}
+    assert len(bare) == EDITS
+    assert sealed == {edit: "ACCEPTED" if edit in DELETIONS else "REJECTED" for edit in bare}
+
+
+def test_a_refusal_names_a_cause(adapters: tuple[Any, Any]) -> None:
+    """Not an error of the code that met something unforeseen."""
+    _, sealed = adapters
+    rows = [row for row in run(sealed) if row["verdict"] == "REJECTED"]
+    assert {row["detail"].partition("(")[2].partition(":")[0] for row in rows} <= {
+        "IntegrityError",
+        "RowError",
+        "FrameError",
+    }
+
+
+__all__ = ["Record"]
