@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from sealpoint.langgraph import AsyncSqliteSaver, InMemorySaver
+from sealpoint.langgraph import AsyncSqliteSaver, InMemorySaver, SealedSaver
 
 NO_WAITING: Final = "PRAGMA synchronous = OFF"
 """The files need not survive a power cut."""
@@ -151,3 +151,17 @@ def on_async_pipeline(saver: Any) -> Opener:
             yield saver(connection, pipe, serde=serde)
 
     return opener
+
+
+# --- wrapped --------------------------------------------------------------------------------------
+
+
+def wrapped(opener: Opener, **options: Any) -> Opener:
+    """With a serializer: SealedSaver around the saver without any."""
+
+    @asynccontextmanager
+    async def sealed(place: str, serde: Any) -> AsyncIterator[Any]:
+        async with opener(place, None) as saver:
+            yield saver if serde is None else SealedSaver(saver, serde=serde, **options)
+
+    return sealed

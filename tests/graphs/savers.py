@@ -25,12 +25,17 @@ from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SqliteSav
 from tests.graphs.openers import (
     Entry,
     on_aiosqlite,
+    on_async_pipeline,
+    on_async_pool,
     on_async_psycopg,
+    on_pipeline,
+    on_pool,
     on_psycopg,
     on_sqlite3,
     our_memory,
     ours_by_path,
     their_memory,
+    wrapped,
 )
 
 RING: Final = KeyRing(
@@ -39,6 +44,7 @@ RING: Final = KeyRing(
 )
 SEALED: Final = EncryptedSerializer(RingCipher(RING))
 TAG: Final = "+cobblestone256@k1"
+BOUND_TAG: Final = "+cobblestone256.row@k1"
 
 SAVERS: Final = {
     "LangGraph SqliteSaver": Entry("file", on_sqlite3(Theirs)),
@@ -61,13 +67,40 @@ SAVERS: Final = {
     "InMemorySaver, awaited": Entry("memory", our_memory, awaited=True),
 }
 
+HIDING: Final[dict[str, Any]] = {"pseudonyms": True, "indexed_metadata": ("user", "score")}
+WRAPPED: Final = {
+    "SealedSaver, LangGraph SqliteSaver": Entry("file", wrapped(on_sqlite3(Theirs))),
+    "SealedSaver, LangGraph AsyncSqliteSaver": Entry(
+        "file", wrapped(on_aiosqlite(TheirAsync), **HIDING), awaited=True
+    ),
+    "SealedSaver, LangGraph InMemorySaver": Entry("memory", wrapped(their_memory)),
+    "SealedSaver, LangGraph PostgresSaver": Entry("postgres", wrapped(on_psycopg(PostgresSaver), **HIDING)),
+    "SealedSaver, LangGraph PostgresSaver, pool": Entry("postgres", wrapped(on_pool(PostgresSaver))),
+    "SealedSaver, LangGraph PostgresSaver, pipeline": Entry("postgres", wrapped(on_pipeline(PostgresSaver))),
+    "SealedSaver, LangGraph AsyncPostgresSaver": Entry(
+        "postgres", wrapped(on_async_psycopg(AsyncPostgresSaver)), awaited=True
+    ),
+    "SealedSaver, LangGraph AsyncPostgresSaver, pool": Entry(
+        "postgres", wrapped(on_async_pool(AsyncPostgresSaver), **HIDING), awaited=True
+    ),
+    "SealedSaver, LangGraph AsyncPostgresSaver, pipeline": Entry(
+        "postgres", wrapped(on_async_pipeline(AsyncPostgresSaver)), awaited=True
+    ),
+    "SealedSaver, SqliteSaver": Entry("file", wrapped(on_sqlite3(SqliteSaver), **HIDING)),
+    "SealedSaver, AsyncSqliteSaver": Entry("file", wrapped(ours_by_path), awaited=True),
+    "SealedSaver, InMemorySaver": Entry("memory", wrapped(our_memory), awaited=True),
+}
+"""Savers within SealedSaver, with pseudonyms and an index or without."""
+
+ENTRIES: Final = SAVERS | WRAPPED
+
 
 @contextmanager
 def opened(name: str, place: str, *, sealed: bool) -> Iterator[tuple[Any, asyncio.Runner]]:
     """A saver of the table, and the loop that it belongs to, which runs only while something is awaited."""
     stack = AsyncExitStack()
     with asyncio.Runner() as runner:
-        opening = SAVERS[name].opener(place, SEALED if sealed else None)
+        opening = ENTRIES[name].opener(place, SEALED if sealed else None)
         saver = runner.run(stack.enter_async_context(opening))
         try:
             yield saver, runner
@@ -104,7 +137,7 @@ class Stored:
 
 def stored(name: str, saver: Any, place: str) -> Stored:
     """Read a database, past the saver; the one in memory of LangGraph from its attributes."""
-    kind = SAVERS[name].kind
+    kind = ENTRIES[name].kind
     if isinstance(saver, TheirMemory):
         found = [*pairs([saver.storage, saver.writes, saver.blobs])]
         return Stored(found, b"".join(blob or b"" for _, blob in found))

@@ -12,7 +12,7 @@ from sealpoint.errors import BlockedTypeError
 from tests.graphs.conftest import Places
 from tests.graphs.graphs import SCRIPTS, SECRET, Kinds, Place
 from tests.graphs.plays import Elsewhere, play
-from tests.graphs.savers import SAVERS, SEALED, TAG
+from tests.graphs.savers import BOUND_TAG, SAVERS, SEALED, TAG, WRAPPED
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(Async)?ShallowPostgresSaver is deprecated as of version 2.0.20:DeprecationWarning"
@@ -66,6 +66,34 @@ def test_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, save
     sealed, in_sealed = strict(play, script, saver, places(saver), True)
     assert sealed == plain
     assert all(tag.endswith(TAG) for tag in in_sealed.tags)
+
+
+def wrapped_cases() -> Iterator[tuple[str, str]]:
+    for saver in WRAPPED:
+        long = saver.removeprefix("SealedSaver, ") in LONG
+        yield from ((script, saver) for script in SCRIPTS if script != ("delta 30" if long else "delta 210"))
+
+
+@pytest.mark.parametrize(("script", "saver"), [*wrapped_cases()])
+def test_wrapped_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, saver: str) -> None:
+    """Every outcome and the history are the same, and the secret is nowhere, on Postgres too."""
+    plain, in_plain = play(script, saver, places(saver), False, elsewhere)
+    sealed, in_sealed = play(script, saver, places(saver), True, elsewhere)
+    assert sealed == plain
+    assert SECRET.encode() in in_plain.dump
+    assert SECRET.encode() not in in_sealed.dump
+    if WRAPPED[saver].kind != "memory":
+        assert all(tag.endswith(BOUND_TAG) for tag in in_sealed.tags)
+
+
+@pytest.mark.parametrize("saver", ["LangGraph SqliteSaver", "LangGraph PostgresSaver"])
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
+def test_wrapped_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, saver: str) -> None:
+    saver = f"SealedSaver, {saver}"
+    plain, _ = play(script, saver, places(saver), False)
+    sealed, in_sealed = strict(play, script, saver, places(saver), True)
+    assert sealed == plain
+    assert all(tag.endswith(BOUND_TAG) for tag in in_sealed.tags)
 
 
 def test_strict_is_strict(strict: Elsewhere) -> None:

@@ -86,3 +86,22 @@ def test_the_search_finds_everything_that_a_bare_saver_stores(made: Made, reques
     dropped = NOT_ON_POSTGRES if "postgres" in request.node.name else set()
     assert canaries.keys() - found == NEVER_STORED | dropped
     assert len(found) >= 40
+
+
+NAMES: Final = {"channel name", "node name", "run id"}
+"""What is visible with every option: channels, nodes, and keys that statements of the savers use."""
+
+
+@pytest.mark.parametrize(
+    ("form", "visible"),
+    [
+        ("sealed", {"thread id"}),
+        ("all options", {"configurable, plain"}),
+        pytest.param("plain metadata", {"thread id", "configurable, plain"}, marks=pytest.mark.soak),
+        pytest.param("indexed", {"thread id"}, marks=pytest.mark.soak),
+        pytest.param("pseudonyms", set(), marks=pytest.mark.soak),
+    ],
+)
+def test_only_names_are_found(made: Made, form: str, visible: set[str]) -> None:
+    canaries = Canaries()
+    assert search(made(form, canaries), canaries) == NAMES | visible

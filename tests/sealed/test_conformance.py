@@ -123,3 +123,16 @@ def test_a_bare_saver_passes(report: Any, saver: str) -> None:
     results = report(saver, BARE)
     assert all(result["tests_passed"] for result in results.values() if result["detected"])
     assert sum(result["tests_passed"] for result in results.values()) >= 50
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("saver", SAVERS)
+def test_a_wrapped_saver_passes_what_the_bare_one_passes(report: Any, saver: str, form: str) -> None:
+    """As many tests of each capability; and threads can be copied, whether the bare saver can or not."""
+    bare, wrapped = report(saver, BARE), report(saver, form)
+    copying = wrapped.pop("copy_thread")
+    assert wrapped == {name: result for name, result in bare.items() if name != "copy_thread"}
+    assert copying["detected"]
+    assert copying["passed"]
+    assert copying["tests_failed"] == copying["tests_skipped"] == 0
+    assert copying["tests_passed"] >= 4
