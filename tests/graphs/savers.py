@@ -21,7 +21,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SqliteSaver
+from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SealedSaver, SqliteSaver
 from tests.graphs.openers import (
     Entry,
     on_aiosqlite,
@@ -138,6 +138,8 @@ class Stored:
 def stored(name: str, saver: Any, place: str) -> Stored:
     """Read a database, past the saver; the one in memory of LangGraph from its attributes."""
     kind = ENTRIES[name].kind
+    if isinstance(saver, SealedSaver):
+        saver = saver.inner
     if isinstance(saver, TheirMemory):
         found = [*pairs([saver.storage, saver.writes, saver.blobs])]
         return Stored(found, b"".join(blob or b"" for _, blob in found))

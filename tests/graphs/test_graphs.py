@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 import pytest
@@ -68,10 +68,19 @@ def test_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, save
     assert all(tag.endswith(TAG) for tag in in_sealed.tags)
 
 
-def wrapped_cases() -> Iterator[tuple[str, str]]:
+MAIN: Final = {f"SealedSaver, LangGraph {name}" for name in ("SqliteSaver", "PostgresSaver")}
+"""Wrapped savers that play every script every day; the others play some, and all in `make soak`."""
+
+SOME: Final = {"subgraphs", "time travel", "delta 30"}
+
+
+def wrapped_cases() -> Iterator[Any]:
     for saver in WRAPPED:
-        long = saver.removeprefix("SealedSaver, ") in LONG
-        yield from ((script, saver) for script in SCRIPTS if script != ("delta 30" if long else "delta 210"))
+        left_out = "delta 30" if saver in MAIN else "delta 210"
+        for script in SCRIPTS:
+            if script != left_out:
+                is_long = saver not in MAIN and script not in SOME
+                yield pytest.param(script, saver, marks=[pytest.mark.soak] if is_long else [])
 
 
 @pytest.mark.parametrize(("script", "saver"), [*wrapped_cases()])
@@ -86,10 +95,9 @@ def test_wrapped_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, 
         assert all(tag.endswith(BOUND_TAG) for tag in in_sealed.tags)
 
 
-@pytest.mark.parametrize("saver", ["LangGraph SqliteSaver", "LangGraph PostgresSaver"])
-@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
+@pytest.mark.parametrize("saver", sorted(MAIN))
+@pytest.mark.parametrize("script", ["subgraphs", "pydantic state", "dataclass state"])
 def test_wrapped_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, saver: str) -> None:
-    saver = f"SealedSaver, {saver}"
     plain, _ = play(script, saver, places(saver), False)
     sealed, in_sealed = strict(play, script, saver, places(saver), True)
     assert sealed == plain

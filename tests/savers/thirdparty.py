@@ -193,7 +193,10 @@ async def on_mongodb(serde: Any) -> AsyncIterator[tuple[Any, Dump]]:
 async def on_pymysql(serde: Any, *, module: str, name: str) -> AsyncIterator[tuple[Any, Dump]]:
     pymysql = import_module("pymysql")
     cls = saver_class(module, name)
-    with mysql_server() as path, pymysql.connect(unix_socket=path, user="root", autocommit=True) as connection:
+    with (
+        mysql_server() as path,
+        pymysql.connect(unix_socket=path, user="root", autocommit=True) as connection,
+    ):
         new_database(connection)
         saver = cls(connection, serde=serde)
         saver.setup()
@@ -264,7 +267,9 @@ ROWS: Final = {
         partial(on_valkey, module=AWS, name="AsyncValkeySaver", **VALKEY), awaited=True
     ),
     "MongoDBSaver": Row(on_mongodb),
-    "PyMySQLSaver": Row(partial(on_pymysql, module="langgraph.checkpoint.mysql.pymysql", name="PyMySQLSaver")),
+    "PyMySQLSaver": Row(
+        partial(on_pymysql, module="langgraph.checkpoint.mysql.pymysql", name="PyMySQLSaver")
+    ),
     "AIOMySQLSaver": Row(on_aiomysql, awaited=True),
     "ShallowPyMySQLSaver": Row(
         partial(on_pymysql, module="langgraph.checkpoint.mysql.pymysql", name="ShallowPyMySQLSaver"),

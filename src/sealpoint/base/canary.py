@@ -168,7 +168,9 @@ class _Check:
         if not isinstance(error, Exception):
             return error  # such as a cancellation
         reason = f"{method} raised {type(error).__name__}: {excerpt(str(error))}"
-        given = {"put": self._canaries[:1], "put_writes": self._canaries[1:]}.get(method.removeprefix("a"), ())
+        given = {"put": self._canaries[:1], "put_writes": self._canaries[1:]}.get(
+            method.removeprefix("a"), ()
+        )
         missed = [canary.place for canary in given if canary.blob is None]
         if missed:
             reason += f"; the {missed[0]} had not reached saver.serde"

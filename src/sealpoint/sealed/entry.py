@@ -222,7 +222,7 @@ class Entry:
 
     def _require_same_metadata(self, metadata: Mapping[str, Any]) -> None:
         for key, value in self.found.metadata.items():
-            if key in metadata and metadata[key] != value:
+            if key != KEY and key in metadata and metadata[key] != value:
                 raise RowError(f"metadata {excerpt(key)} is not what was sealed")
 
 
