@@ -148,7 +148,8 @@ class Inner(TypedDict):
 def build(saver: Any, mark: Canaries, failing: list[bool]) -> Any:
     """A graph with a channel and a node that are named by canaries."""
     named = mark.text("channel name")
-    state: Any = TypedDict("State", {**Common.__annotations__, **Inner.__annotations__, named: str})  # type: ignore[operator]
+    typed_dict: Any = TypedDict  # its fields are known only now
+    state = typed_dict("State", {**Common.__annotations__, **Inner.__annotations__, named: str})
 
     def fill(_: Any) -> Any:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from langgraph.checkpoint.base import CheckpointTuple
@@ -130,20 +131,20 @@ class Reading:
         if len(set(places)) < len(places):
             self.forged.append(f"{how}: a checkpoint more than once")
 
-    def check_delta(self, place: Place, found: Any) -> None:
+    def check_delta(self, place: Place, how: str, found: Any) -> None:
         true = self.truth.deltas.get(place)
         if exact(found) == exact(true):
             self.same += 1
         elif true is None:
             if any(history["writes"] or "seed" in history for history in found.values()):
-                self.forged.append(f"delta of {place}: is not there")
+                self.forged.append(f"{how}: is not there")
         elif all(is_part(found[name]["writes"], true[name]["writes"]) for name in true) and all(
             history.get("seed") == true[name].get("seed") or "seed" not in history
             for name, history in found.items()
         ):
-            self.less.append(f"delta of {place}")
+            self.less.append(how)
         else:
-            self.forged.append(f"delta of {place}: {found}")
+            self.forged.append(f"{how}: {found}")
 
 
 def delta(saver: Any, place: Place) -> Any:
@@ -164,29 +165,16 @@ def read_everything(saver: Any, truth: Truth) -> Reading:
     """Get, latest, list of a thread, of all, with filters, and delta histories."""
     reading = Reading(truth)
     for place in ASKED:
+        check = partial(reading.check_tuple, asked=place)
+        reading.attempt(f"get {place}", partial(saver.get_tuple, place.config), check)
+    for place in WALKED:
         reading.attempt(
-            f"get {place}",
-            lambda place=place: saver.get_tuple(place.config),
-            lambda how, found, place=place: reading.check_tuple(how, found, place),
-        )
-        if place not in WALKED:
-            continue
-        reading.attempt(
-            f"delta of {place}",
-            lambda place=place: delta(saver, place),
-            lambda how, found, place=place: reading.check_delta(place, found),
+            f"delta of {place}", partial(delta, saver, place), partial(reading.check_delta, place)
         )
     for thread, ns in {(place.thread, place.ns) for place in ASKED}:
-        reading.attempt(
-            f"latest of {thread!r} {ns!r}",
-            lambda thread=thread, ns=ns: saver.get_tuple(at(thread, ns)),
-            reading.check_tuple,
-        )
-    for thread, chosen in LISTINGS:
-        config = None if thread is None else at(thread, None)
-        reading.attempt(
-            f"list({thread}, filter={chosen})",
-            lambda config=config, chosen=chosen: saver.list(config, filter=chosen),
-            reading.check_listing,
-        )
+        read = partial(saver.get_tuple, at(thread, ns))
+        reading.attempt(f"latest of {thread!r} {ns!r}", read, reading.check_tuple)
+    for named, chosen in LISTINGS:
+        read = partial(saver.list, None if named is None else at(named, None), filter=chosen)
+        reading.attempt(f"list({named}, filter={chosen})", read, reading.check_listing)
     return reading

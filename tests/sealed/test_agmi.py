@@ -13,9 +13,9 @@ from tests.graphs.savers import SEALED
 from tests.support.server import server
 
 pytest.importorskip("agmi")
-from agmi.adapters.langgraph_postgres import LangGraphPostgresAdapter
-from agmi.adapters.langgraph_sqlite import LangGraphSqliteAdapter
-from agmi.check import run
+from agmi.adapters.langgraph_postgres import LangGraphPostgresAdapter  # type: ignore[import-untyped]
+from agmi.adapters.langgraph_sqlite import LangGraphSqliteAdapter  # type: ignore[import-untyped]
+from agmi.check import run  # type: ignore[import-untyped]
 
 from sealpoint.langgraph import SealedSaver
 
@@ -32,6 +32,7 @@ class OnSqlite(LangGraphSqliteAdapter):  # type: ignore[misc]
     """LangGraph's SqliteSaver, wrapped."""
 
     name = "SealedSaver on SQLite"
+    _saver: Any
 
     def setup(self) -> None:
         super().setup()
@@ -54,6 +55,7 @@ class OnPostgres(LangGraphPostgresAdapter):  # type: ignore[misc]
     """LangGraph's PostgresSaver, wrapped: the content of a row is in its frame."""
 
     name = "SealedSaver on Postgres"
+    _saver: Any
 
     def _open_saver(self) -> None:
         super()._open_saver()

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-import psycopg
 import pytest
-from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.sqlite import SqliteSaver
-from psycopg.rows import dict_row
 
-from tests.graphs.savers import SEALED
 from tests.sealed import edits, moves
 from tests.sealed.moves import Act
-from tests.sealed.raw import OnPostgres, OnSqlite, Raw
-from tests.sealed.reading import Truth, read_everything
-from tests.sealed.savers import ALONE, SEALED_FORMS, wrap
-from tests.sealed.scene import ALICE, BOB, PLACES, put_one
-from tests.support.server import schema, server
+from tests.sealed.reading import read_everything
+from tests.sealed.savers import ALONE, SEALED_FORMS
+from tests.sealed.scene import PLACES
+from tests.sealed.scenes import DATABASES, Scene
 
-DATABASES: Final = ("sqlite", "postgres")
 HELD: Final = {
     "sqlite": ("document", "write", "interrupt"),
     "postgres": ("frame", "write", "interrupt", "blob", "snapshot", "sentinel"),
@@ -76,71 +64,6 @@ def kinds(database: str, form: str) -> dict[str, Act]:
 def every(step: int, table: dict[str, Act]) -> dict[str, Act]:
     """Some of a table, the same each time."""
     return dict([*table.items()][::step])
-
-
-@dataclass
-class Scene:
-    """A filled database.
-
-    Attributes:
-        saver: Makes a saver that has read nothing yet.
-    """
-
-    raw: Raw
-    saver: Callable[[], Any]
-    truth: Truth
-
-
-@contextmanager
-def sqlite_scene(path: Path, form: str) -> Iterator[Scene]:
-    connection = sqlite3.connect(path, check_same_thread=False)
-    other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-    with ExitStack() as stack:
-        for each in (connection, other):
-            stack.callback(each.close)
-            each.execute("PRAGMA synchronous = OFF")
-        inner = SqliteSaver(connection, serde=SEALED if form == ALONE else None)
-        inner.setup()
-        yield filled(OnSqlite(other), lambda: wrap(inner, form))
-
-
-@contextmanager
-def postgres_scene(dsn: str, form: str) -> Iterator[Scene]:
-    with psycopg.connect(dsn, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
-        inner = PostgresSaver(connection, serde=SEALED if form == ALONE else None)
-        inner.setup()
-        yield filled(OnPostgres(connection), lambda: wrap(inner, form))
-
-
-def filled(raw: Raw, saver: Callable[[], Any]) -> Scene:
-    seen: set[str] = set()
-    for thread in (ALICE, BOB):
-        writer = saver()
-        for place in PLACES:
-            if place.thread == thread:
-                put_one(writer, place, int(place.id[-4:]))
-        (raw.threads[thread],) = {row["thread_id"] for row in raw.rows("checkpoints")} - seen
-        seen.add(raw.threads[thread])
-    return Scene(raw, saver, Truth.of(saver()))
-
-
-@pytest.fixture(scope="module")
-def scenes(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Filled databases by name and form, each made when it is first asked for."""
-    made: dict[tuple[str, str], Scene] = {}
-    with ExitStack() as stack:
-
-        def scene(database: str, form: str) -> Scene:
-            if (database, form) not in made:
-                opening = (
-                    sqlite_scene(tmp_path_factory.mktemp("sealed") / "x.db", form)
-                    if database == "sqlite"
-                    else postgres_scene(stack.enter_context(schema(server(pytestconfig))), form)
-                )
-                made[database, form] = stack.enter_context(opening)
-            return made[database, form]
-
-        yield scene
 
 
 def read_after(scene: Scene, act: Act) -> Any:

@@ -1,0 +1,31 @@
+"""Databases for these tests, each made when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.sealed.scenes import Scene, postgres_scene, sqlite_scene
+from tests.support.server import schema, server
+
+
+@pytest.fixture(scope="module")
+def scenes(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Filled databases by name and form, each made when it is first asked for."""
+    made: dict[tuple[str, str], Scene] = {}
+    with ExitStack() as stack:
+
+        def scene(database: str, form: str) -> Scene:
+            if (database, form) not in made:
+                opening = (
+                    sqlite_scene(tmp_path_factory.mktemp("sealed") / "x.db", form)
+                    if database == "sqlite"
+                    else postgres_scene(stack.enter_context(schema(server(pytestconfig))), form)
+                )
+                made[database, form] = stack.enter_context(opening)
+            return made[database, form]
+
+        yield scene
