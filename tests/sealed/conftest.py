@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.sealed.savers import SAVERS, Open, Sync, opened
 from tests.sealed.scenes import Scene, postgres_scene, sqlite_scene
 from tests.support.server import schema, server
 
@@ -29,3 +32,22 @@ def scenes(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
             return made[database, form]
 
         yield scene
+
+
+@pytest.fixture
+def open_(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Open]:
+    """Opens savers on empty databases."""
+    numbers = count()
+    with ExitStack() as stack:
+
+        def open_(name: str, form: str) -> Sync:
+            entry = SAVERS[name]
+            place = (
+                stack.enter_context(schema(server(pytestconfig)))
+                if entry.kind == "postgres"
+                else str(tmp_path / f"{next(numbers)}.db")
+            )
+            saver, runner = stack.enter_context(opened(name, place, form))
+            return Sync(saver, runner, awaited=entry.awaited)
+
+        yield open_

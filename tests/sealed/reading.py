@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import TASKS
 
 from sealpoint.errors import SealpointError
 from tests.sealed.raw import ERRORS
@@ -51,6 +52,23 @@ def content(found: CheckpointTuple) -> dict[str, Any]:
         "writes": [*(found.pending_writes or [])],
     }
     return {name: exact(part) for name, part in parts.items()}
+
+
+def parts(found: Any) -> dict[str, Any]:
+    """All of a tuple, but what bare PostgresSaver adds from all namespaces to checkpoints of old releases."""
+    return content(
+        found._replace(
+            checkpoint={
+                **found.checkpoint,
+                "channel_values": without(found.checkpoint["channel_values"], TASKS),
+                "channel_versions": without(found.checkpoint["channel_versions"], TASKS),
+            }
+        )
+    )
+
+
+def without(mapping: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if key != name}
 
 
 def exact(value: Any) -> Any:

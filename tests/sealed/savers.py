@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final
 
@@ -82,3 +82,26 @@ def opened(name: str, place: str, form: str) -> Iterator[tuple[Any, asyncio.Runn
             yield wrap(saver, form), runner
         finally:
             runner.run(stack.aclose())
+
+
+class Sync:
+    """A saver whose methods are called without ``await``, also if it has only those that are awaited."""
+
+    def __init__(self, saver: Any, runner: asyncio.Runner, *, awaited: bool) -> None:
+        self.saver, self.runner, self.awaited = saver, runner, awaited
+
+    def __getattr__(self, name: str) -> Any:
+        if not self.awaited:
+            return getattr(self.saver, name)
+        method = getattr(self.saver, f"a{name}")
+        if name == "list":
+            return lambda *arguments, **named: self.runner.run(gathered(method(*arguments, **named)))
+        return lambda *arguments, **named: self.runner.run(method(*arguments, **named))
+
+
+async def gathered(found: Any) -> list[Any]:
+    return [each async for each in found]
+
+
+Open = Callable[[str, str], Sync]
+"""Opens a saver of the table in a form, on an empty database."""

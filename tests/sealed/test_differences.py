@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import psycopg
@@ -16,53 +11,11 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import TASKS
 
-from tests.sealed.reading import content, exact
-from tests.sealed.savers import BARE, SAVERS, opened
+from tests.sealed.reading import content, exact, parts
+from tests.sealed.savers import BARE, SAVERS, Open
 from tests.sealed.scene import ALICE, BOB, C1, C2, C3, CHILD, DELTA, PLACES, ROOT, at, fill, version
-from tests.support.server import schema, server
 
 FORMS: Final = ("sealed", "all options")
-Open = Callable[[str, str], "Sync"]
-
-
-class Sync:
-    """A saver whose methods are called without ``await``, also if it has only those that are awaited."""
-
-    def __init__(self, saver: Any, runner: asyncio.Runner, *, awaited: bool) -> None:
-        self.saver, self.runner, self.awaited = saver, runner, awaited
-
-    def __getattr__(self, name: str) -> Any:
-        if not self.awaited:
-            return getattr(self.saver, name)
-        method = getattr(self.saver, f"a{name}")
-        if name == "list":
-            return lambda *arguments, **named: self.runner.run(gathered(method(*arguments, **named)))
-        return lambda *arguments, **named: self.runner.run(method(*arguments, **named))
-
-
-async def gathered(found: Any) -> list[Any]:
-    return [each async for each in found]
-
-
-@pytest.fixture
-def open_(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Open]:
-    """Opens savers on empty databases."""
-    numbers = count()
-    with ExitStack() as stack:
-
-        def open_(name: str, form: str) -> Sync:
-            entry = SAVERS[name]
-            place = (
-                stack.enter_context(schema(server(pytestconfig)))
-                if entry.kind == "postgres"
-                else str(tmp_path / f"{next(numbers)}.db")
-            )
-            saver, runner = stack.enter_context(opened(name, place, form))
-            return Sync(saver, runner, awaited=entry.awaited)
-
-        yield open_
-
-
 FILTERS: Final[list[dict[str, Any]]] = [
     {},
     {"source": "loop"},
@@ -99,23 +52,6 @@ LISTINGS: Final[list[tuple[Any, dict[str, Any]]]] = [
     (at(ALICE), {"filter": {"notes": {"of": [ALICE, ROOT, 1, ""]}}, "limit": 1}),
     (at(ALICE), {"filter": {"score": 10}, "before": at(ALICE, ROOT, C3), "limit": 2}),
 ]
-
-
-def parts(found: Any) -> dict[str, Any]:
-    """All of a tuple, but what bare PostgresSaver adds from all namespaces to checkpoints of old releases."""
-    return content(
-        found._replace(
-            checkpoint={
-                **found.checkpoint,
-                "channel_values": without(found.checkpoint["channel_values"], TASKS),
-                "channel_versions": without(found.checkpoint["channel_versions"], TASKS),
-            }
-        )
-    )
-
-
-def without(mapping: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in mapping.items() if key != name}
 
 
 def read(saver: Any, config: Any) -> dict[str, Any] | None:

@@ -140,10 +140,9 @@ class Entry:
         if self._rows.layout is Layout.WHOLE:
             return self.document()["channel_values"]
         found, versions = self.found.checkpoint["channel_values"], self._decode()[0]["channel_versions"]
-        names: Collection[str] = found
-        inline: Mapping[str, Any] = {
-            name: value for name, value in found.items() if type(value) is not Sealed
-        }
+        # A list is what PostgresSaver made of the messages that `needs_sends` means: still sealed.
+        names: Collection[str] = [name for name, value in found.items() if type(value) is not list]
+        inline: Mapping[str, Any] = {name: found[name] for name in names if type(found[name]) is not Sealed}
         if self._header is not None:
             names, inline = self._header.get("channels", ()), self._header.get("inline", {})
         values = dict[str, Any]()
@@ -163,7 +162,7 @@ class Entry:
 
         Whether PostgresSaver added them proves nothing: it asks the readable version and the parent's column.
         """
-        if self._rows.layout is not Layout.INLINE or self._header is None or not self.parent:
+        if self._rows.layout is not Layout.INLINE or not self.parent:
             return False
         return bool(self._decode()[0]["v"] < SENDS_MOVED)
 

@@ -377,8 +377,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         target = self._ask(_thread(target_thread_id), is_new=True)
         for found in reversed([*self.inner.list(_thread(source.place.thread_id))]):
             entry = self._do.entry(found, source)
-            sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
-            put, writes = self._do.copied(entry, target, sends)
+            put, writes = self._do.copied(entry, target)
             self.inner.put(*put)
             for arguments in writes:
                 self.inner.put_writes(*arguments)
@@ -390,8 +389,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         copied = [item async for item in self.inner.alist(_thread(source.place.thread_id))]
         for found in reversed(copied):
             entry = self._do.entry(found, source)
-            sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
-            put, writes = self._do.copied(entry, target, sends)
+            put, writes = self._do.copied(entry, target)
             await self.inner.aput(*put)
             for arguments in writes:
                 await self.inner.aput_writes(*arguments)
