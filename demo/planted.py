@@ -19,6 +19,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from demo import agent
+from demo.attacks import messages
 from demo.claims import Claims
 from demo.rotation import command as sealpoint
 
@@ -44,6 +45,10 @@ SEARCHED: Final = """\
    SealedSaver(saver, serde=serde, pseudonyms=True) also replaces the thread ids."""
 
 
+class PostgresMissingError(Exception):
+    """Postgres cannot be started here."""
+
+
 def show_planted(folder: Path, ring: Path, seal: Seal, claims: Claims) -> None:
     """Run the agent on SQLite and Postgres, bare and sealed, and search all files of both for its values."""
     print("\n7. The agent with random values, on SQLite and Postgres: are they found in the files?")
@@ -52,10 +57,10 @@ def show_planted(folder: Path, ring: Path, seal: Seal, claims: Claims) -> None:
     def wrap(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
         return seal(saver, ring, pseudonyms=True)
 
-    found = {"SQLite": _on_sqlite(folder / "planted.db", wrap)}
+    found = {"SQLite": _on_sqlite(folder / "planted.db", wrap, claims)}
     missing = ""
     try:
-        found["Postgres"] = _on_postgres(wrap)
+        found["Postgres"] = _on_postgres(wrap, claims)
     except PostgresMissingError as error:
         missing = f"   Postgres is LEFT OUT: {error}"
     print(f"   {'':25}{''.join(f'{database:26}' for database in found)}".rstrip())
@@ -71,21 +76,17 @@ def show_planted(folder: Path, ring: Path, seal: Seal, claims: Claims) -> None:
         print(missing)
 
 
-class PostgresMissingError(Exception):
-    """Postgres cannot be started here."""
-
-
-def _on_sqlite(path: Path, wrap: Wrap) -> tuple[set[str], set[str]]:
+def _on_sqlite(path: Path, wrap: Wrap, claims: Claims) -> tuple[set[str], set[str]]:
     """Return the places found of a bare run and of a sealed run, in the same file."""
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        bare, sealed = _plant(SqliteSaver(connection), wrap)
+        bare, sealed = _plant(SqliteSaver(connection), wrap, claims)
         # Copies the log into the file, and leaves it: both contain everything.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         files = [path, path.with_name(f"{path.name}-wal")]
         return search(files, bare), search(files, sealed)
 
 
-def _on_postgres(wrap: Wrap) -> tuple[set[str], set[str]]:
+def _on_postgres(wrap: Wrap, claims: Claims) -> tuple[set[str], set[str]]:
     """Do the same on a server of its own; it is stopped before the search, so its files are complete."""
     try:
         from langgraph.checkpoint.postgres import PostgresSaver
@@ -95,7 +96,7 @@ def _on_postgres(wrap: Wrap) -> tuple[set[str], set[str]]:
     with TemporaryDirectory(prefix="sealpoint-demo-") as folder:
         with _server(folder) as address, PostgresSaver.from_conn_string(address) as saver:
             saver.setup()
-            bare, sealed = _plant(saver, wrap)
+            bare, sealed = _plant(saver, wrap, claims)
         files = [file for file in Path(folder).rglob("*") if file.is_file()]
         return search(files, bare), search(files, sealed)
 
@@ -116,20 +117,27 @@ def _server(folder: str) -> Iterator[str]:
         server.communicate()
 
 
-def _plant(saver: BaseCheckpointSaver[Any], wrap: Wrap) -> tuple[Values, Values]:
+def _plant(saver: BaseCheckpointSaver[Any], wrap: Wrap, claims: Claims) -> tuple[Values, Values]:
     """Run the agent on the bare saver and on the wrapped one, and return the random values of each."""
     runs = _random_values(), _random_values()
     for values, used in zip(runs, (saver, wrap(saver)), strict=True):
-        message, office, number, member, note, thread_id = values.values()
         thread: RunnableConfig = {
-            "configurable": {"thread_id": thread_id, "member": member},
-            "metadata": {"note": note},
+            "configurable": {"thread_id": values["thread id"], "member": values["config['configurable']"]},
+            "metadata": {"note": values["config['metadata']"]},
         }
         # So long that Postgres stores it in a TOAST table, and random, so that it is not compressed.
-        text = f"{message} {secrets.token_urlsafe(6000)}"
-        claim: agent.Claim = {"messages": [HumanMessage(text)], "office": str(office), "number": int(number)}
+        text = f"{values['message']} {secrets.token_urlsafe(6000)}"
+        claim: agent.Claim = {
+            "messages": [HumanMessage(text)],
+            "office": str(values["text of the state"]),
+            "number": int(values["number of the state"]),
+        }
         agent.ask(used, thread, claim)
         agent.resume(used, thread)
+        stored = used.get_tuple(thread)
+        claims.check(
+            "what was planted is read back", stored is not None and messages(stored)[0].content == text
+        )
     return runs
 
 
