@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
@@ -12,7 +11,7 @@ from sealpoint.base.frame import KEY, decode_value
 from sealpoint.base.place import Place
 from sealpoint.crypto import Opened
 from sealpoint.errors import RowError, SealingError, excerpt
-from sealpoint.sealed.body import SENTINEL, Claims, Header, split_header
+from sealpoint.sealed.body import SENTINEL, Claims, Header, require_same_metadata, split_header
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
@@ -103,7 +102,7 @@ class Entry:
             self.thread_id = self._header.get("thread", place.thread_id)
             parent = self._header["parent"] if parent else None
             if rows.layout is not Layout.VALUES:
-                self._require_same_metadata(self._header["metadata"])
+                require_same_metadata(found.metadata, self._header["metadata"], rows.plain)
         self.parent: str | None = parent
 
     @property
@@ -165,7 +164,7 @@ class Entry:
         """
         if self._rows.layout is not Layout.INLINE or not self.parent:
             return False
-        return bool(self._decode()[0]["v"] < SENDS_MOVED)
+        return bool(self._decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return writes on top of the checkpoint, in their order.
@@ -211,26 +210,6 @@ class Entry:
         if self._rows.layout is Layout.VALUES:
             return document[0], document[1]
         return document, self._header["metadata"]
-
-    def _require_same_metadata(self, metadata: Mapping[str, Any]) -> None:
-        for key, value in self.found.metadata.items():
-            if key == KEY:
-                continue
-            if not _is_same(value, metadata[key]) if key in metadata else key in self._rows.plain:
-                raise RowError(f"metadata {excerpt(key)} is not what was sealed")
-
-
-def _is_same(found: Any, sealed: Any) -> bool:
-    """Whether readable metadata is what was sealed: Postgres returns large floats as integers."""
-    if found == sealed:
-        return True
-    if isinstance(sealed, float) and isinstance(found, int):
-        return found == int(Decimal(repr(sealed)))
-    if isinstance(sealed, dict) and isinstance(found, dict):
-        return found.keys() == sealed.keys() and all(_is_same(found[key], sealed[key]) for key in sealed)
-    if isinstance(sealed, list) and isinstance(found, list):
-        return len(found) == len(sealed) and all(map(_is_same, found, sealed))
-    return False
 
 
 def _order(write: Write) -> tuple[str, str, int]:

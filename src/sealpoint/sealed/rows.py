@@ -31,6 +31,7 @@ from sealpoint.sealed.body import (
     Header,
     pack_claims,
     pack_header,
+    require_same_kind,
     split_claims,
 )
 from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
@@ -254,8 +255,7 @@ class Rows:
         if opened is None:
             return Write(None, task_id, channel, self.serde.loads_typed((sealed.tag, sealed.blob)))
         claims, data = split_claims(opened.data)
-        if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
-            raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")
+        require_same_kind(channel, claims)
         return Write(claims, task_id, channel, self.serde.decode(opened.inner, data))
 
 
