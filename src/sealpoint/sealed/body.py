@@ -17,13 +17,15 @@ If values are stored apart, the document lacks ``channel_values``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from json.encoder import encode_basestring_ascii as encode_text
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
-from sealpoint.base import CheckpointMetadata
+from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
+from sealpoint.base.frame import KEY
 from sealpoint.base.metadata import encode_metadata
-from sealpoint.errors import DecodeError, UnsupportedTypeError
+from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
 
 SENTINEL: Final = "__sealpoint__"
 """Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail."""
@@ -134,3 +136,48 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     if path is None or len(data) < end:
         raise DecodeError("a sealed write does not say its place")
     return Claims(path, int.from_bytes(data[:_INDEX], "big", signed=True)), data[end:]
+
+
+def require_same_metadata(
+    readable: Mapping[str, Any], metadata: Mapping[str, Any], plain: Collection[str] = PLAIN
+) -> None:
+    """Compare the metadata that is readable in a row with what was sealed.
+
+    Args:
+        readable: What stands in the row.
+        metadata: What was sealed.
+        plain: Keys that savers search for: one that was not sealed would be found.
+
+    Raises:
+        RowError: If a key has another value, or a plain key was not sealed. Other keys have no effect.
+    """
+    for key, value in readable.items():
+        if key == KEY:
+            continue
+        if not _is_same(value, metadata[key]) if key in metadata else key in plain:
+            raise RowError(f"metadata {excerpt(key)} is not what was sealed")
+
+
+def _is_same(readable: Any, sealed: Any) -> bool:
+    """Whether two JSON values are the same, except that Postgres returns large floats as integers."""
+    if readable == sealed:
+        return True
+    if isinstance(sealed, float) and isinstance(readable, int):
+        return readable == int(Decimal(repr(sealed)))
+    if isinstance(sealed, dict) and isinstance(readable, dict):
+        return readable.keys() == sealed.keys() and all(
+            _is_same(readable[key], sealed[key]) for key in sealed
+        )
+    if isinstance(sealed, list) and isinstance(readable, list):
+        return len(readable) == len(sealed) and all(map(_is_same, readable, sealed))
+    return False
+
+
+def require_same_kind(channel: str, claims: Claims) -> None:
+    """Check that a write has the index of its channel: special writes have fixed ones.
+
+    Raises:
+        RowError: If it has another.
+    """
+    if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
+        raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")

@@ -11,7 +11,7 @@ from sealpoint.base.frame import KEY, decode_value
 from sealpoint.base.place import Place
 from sealpoint.crypto import Opened
 from sealpoint.errors import RowError, SealingError, excerpt
-from sealpoint.sealed.body import SENTINEL, Claims, Header, split_header
+from sealpoint.sealed.body import SENTINEL, Claims, Header, require_same_metadata, split_header
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
@@ -102,7 +102,7 @@ class Entry:
             self.thread_id = self._header.get("thread", place.thread_id)
             parent = self._header["parent"] if parent else None
             if rows.layout is not Layout.VALUES:
-                self._require_same_metadata(self._header["metadata"])
+                require_same_metadata(found.metadata, self._header["metadata"], rows.plain)
         self.parent: str | None = parent
 
     @property
@@ -124,8 +124,8 @@ class Entry:
         document = self._decode()[0]
         if self._rows.layout is not Layout.WHOLE:
             document = {**document, "channel_values": self.values()}
-            if sends is not None:
-                document["channel_values"][TASKS] = [write.value for write in sends if write.channel == TASKS]
+            if messages := [write.value for write in sends or () if write.channel == TASKS]:
+                document["channel_values"][TASKS] = messages
                 last = max(document["channel_versions"].values(), default=None)
                 document["channel_versions"] = {**document["channel_versions"], TASKS: last}
         require_document(document, str(self.place.checkpoint_id))
@@ -140,10 +140,9 @@ class Entry:
         if self._rows.layout is Layout.WHOLE:
             return self.document()["channel_values"]
         found, versions = self.found.checkpoint["channel_values"], self._decode()[0]["channel_versions"]
-        names: Collection[str] = found
-        inline: Mapping[str, Any] = {
-            name: value for name, value in found.items() if type(value) is not Sealed
-        }
+        # A list is what PostgresSaver made of the messages that `needs_sends` means: still sealed.
+        names: Collection[str] = [name for name, value in found.items() if type(value) is not list]
+        inline: Mapping[str, Any] = {name: found[name] for name in names if type(found[name]) is not Sealed}
         if self._header is not None:
             names, inline = self._header.get("channels", ()), self._header.get("inline", {})
         values = dict[str, Any]()
@@ -161,11 +160,11 @@ class Entry:
     def needs_sends(self) -> bool:
         """Whether messages of the step are among the writes to the parent, as in checkpoints of old releases.
 
-        PostgresSaver adds them to a checkpoint itself, if the readable part of the row says that it is old.
+        Whether PostgresSaver added them proves nothing: it asks the readable version and the parent's column.
         """
-        if self._rows.layout is not Layout.INLINE or self._header is None or not self.parent:
+        if self._rows.layout is not Layout.INLINE or not self.parent:
             return False
-        return self._decode()[0]["v"] < SENDS_MOVED and TASKS in self.found.checkpoint["channel_values"]
+        return bool(self._decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return writes on top of the checkpoint, in their order.
@@ -194,14 +193,6 @@ class Entry:
         """Return `writes` as a saver returns them."""
         return [(write.task_id, write.channel, write.value) for write in self.writes(channels)]
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of what is stored, about."""
-        found = self.found
-        values = found.checkpoint["channel_values"].values() if self._rows.layout is not Layout.WHOLE else ()
-        sealed = [*values, *(value for _, _, value in found.pending_writes or ())]
-        return len(self._content) + sum(len(item.blob) for item in sealed if type(item) is Sealed)
-
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
         """Return the document and the metadata, decoded once."""
         if self._decoded is None:
@@ -219,11 +210,6 @@ class Entry:
         if self._rows.layout is Layout.VALUES:
             return document[0], document[1]
         return document, self._header["metadata"]
-
-    def _require_same_metadata(self, metadata: Mapping[str, Any]) -> None:
-        for key, value in self.found.metadata.items():
-            if key in metadata and metadata[key] != value:
-                raise RowError(f"metadata {excerpt(key)} is not what was sealed")
 
 
 def _order(write: Write) -> tuple[str, str, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sealpoint.base import (
+    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -164,11 +165,9 @@ class Procedures:
             raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
         return self.rows.seal_writes(asked.place, task_id, task_path, writes), task_id, task_path
 
-    def copied(
-        self, entry: Entry, target: Asked, sends: Sequence[Write] | None
-    ) -> tuple[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
+    def copied(self, entry: Entry, target: Asked) -> tuple[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
         """Return the arguments of ``put``, and those of each ``put_writes``, for a copy of a checkpoint."""
-        checkpoint = entry.document(sends)
+        checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
         place = entry.place._replace(thread_id=target.place.thread_id)
         sealed = self.rows.seal_checkpoint(
             place,
@@ -178,12 +177,39 @@ class Procedures:
             entry.metadata,
             checkpoint["channel_versions"],
         )
-        tasks = dict[tuple[str, str], list[Write]]()
-        for number, write in enumerate(entry.writes()):
-            claims = write.claims or Claims("", number)
-            tasks.setdefault((write.task_id, claims.task_path), []).append(write._replace(claims=claims))
+        # Savers number the writes of one call. Apart from special ones the others get their numbers again.
+        groups = dict[tuple[str, str, bool], list[Write]]()
+        for write in entry.writes():
+            path, idx = write.claims or ("", None)
+            group = groups.setdefault((write.task_id, path, write.channel in WRITES_IDX_MAP), [])
+            if idx is None:
+                idx = WRITES_IDX_MAP.get(write.channel, len(group))
+            group.append(write._replace(claims=Claims(path, idx)))
         writes = [
             (place.config(target.more), self.rows.seal_claimed(place, group), task_id, task_path)
-            for (task_id, task_path), group in tasks.items()
+            for (task_id, task_path, _), group in groups.items()
         ]
         return (place._replace(checkpoint_id=entry.parent).config(target.more), *sealed), writes
+
+
+def thread_config(thread_id: str) -> RunnableConfig:
+    """Return the config of a thread."""
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def named(config: RunnableConfig, checkpoint: Checkpoint, asked: Asked) -> RunnableConfig:
+    """Return the config that names a stored checkpoint."""
+    found = Place(asked.thread_id, asked.place.checkpoint_ns, checkpoint["id"]).config(asked.more)
+    found["configurable"]["thread_id"] = config["configurable"]["thread_id"]  # of the caller's type
+    return found
+
+
+def listed_ids(thread_ids: Sequence[str]) -> Sequence[str]:
+    """Return thread ids.
+
+    Raises:
+        TypeError: If they are one string.
+    """
+    if isinstance(thread_ids, str):
+        raise TypeError("thread_ids is one string, not a sequence of thread ids")
+    return thread_ids

@@ -31,6 +31,7 @@ from sealpoint.sealed.body import (
     Header,
     pack_claims,
     pack_header,
+    require_same_kind,
     split_claims,
 )
 from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
@@ -146,17 +147,16 @@ class Rows:
         """Seal a checkpoint whose values are stored apart: the header and the rest go into the metadata."""
         thread_id, checkpoint_ns, checkpoint_id = place
         versions = dict(checkpoint["channel_versions"])
-        values = {name: value for name, value in checkpoint["channel_values"].items() if name in versions}
         stored = dict[str, Any]()
         inline = dict[str, Any]()
-        for name, value in values.items():
+        for name, value in checkpoint["channel_values"].items():
             if self.layout is Layout.INLINE and isinstance(value, INLINE):
                 inline[name], stored[name] = value, ""
-                continue
-            row = value_row(thread_id, checkpoint_ns, name, str(new_versions.get(name, versions[name])))
-            sealable = Sealable(partial(self.serde.seal, value, row=row))
-            stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
-        header["channels"] = list(values)
+            elif name in versions:  # else the saver would not find it again
+                row = value_row(thread_id, checkpoint_ns, name, str(new_versions.get(name, versions[name])))
+                sealable = Sealable(partial(self.serde.seal, value, row=row))
+                stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
+        header["channels"] = list(stored)
         document: Any = {name: part for name, part in checkpoint.items() if name != "channel_values"}
         metadata = header["metadata"]
         if self.layout is Layout.INLINE:
@@ -255,8 +255,7 @@ class Rows:
         if opened is None:
             return Write(None, task_id, channel, self.serde.loads_typed((sealed.tag, sealed.blob)))
         claims, data = split_claims(opened.data)
-        if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
-            raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")
+        require_same_kind(channel, claims)
         return Write(claims, task_id, channel, self.serde.decode(opened.inner, data))
 
 
