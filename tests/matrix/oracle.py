@@ -145,6 +145,11 @@ class Value:
         """Whether its tag says that it is sealed under a key of a ring."""
         return isinstance(self.tag, str) and "+" in self.tag and "@" in self.tag
 
+    @property
+    def is_sentinel(self) -> bool:
+        """Whether it makes a bare saver fail, and is no value of the user."""
+        return self.is_bound and self.row is not None and self.row.get("channel") == FRAME
+
     def is_under(self, key_id: str) -> bool:
         return self.is_sealed and str(self.tag).endswith(f"@{key_id}")
 
@@ -365,7 +370,7 @@ class Facts:
         return len(set(places)) == len(places)
 
     def restored(self, ring: Ring) -> list[Record]:
-        """The rows of ``checkpoints`` of a SQLite file as a bare saver has them."""
+        """The rows of ``checkpoints`` as a bare saver has them."""
         headers = {
             tuple(value.row[name] for name in _KEY): split(value, typed[1])[0]
             for value in self.values
@@ -427,7 +432,9 @@ def _restored(record: Record, header: Any) -> Record:
     if header is None:
         return record
     thread_id, *rest = record.key
-    metadata = json.dumps(header["metadata"], ensure_ascii=False).encode()
+    metadata = header["metadata"]
+    if not isinstance(record.metadata, dict):
+        metadata = json.dumps(metadata, ensure_ascii=False).encode()
     parent = record.parent and header["parent"]
     return Record((header.get("thread", thread_id), *rest), parent, metadata)
 

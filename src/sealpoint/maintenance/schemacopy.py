@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Final
 
-from sealpoint.base.frame import find_frame
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import is_sealed
-from sealpoint.databases.cells import Cell, Column, SecretOf, Where
+from sealpoint.databases.cells import Cell, Column, SecretOf
 from sealpoint.databases.failures import failure
-from sealpoint.databases.postgres.newschema import NewSchema, nullable_columns
+from sealpoint.databases.postgres.newschema import NewSchema
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.postgres.snapshot import Snapshot, StoredRow
-from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress
-from sealpoint.errors import RowError, SealpointError
-from sealpoint.maintenance.decrypt import open_value, require_no_frame
-
-_NO_VALUE: Final = "empty"  # the type of a channel without a value
+from sealpoint.databases.rows import BATCH, Batch, Event, Events, Need, Progress
+from sealpoint.errors import RowError, SealpointError, excerpt
+from sealpoint.maintenance.schemarows import RowOpener, cell_of, holds_value
 
 
 def decrypt_schema(
@@ -69,41 +65,6 @@ def decrypt_schema(
             target.commit()
 
 
-class RowOpener:
-    """Turns each stored row into the row of the copy."""
-
-    def __init__(self, cipher: RingCipher, allow_plaintext: bool, secret_of: SecretOf | None) -> None:
-        """Take what opens values; see `decrypt_schema`."""
-        self._cipher = cipher
-        self._allow_plaintext = allow_plaintext
-        self._secret_of = secret_of
-
-    def open(self, cell: Cell, row: StoredRow) -> StoredRow:
-        """Return a row with nothing sealed in it.
-
-        Args:
-            cell: Its value; that of ``checkpoints`` is its metadata.
-            row: All of its columns.
-
-        Raises:
-            SealpointError: If its value does not open, or LangGraph could not have stored the row.
-        """
-        column = cell.where.column
-        for name, value in row.items():
-            if value is None and name not in nullable_columns(column.table):
-                raise RowError(f"column {name!r} of table {column.table!r} is NULL")
-        if column.in_json:
-            require_no_frame(row[column.name])
-            return row
-        if not _has_value(row):
-            return row
-        parts = open_value(
-            self._cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self._secret_of
-        )
-        kind, data = parts.opened.typed
-        return row | {"type": kind, column.name: data}
-
-
 class _Copy:
     """Inserts the rows of a snapshot into a new schema, with decrypted values.
 
@@ -124,6 +85,9 @@ class _Copy:
 
     def events(self) -> Iterator[Event]:
         self._total = self._snapshot.count()
+        for cell in self._snapshot.pseudonyms():
+            self._opener.learn(cell)
+        # Checkpoints come last: their values are there by then.
         for column in self._columns:
             for rows in self._snapshot.pages(column.table, self._batch):
                 yield from self._copy_page(column, rows)
@@ -131,30 +95,27 @@ class _Copy:
 
     def _copy_page(self, column: Column, rows: list[StoredRow]) -> Iterator[Event]:
         opened = []
+        needs = dict[Need, Cell]()
         for row in rows:
-            cell = _cell_of(column, row)
-            has_value = not column.in_json and _has_value(row)
+            cell = cell_of(column, row)
+            has_value = holds_value(cell)
             self._values += has_value
             try:
-                opened.append(self._opener.open(cell, row))
+                copied = self._opener.open(cell, row)
             except SealpointError as error:
                 self.has_failed = True
                 yield failure(cell, error)
                 continue
+            if copied.row is not None:
+                opened.append(copied.row)
+            needs |= dict.fromkeys(copied.needs, cell)
             if has_value:
                 self._opened += is_sealed(cell.tag)
                 self._size += len(cell.value)
         if not self.has_failed:
             self._target.insert(column.table, opened)
-
-
-def _cell_of(column: Column, row: StoredRow) -> Cell:
-    where = Where(column, tuple(row[name] for name in column.key))
-    if column.in_json:
-        frame = find_frame(row[column.name])
-        return Cell(frame and frame.value, frame and frame.tag, where)
-    return Cell(row[column.name], row["type"], where)
-
-
-def _has_value(row: StoredRow) -> bool:
-    return row["type"] != _NO_VALUE or row["blob"] is not None
+            for need in self._target.lost([*needs]):
+                self.has_failed = True
+                yield failure(
+                    needs[need], RowError(f"the value of channel {excerpt(need.channel)} is missing")
+                )

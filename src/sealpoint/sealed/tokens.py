@@ -20,7 +20,8 @@ from sealpoint.keys.material import NeverPickled
 from sealpoint.keys.ring import KeyRing
 
 TOKEN: Final = re.compile(r"sp[0-9a-f]{32}\Z")
-PSEUDONYM: Final = re.compile(r"t-[a-z2-7]{32}\Z")
+PSEUDONYM_START: Final = "t-"
+PSEUDONYM: Final = re.compile(rf"{PSEUDONYM_START}[a-z2-7]{{32}}\Z")
 _TOKEN_BYTES: Final = 16
 _PSEUDONYM_CHARS: Final = 32
 _CACHED: Final = 4096
@@ -66,7 +67,7 @@ class Tokens(NeverPickled):
 
     def _make_pseudonym(self, thread_id: str) -> str:
         digest = keyed_hash(self._key("thread_id"), thread_id.encode())
-        return "t-" + b32encode(digest).decode().lower()[:_PSEUDONYM_CHARS]
+        return PSEUDONYM_START + b32encode(digest).decode().lower()[:_PSEUDONYM_CHARS]
 
 
 def _canonical(value: Any) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sealpoint.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
 from sealpoint.databases.postgres.schema import NAMES, Found, Layout
 from sealpoint.databases.postgres.snapshot import StoredRow
+from sealpoint.databases.rows import Need
 from sealpoint.errors import (
     AccessError,
     HeldError,
@@ -48,6 +49,12 @@ _GRANTEES: Final = """
             WHERE c.relnamespace = n.oid
     ) AS acl
     WHERE n.nspname = %s AND acl.grantee <> acl.owner"""
+
+_PRESENT: Final = """
+    SELECT thread_id, checkpoint_ns, channel, version FROM {}
+    WHERE (thread_id, checkpoint_ns, channel, version) IN
+        (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]))
+    AND type <> 'empty'"""
 
 _EXISTS_HINT: Final = "name a schema that does not exist; existing schemas are not changed"
 _NAME_HINT: Final = "choose another name for the schema"
@@ -122,6 +129,17 @@ class NewSchema:
                         )
             except IntegrityError:
                 raise RowError(f"two rows of table {table!r} have the same key") from None
+
+    def lost(self, needs: Sequence[Need]) -> list[Need]:
+        """Return those of the values of checkpoints that were not inserted."""
+        if not needs:
+            return []
+        values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
+        with translate_errors():
+            arrays = [*map(list, zip(*set(values), strict=True))]
+            found = self._connection.execute(self._named(_PRESENT, "checkpoint_blobs"), arrays).fetchall()
+        there = set(found)
+        return [need for need, value in zip(needs, values, strict=True) if value not in there]
 
     def commit(self) -> None:
         """Create the indexes, and let the schema appear."""

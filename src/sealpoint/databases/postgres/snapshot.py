@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from sealpoint.databases.cells import Cell
 from sealpoint.databases.postgres.columns import access_to
 from sealpoint.databases.postgres.connection import translate_errors
 from sealpoint.databases.postgres.schema import Found
 from sealpoint.databases.postgres.tables import CheckedTables
 from sealpoint.databases.rows import BATCH, Batch
+from sealpoint.sealed.tokens import PSEUDONYM_START
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -23,6 +25,8 @@ StoredRow = dict[str, Any]
 _COUNT: Final = "sealpoint_count_{}"
 _SIZES: Final = "sealpoint_sizes_{}"
 _ROWS: Final = "sealpoint_rows_{}"
+_PSEUDONYMS: Final = "sealpoint_pseudonyms_{}"
+_FEW: Final = 16  # values in JSON that are read at a time
 
 
 class Snapshot:
@@ -34,8 +38,14 @@ class Snapshot:
         self._found = found
 
     def count(self) -> int:
-        """Return the number of values, without those in JSON."""
+        """Return the number of values."""
         return sum(rows for table in self._found.oids for (rows,) in self._fetch(_COUNT, table, 1))
+
+    def pseudonyms(self) -> Iterator[Cell]:
+        """Yield one value in JSON of each thread that seems to have a pseudonym."""
+        for table, layout in self._found.layouts.items():
+            while layout.column.in_json and (rows := self._fetch(_PSEUDONYMS, table, _FEW)):
+                yield from access_to(layout.column).cells(rows)
 
     def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
         """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
@@ -73,12 +83,17 @@ def _statements(found: Found, table: str) -> dict[str, str]:
     layout = found.layouts[table]
     texts = [f"{name}::text" if layout.types.get(name) == "jsonb" else name for name in found.columns[table]]
     sizes = [f"coalesce(octet_length({text}), 0)::bigint" for text in texts if text != "idx"]
-    holds = "false" if layout.column.in_json else access_to(layout.column).holds
-    return {
-        _COUNT: f"SELECT count(*) FROM ONLY {{}} WHERE {holds}",
+    access = access_to(layout.column)
+    statements = {
+        _COUNT: f"SELECT count(*) FROM ONLY {{}} WHERE {access.holds}",
         _SIZES: f"SELECT {' + '.join(sizes)} FROM ONLY {{}}",
         _ROWS: f"SELECT {', '.join(texts)} FROM ONLY {{}}",
     }
+    if layout.column.in_json:
+        first = f"SELECT DISTINCT ON (thread_id) {access.read(access.value)} FROM ONLY {{}}"
+        has_start = f"left(thread_id, {len(PSEUDONYM_START)}) = '{PSEUDONYM_START}'"
+        statements[_PSEUDONYMS] = f"{first} WHERE {has_start} AND {access.holds}"
+    return statements
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[int]:
