@@ -83,6 +83,14 @@ class PostgresRows:
         columns = (layout.column for layout in self._found.layouts.values())
         self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
 
+    def _access(self, column: Column) -> Access:
+        """Return how the cells of a column are found, read and replaced."""
+        return access_to(column)
+
+    def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
+        """Begin a transaction in which the table of a column is locked and checked."""
+        return self._checked.transaction(column.table, mode)
+
     @property
     def kind(self) -> str:
         """``postgres``."""
@@ -121,7 +129,7 @@ class PostgresRows:
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
-            access = access_to(column)
+            access = self._access(column)
             statement = f"""
                 SELECT {_SHORT_TAG}, count(*), coalesce(sum(size), 0)::bigint
                 FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
@@ -140,7 +148,7 @@ class PostgresRows:
         bound: Bound | None = None
         cells: list[Cell] = []
         try:
-            with self._checked.transaction(column.table, READ):
+            with self._locked(column, READ):
                 bound = self._bound(column, after, selection, batch)
                 if bound is not None:
                     cells = self._cells(column, after, bound, selection)
@@ -166,7 +174,7 @@ class PostgresRows:
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
         """Return the cell with this key, with `Unreadable` in place of lost bytes."""
-        access = access_to(column)
+        access = self._access(column)
         try:
             return self._at(access, key, access.value)
         except DatabaseCorruptError:
@@ -201,7 +209,7 @@ class PostgresRows:
         bound: Bound | None = None
         done = Rewritten(0, 0, 0, 0, 0.0, None)
         try:
-            with self._checked.transaction(column.table, CHANGE):
+            with self._locked(column, CHANGE):
                 bound = self._bound(column, after, selection, batch)
                 start = perf_counter()  # no row is locked before this
                 if bound is not None:
@@ -235,7 +243,7 @@ class PostgresRows:
             change(lost[0])  # which cannot open it, and reports that
             return Rewritten(1, 0, 0, 0, 0.0, bound.next)
         # A writer has replaced it meanwhile, or something else cannot be read.
-        with self._checked.transaction(column.table, CHANGE):
+        with self._locked(column, CHANGE):
             start = perf_counter()
             done = self._change(column, after, bound, change, selection)
         return _locked_since(start, done)
@@ -244,7 +252,7 @@ class PostgresRows:
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
         """Change the cells of a batch, in the open transaction."""
-        access = access_to(column)
+        access = self._access(column)
         cells = self._cells(column, after, bound, selection, "FOR UPDATE SKIP LOCKED")
         updates = [
             access.replacement(cell, *changed) for cell in cells if (changed := change(cell)) is not None
@@ -264,7 +272,7 @@ class PostgresRows:
 
         Runs in the open transaction, before `_cells`.
         """
-        access = access_to(column)
+        access = self._access(column)
         rows = max(1, min(batch.rows, self._most))
         primary = self._primary(column)
         where, parameters = condition(access, primary, after, selection)
@@ -282,7 +290,7 @@ class PostgresRows:
     def _cells(
         self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
     ) -> list[Cell]:
-        access = access_to(column)
+        access = self._access(column)
         primary = self._primary(column)
         where, parameters = condition(access, primary, after, selection)
         statement = f"""

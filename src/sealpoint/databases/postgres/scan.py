@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK, key_end
+from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK, key_end
 from sealpoint.databases.cells import Selection
 from sealpoint.databases.postgres.columns import Access
 from sealpoint.databases.rows import Rewritten
@@ -74,6 +74,9 @@ def condition(access: Access, primary: str, after: Any, selection: Selection) ->
     if after is not None:
         parts.append(f"({primary}) > ({places(after)})")
         parameters.extend(after)
+    if selection.bound is not None:
+        parts.append(f"{tag} {'' if selection.bound else 'NOT '}LIKE %s")
+        parameters.append(f"{_SEALED}{BOUND_MARK}%")
     if not selection.plaintext:
         parts.append(f"{tag} LIKE %s")
         parameters.append(_SEALED)

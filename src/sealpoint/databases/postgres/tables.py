@@ -33,7 +33,7 @@ from sealpoint.databases.postgres.connection import (
 from sealpoint.databases.postgres.schema import Found, check_table, find_tables
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from psycopg import Connection, Cursor
     from psycopg.sql import Composed
 
 READ: Final = "ACCESS SHARE"
@@ -106,8 +106,10 @@ class CheckedTables:
             self._guard.close()
 
     @contextmanager
-    def transaction(self, table: str, mode: str) -> Iterator[None]:
+    def transaction(self, table: str, mode: str, *more: str) -> Iterator[None]:
         """Begin a transaction with a table locked in ``mode`` and checked; the first statement follows.
+
+        Tables in ``more`` are locked and checked too, and until the end.
 
         Raises:
             SchemaError: If the tables have changed. The transaction is rolled back.
@@ -115,7 +117,7 @@ class CheckedTables:
         """
         with translate_errors():
             try:
-                self._begin(table, mode)
+                self._begin(table, mode, more)
                 self._is_open = True
                 yield
                 self._require_same_name()
@@ -143,12 +145,19 @@ class CheckedTables:
 
     def update(self, table: str, statement: str, parameters: Sequence[Any]) -> int:
         """Return how many rows an UPDATE changed, in the open transaction; ``{}`` is the table."""
+        return self._execute(table, statement, parameters).rowcount
+
+    def returning(self, table: str, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows that a statement with RETURNING gives; see `update`."""
+        return self._execute(table, statement, parameters).fetchall()
+
+    def _execute(self, table: str, statement: str, parameters: Sequence[Any]) -> Cursor[Any]:
         if self._guard is not None:
             # A session that waits for this session's first lock does not delay its second lock.
             self._connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self.found, table))
             self._guard.hold(self.found)
             check_table(self._connection, self.found, table)
-        return self._connection.execute(_named(statement, self.found, table), parameters).rowcount
+        return self._connection.execute(_named(statement, self.found, table), parameters)
 
     def _select(
         self, table: str, statement: str, parameters: Sequence[Any], is_last: bool
@@ -162,7 +171,7 @@ class CheckedTables:
             self._guard.release()
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
-    def _begin(self, table: str, mode: str) -> None:
+    def _begin(self, table: str, mode: str, more: Sequence[str]) -> None:
         """Lock and check. With a guard this session never waits: others would go first."""
         from psycopg.errors import LockNotAvailable
 
@@ -174,12 +183,17 @@ class CheckedTables:
                 nowait = "" if self._guard is None else "NOWAIT"
                 locking = f"BEGIN; LOCK TABLE ONLY {{}} IN {mode} MODE {nowait}"
                 self._connection.execute(_named(locking, self.found, table), prepare=False)
+                for name in more:  # the guard would exclude this session too, which is to change them
+                    own = mode if self._guard is None else _EXCLUDE
+                    lock = f"LOCK TABLE ONLY {{}} IN {own} MODE {nowait}"
+                    self._connection.execute(_named(lock, self.found, name))
                 break
             except LockNotAvailable:
                 if self._guard is None or monotonic() > end:
                     raise
                 self._end()
-        self._schema_version = check_table(self._connection, self.found, table)
+        for name in (*more, table):
+            self._schema_version = check_table(self._connection, self.found, name)
 
     def _end(self) -> None:
         _roll_back(self._connection)
@@ -203,7 +217,9 @@ class CheckedTables:
 def _named(statement: str, found: Found, table: str) -> Composed:
     from psycopg.sql import SQL, Identifier
 
-    return SQL(statement).format(Identifier(found.schema, table))
+    named = {"blobs": "checkpoint_blobs", "checkpoints": "checkpoints"}
+    others = {name: Identifier(found.schema, other) for name, other in named.items()}
+    return SQL(statement).format(Identifier(found.schema, table), **others)
 
 
 def _roll_back(connection: Connection[Any]) -> None:

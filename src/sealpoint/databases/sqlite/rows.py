@@ -30,7 +30,7 @@ from sealpoint.databases.rows import (
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
 from sealpoint.databases.sqlite.cleartext import LOWEST, SqliteCleartext
-from sealpoint.databases.sqlite.columns import COLUMNS, access_to
+from sealpoint.databases.sqlite.columns import COLUMNS, Access, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.scan import condition, require_found, require_rising, tally
 from sealpoint.errors import DatabaseMissingError, SealpointError
@@ -130,6 +130,10 @@ class SqliteRows:
         """The columns with values in the tables of the file."""
         return tuple(column for column in COLUMNS if column.table in self._file.tables)
 
+    def _access(self, column: Column) -> Access:
+        """Return how the cells of a column are found, read and replaced."""
+        return access_to(column)
+
     @property
     def has_task_path(self) -> bool:
         """Whether ``writes`` has the column, which older databases lack."""
@@ -158,7 +162,7 @@ class SqliteRows:
                 continue
             version = self._file.data_version()  # before the rows: what is committed meanwhile changes it
             self._require_order(column.table)
-            access = access_to(column)
+            access = self._access(column)
             # Lengths first: a sort by tag would move whole values.
             statement = f"""
                 WITH found(tag, size) AS (
@@ -201,7 +205,7 @@ class SqliteRows:
         """Return the selected cells after a row id. See `RowStore.read`."""
         if after is None and self._is_empty(column):
             return Page((), None)
-        access = access_to(column)
+        access = self._access(column)
         where, parameters = condition(access.tag, selection, self._file.encoding)
         statement = f"""
             SELECT {access.read} FROM main.{column.table} NOT INDEXED
@@ -240,7 +244,7 @@ class SqliteRows:
             page = ahead[3]
         else:
             page = self.read(column, after, selection, batch)
-        access, updates = access_to(column), []
+        access, updates = self._access(column), []
         for cell in page.cells:
             changed = change(cell)
             if changed is not None:
