@@ -3,13 +3,14 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix
+.PHONY: help demo test test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers
 
 PYTHONS := python3.14 python3.13 python3.12 python3.11 python3 python
 VENV := .venv
 DEMO_VENV := .venv-demo
 OLDEST_VENV := .venv-oldest
 FUZZ_VENV := .venv-fuzz
+SAVERS_VENV := .venv-savers
 SECONDS := 600
 BASE := HEAD~1
 PIP := -m pip --disable-pip-version-check --quiet install
@@ -37,6 +38,7 @@ help:
 	@echo "make test-all     run the tests on every installed Python from 3.11 on"
 	@echo "make attacks      compare the effect of hostile rows here and on LangGraph"
 	@echo "make matrix       run every command on every database, and ask an oracle where one says ok"
+	@echo "make savers       measure what other packages' savers seal, and compare it with docs/savers.md"
 	@echo "make lint         check style, types and layers"
 	@echo "make format       format the code with ruff"
 	@echo "make bench        measure the speed as ratios to LangGraph"
@@ -72,6 +74,11 @@ $(FUZZ_VENV)/filled: pyproject.toml
 	    echo "hint: atheris has wheels for Python 3.11 to 3.13 on Linux: make fuzz PYTHON=python3.12" >&2; exit 1; }
 	@touch $@
 
+$(SAVERS_VENV)/filled: pyproject.toml tests/savers/thirdparty.txt
+	$(call make_venv,$(SAVERS_VENV))
+	@$(SAVERS_VENV)/bin/python $(PIP) --editable '.[langgraph]' --requirement tests/savers/thirdparty.txt
+	@touch $@
+
 demo: $(DEMO_VENV)/filled
 	@$(DEMO_VENV)/bin/python -m demo $(ARGS)
 
@@ -90,6 +97,9 @@ attacks: $(VENV)/filled
 
 matrix: $(VENV)/filled
 	SEALPOINT_MATRIX=1 $(VENV)/bin/python -m pytest --quiet --numprocesses auto --dist worksteal tests/matrix $(ARGS)
+
+savers: $(SAVERS_VENV)/filled
+	$(SAVERS_VENV)/bin/python -m tests.savers $(ARGS)
 
 lint: $(VENV)/filled
 	$(VENV)/bin/ruff check
@@ -118,5 +128,5 @@ wheel: $(VENV)/filled
 	$(VENV)/bin/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) $(OLDEST_VENV) $(FUZZ_VENV) .fuzz .nox dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(DEMO_VENV) $(OLDEST_VENV) $(FUZZ_VENV) $(SAVERS_VENV) .fuzz .nox dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks demo fuzz -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -18,6 +18,7 @@ except ImportError as error:
     raise ImportError("sealpoint.langgraph needs LangGraph: pip install 'sealpoint[langgraph]'") from error
 
 from sealpoint import memory, sealed, serde, sqlite
+from sealpoint.base.canary import arequire_sealing, require_sealing
 from sealpoint.base.checkpoint import empty_channel_errors
 from sealpoint.sqlite import aio
 
@@ -29,6 +30,8 @@ __all__ = [
     "JsonPlusSerializer",
     "SealedSaver",
     "SqliteSaver",
+    "arequire_sealing",
+    "require_sealing",
 ]
 
 # The methods differ only in the names of their types, which is what the type checker reports below.

@@ -651,3 +651,24 @@ def test_digest_can_be_computed_by_others(run: Run, ring: Path) -> None:
     names = ("id", "state", "suite", "check", "source", "location")
     lines = sorted(json.dumps([key[name] for name in names]) + "\n" for key in document["keys"])
     assert document["ring"]["digest"] == "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_an_index_key_is_added_once(run: Run, ring: Path) -> None:
+    """A second one would make all tokens of the first useless."""
+    done = run("keys", "generate", "--index", "--keys", ring)
+    assert done.code == Exit.DONE
+    assert "keys.d/index.key" in done.err
+    loaded = KeyRing.load(ring)
+    assert loaded.index_key("metadata") == KeyRing.load(ring).index_key("metadata")
+    text = ring.read_text()
+    again = run("keys", "generate", "--index", "--keys", ring)
+    assert again.code == Exit.USAGE
+    assert "has an index key already" in again.err
+    assert ring.read_text() == text
+
+
+def test_an_index_key_has_no_id(run: Run, ring: Path) -> None:
+    """It is not one of the keys that values are sealed under."""
+    text = ring.read_text()
+    assert run("keys", "generate", "k9", "--index", "--keys", ring).code == Exit.USAGE
+    assert ring.read_text() == text

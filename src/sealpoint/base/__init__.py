@@ -1,5 +1,6 @@
 """Checkpoints and the interface of savers, as LangGraph's ``langgraph.checkpoint.base``."""
 
+from sealpoint.base.canary import arequire_sealing, require_sealing
 from sealpoint.base.checkpoint import (
     LATEST_VERSION,
     WRITES_IDX_MAP,
@@ -53,6 +54,7 @@ __all__ = [
     "RunnableConfig",
     "SerializerProtocol",
     "V",
+    "arequire_sealing",
     "copy_checkpoint",
     "create_checkpoint",
     "empty_checkpoint",
@@ -61,6 +63,7 @@ __all__ = [
     "get_serializable_checkpoint_metadata",
     "logger",
     "maybe_add_typed_methods",
+    "require_sealing",
     "uuid6",
     "writes_sort_key",
 ]

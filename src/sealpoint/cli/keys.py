@@ -105,10 +105,24 @@ def generate(
         str | None,
         typer.Option("--owner", metavar="TEXT", show_default=False, help="Who is responsible for the key."),
     ] = None,
+    index: Annotated[
+        bool,
+        typer.Option(
+            "--index", help="Add the index key instead, for tokens and pseudonyms; it is never rotated."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Add a staged key: it opens values, but does not seal yet."""
     file = find_ring_file(path)
+    if index:
+        if key_id or expires or owner:
+            raise typer.BadParameter("an index key has no ID, --expires or --owner", param_hint="--index")
+        made = edit.add_index(file)
+        if as_json:
+            show_keys(Result("keys generate"), file, [], as_json)
+        say(f"{key_file(file, made)} is the index key: give it to every host, and keep a copy.")
+        return
     made = edit.stage_key(file, key_id, expires=expires, owner=owner)
     show_keys(Result("keys generate"), file, [made], as_json)
     then = _command(f"keys promote {made}", path)

@@ -64,6 +64,7 @@ from sealpoint.errors.savers import (
     RowError,
     SaverError,
     SchemaError,
+    SealingCheckError,
     SealingError,
     TextError,
 )
@@ -145,6 +146,7 @@ __all__ = [
     "SchemaError",
     "ScrubError",
     "SealedValueError",
+    "SealingCheckError",
     "SealingError",
     "SealpointError",
     "SecretMissingError",

@@ -45,6 +45,28 @@ class SealingError(SaverError, TypeError):
     hint = "docs/savers.md lists the savers that can be sealed"
 
 
+class SealingCheckError(SealingError):
+    """`require_sealing` found that a saver does not seal every value, or could not check it.
+
+    Attributes:
+        saver: Class of the saver.
+        reason: What the check found.
+    """
+
+    hint = (
+        "pass the serializer to the saver when you create it (serde=...), not afterwards; "
+        "docs/savers.md lists what each saver seals"
+    )
+
+    def __init__(self, saver: type, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(saver, reason, hint=hint)
+        self.saver = saver
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.saver.__name__}: {self.reason}"
+
+
 class ConfigError(SaverError, ValueError):
     """A config, filter, limit or ``before`` has a form that a saver does not accept."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Final
 
 from sealpoint.errors import (
     DuplicateKeyError,
@@ -25,8 +25,11 @@ from sealpoint.keys.entry import (
 from sealpoint.keys.ids import require_key_id
 from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import RingFile, find_ring_file
-from sealpoint.keys.ringtext import NEW_RING, entry_text
+from sealpoint.keys.ringtext import NEW_RING, entry_text, index_text
 from sealpoint.keys.state import COMMANDS, KeyState
+
+INDEX: Final = "index"
+"""Id of an index key that a command adds."""
 
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
@@ -101,6 +104,32 @@ def stage_key(
         ring.replace(lambda tree, parse: tree["key"].append(parse(text)["key"][0]))
         leftovers.remove_second_name(ring.file, key_id)
     return key_id
+
+
+def add_index(path: str | PathLike[str] | None = None) -> str:
+    """Add an index key with new material: for tokens and pseudonyms, and never rotated.
+
+    Args:
+        path: The ring file.
+
+    Returns:
+        The id of the key, ``index``.
+
+    Raises:
+        DuplicateKeyError: If the ring has an index key, or another key of this id.
+        OutputExistsError: If its key file exists already, and is not from an interrupted command.
+    """
+    with lock_ring(path) as ring:
+        taken = [entry.id for entry in ring.entries]
+        leftovers.remove_second_names(ring.file, taken)
+        if ring.parsed.index_source is not None or INDEX in taken:
+            hint = "an index key is never replaced: no token could be found under another one"
+            raise DuplicateKeyError(f"{ring.file} has an index key already", hint=hint)
+        check = check_value(leftovers.make_material(ring.file, INDEX))
+        text = index_text(INDEX, now_in_seconds(), check)
+        ring.replace(lambda tree, parse: tree.update(index=parse(text)["index"]))
+        leftovers.remove_second_name(ring.file, INDEX)
+    return INDEX
 
 
 def _new_key(

@@ -58,6 +58,12 @@ def entry_text(
     return "\n".join(lines)
 
 
+def index_text(key_id: str, created: datetime, check: str) -> str:
+    """Return the text of the entry of an index key whose material is in ``keys.d``."""
+    lines = ["[[index]]", f'id = "{key_id}"', f"created = {_format_time(created)}", f'check = "{check}"']
+    return "\n".join([*lines, f'source = {{ file = "keys.d/{key_id}.key" }}', ""])
+
+
 def _format_time(time: datetime) -> str:
     """Return a time as TOML; a time without a zone is in UTC."""
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,0 +1,422 @@
+"""`require_sealing`: savers that pass their values to their serializer, and savers that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import pytest
+
+from sealpoint import EncryptedSerializer, JsonPlusSerializer
+from sealpoint.base import BaseCheckpointSaver, CheckpointTuple, arequire_sealing, require_sealing
+from sealpoint.errors import SealingCheckError, SealingError
+from sealpoint.memory import InMemorySaver
+from sealpoint.sealed import SealedSaver
+from sealpoint.sqlite import SqliteSaver
+from tests.support.checkpoints import dump
+
+KEY = bytes(range(32))
+
+
+def sealing() -> EncryptedSerializer:
+    return EncryptedSerializer.from_key(KEY)
+
+
+class Good(BaseCheckpointSaver[int]):
+    """Stores what its serializer returns, in dicts: a third party's saver in 30 lines."""
+
+    def __init__(self, serde: Any = None) -> None:
+        super().__init__(serde=serde)
+        self.checkpoints: dict[tuple[str, str], Any] = {}
+        self.rows: list[tuple[str, str, str, Any]] = []
+
+    def dump(self, value: Any) -> Any:
+        return self.serde.dumps_typed(value)
+
+    def load(self, stored: Any) -> Any:
+        return self.serde.loads_typed(stored)
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        thread_id, checkpoint_id = config["configurable"]["thread_id"], checkpoint["id"]
+        self.checkpoints[thread_id, checkpoint_id] = self.dump(checkpoint), metadata
+        place = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+        return {"configurable": place}
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        thread_id = config["configurable"]["thread_id"]
+        self.rows += [(thread_id, task_id, channel, self.dump(value)) for channel, value in writes]
+
+    def get_tuple(self, config: Any) -> CheckpointTuple | None:
+        thread_id, checkpoint_id = (config["configurable"].get(key) for key in ("thread_id", "checkpoint_id"))
+        found = self.checkpoints.get((thread_id, checkpoint_id))
+        writes = [(row[1], row[2], self.load(row[3])) for row in self.rows if row[0] == thread_id]
+        return found and CheckpointTuple(config, self.load(found[0]), found[1], None, writes)
+
+    def delete_thread(self, thread_id: str) -> None:
+        self.checkpoints = {place: kept for place, kept in self.checkpoints.items() if place[0] != thread_id}
+        self.rows = [row for row in self.rows if row[0] != thread_id]
+
+    def __bool__(self) -> bool:
+        """Whether anything is stored."""
+        return bool(self.checkpoints or self.rows)
+
+
+class Copies(Good):
+    """Has taken a reference to its serializer when it was made, as AWS's DynamoDBSaver does."""
+
+    def __init__(self, serde: Any = None) -> None:
+        super().__init__(serde)
+        self.own = self.serde
+
+    def dump(self, value: Any) -> Any:
+        return self.own.dumps_typed(value)
+
+
+class Untyped(Good):
+    """Calls ``serde.dumps``, as savers did before LangGraph 3."""
+
+    def dump(self, value: Any) -> Any:
+        return self.serde.dumps(value)  # type: ignore[attr-defined]
+
+
+class Beside(Good):
+    """Keeps the checkpoint as it is, and passes only writes to its serializer."""
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        stored = super().put(config, {**checkpoint, "channel_values": {}}, metadata, new_versions)
+        self.values = checkpoint["channel_values"]
+        return stored
+
+
+class WritesBeside(Good):
+    """Passes only checkpoints to its serializer."""
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        thread_id = config["configurable"]["thread_id"]
+        self.rows += [(thread_id, task_id, channel, value) for channel, value in writes]
+
+
+class InterruptsBeside(Good):
+    """Passes all but special writes to its serializer."""
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        super().put_writes(config, [each for each in writes if not each[0].startswith("__")], task_id)
+
+
+class Pickles(Good):
+    def dump(self, value: Any) -> Any:
+        return "pickle", pickle.dumps(value)
+
+
+class Twice(Good):
+    """Passes values to its serializer, and stores them a second time."""
+
+    def dump(self, value: Any) -> Any:
+        self.index = json.dumps(value)
+        return super().dump(value)
+
+
+class RoundTrip(Good):
+    """Serializes, and stores what it deserializes from that: RedisSaver makes its JSON so."""
+
+    def dump(self, value: Any) -> Any:
+        return self.serde.loads_typed(self.serde.dumps_typed(value))
+
+    def load(self, stored: Any) -> Any:
+        return stored
+
+
+class PicklesToo(Good):
+    """Passes values to its serializer, and stores them a second time as pickle."""
+
+    def dump(self, value: Any) -> Any:
+        self.index = pickle.dumps(value)
+        return super().dump(value)
+
+
+class Exchanges(Good):
+    """Returns the same value for every write."""
+
+    def get_tuple(self, config: Any) -> CheckpointTuple | None:
+        found = super().get_tuple(config)
+        return found and found._replace(pending_writes=[("t", "canary", ""), ("t", "__interrupt__", "")])
+
+
+class Mangles(Good):
+    """Stores bytes as text."""
+
+    def dump(self, value: Any) -> Any:
+        kind, data = super().dump(value)
+        return kind, data.decode("utf-8", "replace").encode()
+
+
+class Forgets(Good):
+    def get_tuple(self, config: Any) -> None:
+        return None
+
+
+class Undeletable(Good):
+    delete_thread = BaseCheckpointSaver.delete_thread
+
+
+class Awaited(Good):
+    """Async only."""
+
+    put = BaseCheckpointSaver.put
+    put_writes = BaseCheckpointSaver.put_writes
+    get_tuple = BaseCheckpointSaver.get_tuple
+    delete_thread = BaseCheckpointSaver.delete_thread
+
+    async def aput(self, *arguments: Any) -> Any:
+        return Good.put(self, *arguments)
+
+    async def aput_writes(self, *arguments: Any) -> None:
+        Good.put_writes(self, *arguments)
+
+    async def aget_tuple(self, config: Any) -> Any:
+        return Good.get_tuple(self, config)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        Good.delete_thread(self, thread_id)
+
+
+class AwaitedBeside(Awaited):
+    async def aput_writes(self, *arguments: Any) -> None:
+        WritesBeside.put_writes(self, *arguments)  # type: ignore[arg-type]
+
+
+def late(saver: Good) -> Good:
+    """Made without a serializer, which is assigned afterwards."""
+    saver.serde = sealing()
+    return saver
+
+
+GOOD: dict[str, Callable[[], Any]] = {
+    "good": lambda: Good(sealing()),
+    "good, assigned": lambda: late(Good()),
+    "keeps a reference to the sealing serializer": lambda: Copies(sealing()),
+    "sealpoint's InMemorySaver": lambda: InMemorySaver(serde=sealing()),
+    "SealedSaver": lambda: SealedSaver(Good(), serde=sealing(), layout="whole"),
+    "SealedSaver on InMemorySaver": lambda: SealedSaver(InMemorySaver(), serde=sealing()),
+}
+
+BAD: dict[str, tuple[Callable[[], Good], str]] = {
+    "copied its serializer": (lambda: late(Copies()), "channel value"),
+    "serde.dumps": (lambda: Untyped(sealing()), "has no attribute 'dumps'"),
+    "checkpoint beside": (lambda: Beside(sealing()), "channel value did not reach saver.serde"),
+    "writes beside": (lambda: WritesBeside(sealing()), "write did not reach saver.serde"),
+    "interrupts beside": (lambda: InterruptsBeside(sealing()), "interrupt did not reach saver.serde"),
+    "pickle": (lambda: Pickles(sealing()), "channel value"),
+    "a second copy": (lambda: Twice(sealing()), "channel value"),
+    "a second copy, pickled": (lambda: PicklesToo(sealing()), "was pickled"),
+    "other values come back": (lambda: Exchanges(sealing()), "did not return the write"),
+    "opened again": (lambda: RoundTrip(sealing()), "deserialized"),
+    "bytes as text": (lambda: Mangles(sealing()), "IntegrityError"),
+    "nothing comes back": (lambda: Forgets(sealing()), "returned no checkpoint"),
+    "no delete_thread": (lambda: Undeletable(sealing()), "delete_thread"),
+    "plain serializer": (lambda: Good(JsonPlusSerializer()), "JsonPlusSerializer does not seal"),
+    "sync methods missing": (lambda: Awaited(sealing()), "arequire_sealing"),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_savers_that_pass_their_values_to_the_serializer_pass(name: str) -> None:
+    require_sealing(GOOD[name]())
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_savers_that_do_not_are_refused_with_the_reason(name: str) -> None:
+    make, reason = BAD[name]
+    saver = make()
+    with pytest.raises(SealingCheckError) as caught:
+        require_sealing(saver)
+    told = "\n".join([str(caught.value), *caught.value.__notes__])
+    assert reason in told
+    assert type(saver).__name__ in str(caught.value)
+    assert caught.value.saver is type(saver)
+    assert caught.value.reason
+    assert caught.value.hint
+    assert not saver
+
+
+@pytest.mark.parametrize("name", [name for name in BAD if name != "sync methods missing"])
+def test_nothing_is_left_behind(name: str) -> None:
+    saver = BAD[name][0]()
+    with suppress(SealingCheckError):
+        require_sealing(saver)
+    assert not saver
+    assert not {"dumps_typed", "loads_typed", "seal"} & vars(saver.serde).keys()
+
+
+def test_nothing_is_left_in_a_database() -> None:
+    with SqliteSaver.from_conn_string(":memory:", serde=sealing()) as saver:
+        require_sealing(saver)
+        assert dump(saver.conn) == []
+
+
+def test_async_savers() -> None:
+    asyncio.run(arequire_sealing(Awaited(sealing())))
+    with pytest.raises(SealingCheckError, match="write did not reach"):
+        asyncio.run(arequire_sealing(AwaitedBeside(sealing())))
+
+
+def test_async_version_names_the_other_one() -> None:
+    """A saver without async methods."""
+    with pytest.raises(SealingCheckError) as caught:
+        asyncio.run(arequire_sealing(Good(sealing())))
+    assert "require_sealing" in caught.value.hint
+    assert "arequire" not in caught.value.hint
+
+
+def test_a_cancelled_check_deletes_its_thread() -> None:
+    class Hangs(Awaited):
+        async def aget_tuple(self, config: Any) -> Any:
+            if self:
+                await asyncio.Event().wait()
+
+    async def cancelled() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(arequire_sealing(saver), 0.01)
+
+    saver = Hangs(sealing())
+    asyncio.run(cancelled())
+    assert not saver
+    assert "dumps_typed" not in vars(saver.serde)
+
+
+def test_a_failed_deletion_is_reported_beside_the_reason() -> None:
+    class Refuses(WritesBeside):
+        def delete_thread(self, thread_id: str) -> None:
+            if self:
+                raise OSError("read-only")  # once something is stored
+
+    with pytest.raises(SealingCheckError, match="write did not reach") as caught:
+        require_sealing(Refuses(sealing()))
+    assert any("read-only" in note for note in caught.value.__notes__)
+
+    class RefusesToo(Good):
+        delete_thread = Refuses.delete_thread
+
+    with pytest.raises(SealingCheckError, match="delete_thread raised OSError"):
+        require_sealing(RefusesToo(sealing()))
+
+
+def test_serializer_works_for_others_meanwhile() -> None:
+    """Another thread's values pass unchanged, and so does a second check of the same serializer."""
+    serde = sealing()
+    value = {"deep": [[1, {"a": {2}}]], "text": "x"}
+    values: list[Any] = []
+
+    class Shares(Good):
+        def put_writes(self, *arguments: Any, **named: Any) -> None:
+            other = threading.Thread(
+                target=lambda: values.append(serde.loads_typed(serde.dumps_typed(value)))
+            )
+            other.start()
+            other.join()
+            require_sealing(Good(serde))
+            super().put_writes(*arguments, **named)
+
+    require_sealing(Shares(serde))
+    assert values == [value, value]
+    assert not {"dumps_typed", "loads_typed", "seal"} & vars(serde).keys()
+
+
+def test_checks_may_overlap() -> None:
+    """The first check of a serializer ends while the second is under way."""
+
+    class Slow(Awaited):
+        async def aput_writes(self, *arguments: Any) -> None:
+            await (first.wait() if self is last else asyncio.sleep(0))
+            await super().aput_writes(*arguments)
+
+    async def check(saver: Any) -> None:
+        await arequire_sealing(saver)
+        first.set()
+
+    async def both() -> None:
+        await asyncio.gather(check(Slow(serde)), check(last))
+
+    serde, first = sealing(), asyncio.Event()
+    last = Slow(serde)
+    asyncio.run(both())
+    assert not {"dumps_typed", "loads_typed", "seal"} & vars(serde).keys()
+
+
+def test_a_thread_that_is_named_is_kept() -> None:
+    saver = Good(sealing())
+    require_sealing(saver, thread_id="mine")
+    assert {place[0] for place in saver.checkpoints} == {row[0] for row in saver.rows} == {"mine"}
+    require_sealing(Undeletable(sealing()), thread_id="mine")
+
+
+def test_a_serializer_without_attributes_is_refused() -> None:
+    class Slots:
+        __slots__ = ()
+
+        def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+            return sealing().dumps_typed(obj)
+
+        def loads_typed(self, data: tuple[str, bytes]) -> Any:
+            return sealing().loads_typed(data)
+
+    with pytest.raises(SealingCheckError, match="Slots"):
+        require_sealing(Good(Slots()))
+
+
+def test_an_attribute_of_the_serializer_is_restored() -> None:
+    """A serializer may have its methods as attributes."""
+    serde = sealing()
+
+    class Delegates:
+        def __init__(self) -> None:
+            self.dumps_typed = serde.dumps_typed
+            self.loads_typed = serde.loads_typed
+
+    held = Delegates()
+    before = dict(vars(held))
+    require_sealing(Good(held))
+    assert vars(held) == before
+
+
+def test_no_serializer() -> None:
+    with pytest.raises(SealingCheckError, match="serde"):
+        require_sealing(object())
+
+
+def test_further_keys_of_the_config() -> None:
+    class Partitioned(Good):
+        def put(self, config: Any, *arguments: Any) -> Any:
+            assert config["configurable"]["tenant"] == "t1"
+            return super().put(config, *arguments)
+
+    require_sealing(Partitioned(sealing()), configurable={"tenant": "t1"})
+    with pytest.raises(SealingCheckError, match="KeyError"):
+        require_sealing(Partitioned(sealing()))
+
+
+def test_each_check_has_a_thread_and_texts_of_its_own() -> None:
+    class Notes(Good):
+        met: ClassVar[list[str]] = []
+
+        def put(self, config: Any, checkpoint: Any, *arguments: Any) -> Any:
+            self.met.append(config["configurable"]["thread_id"])
+            stored = super().put(config, checkpoint, *arguments)
+            found = self.get_tuple(stored)
+            assert found
+            self.met.extend(found.checkpoint["channel_values"].values())
+            return stored
+
+    for _ in range(2):
+        with suppress(SealingCheckError):
+            require_sealing(Notes(sealing()))
+    assert len(set(Notes.met)) == 4
+
+
+def test_error_is_one_of_ours() -> None:
+    assert issubclass(SealingCheckError, SealingError)
