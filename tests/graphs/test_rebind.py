@@ -8,7 +8,7 @@ import pytest
 
 from sealpoint.crypto import RingCipher
 from sealpoint.errors import SealpointError
-from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.langgraph import SealedSaver
 from tests.graphs.conftest import Places
 from tests.graphs.graphs import SCRIPTS
 from tests.graphs.plays import play

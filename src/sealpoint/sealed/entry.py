@@ -163,7 +163,7 @@ class Entry:
 
         PostgresSaver adds them to a checkpoint itself, if the readable part of the row says that it is old.
         """
-        if self._rows.layout is not Layout.INLINE or self._header is None or not self.parent:
+        if self._rows.layout is not Layout.INLINE or not self.parent:
             return False
         return self._decode()[0]["v"] < SENDS_MOVED and TASKS in self.found.checkpoint["channel_values"]
 
