@@ -18,8 +18,8 @@ except ImportError as error:
     raise ImportError("sealpoint.langgraph needs LangGraph: pip install 'sealpoint[langgraph]'") from error
 
 from sealpoint import memory, sealed, serde, sqlite
-from sealpoint.base.canary import arequire_sealing, require_sealing
 from sealpoint.base.checkpoint import empty_channel_errors
+from sealpoint.base.sealing import arequire_sealing, require_sealing
 from sealpoint.sqlite import aio
 
 __all__ = [

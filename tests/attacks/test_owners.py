@@ -25,6 +25,7 @@ from sealpoint.cli.app import run
 from sealpoint.cli.exits import Exit
 from sealpoint.databases.postgres.columns import BLOBS as BLOBS_TABLE
 from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.rows import Batch
 from sealpoint.errors import SchemaError
 from tests.attacks.owners import (
     ATTACKS,
@@ -54,6 +55,7 @@ STATISTICS: Final = "statistics over an expression"
 THREADS: Final = 3
 BLOBS: Final = 27
 VALUES: Final = 36
+COPY: Final = "sealpoint_copy"
 ONE: Final = b"\x01"
 """The number 1 as msgpack."""
 ANSWERS: Final = {Exit.DONE, Exit.USAGE, Exit.FOUND, Exit.UNOPENED, Exit.STOPPED}
@@ -175,9 +177,22 @@ def destroy(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bo
     return code, False  # values are under it
 
 
+def decrypt(operator: Operator, ring: str, tags: Counter[str]) -> tuple[Exit, bool]:
+    """A copy has every value, or there is none."""
+    code, told = operator.run("decrypt", at(operator.url), "--out-schema", COPY, "--keys", ring)
+    found = list[Any]()
+    if operator.connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (COPY,)).fetchone():
+        for table in ("checkpoint_blobs", "checkpoint_writes"):
+            found += operator.connection.execute(f"SELECT type, blob FROM {COPY}.{table}".encode()).fetchall()
+        operator.connection.execute(f"DROP SCHEMA {COPY} CASCADE".encode())
+        assert code is Exit.DONE
+        assert found == [("msgpack", ONE)] * VALUES
+    return code, told.get("rows") == len(found) == VALUES
+
+
 COMMANDS: Final[dict[str, Callable[[Operator, str, Counter[str]], tuple[Exit, bool]]]] = {
     act.__name__: act
-    for act in (status, status_only, verify, audit, types, inspect, list_threads, rotate, destroy)
+    for act in (status, status_only, verify, audit, types, inspect, list_threads, rotate, destroy, decrypt)
 }
 
 
@@ -217,13 +232,21 @@ def test_nothing_of_the_owner_runs_and_no_answer_is_wrong(
 def test_each_attack_between_the_first_statements(
     url: str, owner: Owner, operator: Operator, name: str
 ) -> None:
-    for begin, command in product(range(4), ("status", "rotate")):
+    for begin, command in product(range(4), ("status", "rotate", "decrypt")):
         attack(owner, operator, command, name, begin, 60)
+
+
+def read_snapshot(store: PostgresRows) -> None:
+    with store.snapshot() as snapshot:
+        for column in store.columns:
+            for _ in snapshot.pages(column.table, Batch(rows=5)):
+                pass
 
 
 STEPS: Final[dict[str, Callable[[PostgresRows], object]]] = {
     "read": lambda store: store.read(BLOBS_TABLE, None),
     "rewrite": lambda store: store.rewrite(BLOBS_TABLE, None, lambda value: (str(value.tag), value.value)),
+    "snapshot": read_snapshot,
 }
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sealpoint.errors import SealingCheckError
-from sealpoint.langgraph import arequire_sealing, require_sealing
-from tests.graphs.savers import SAVERS, TAG, opened, stored
+from sealpoint.langgraph import SealedSaver, arequire_sealing, require_sealing
+from tests.graphs.savers import SAVERS, SEALED, TAG, opened, stored
 from tests.support.server import schema, server
 
 pytestmark = pytest.mark.filterwarnings(
@@ -61,3 +61,11 @@ def test_every_saver_is_refused_with_a_plain_serializer(name: str, place: str) -
         pytest.raises(SealingCheckError, match="does not seal"),
     ):
         check(name, saver, runner)
+
+
+def test_every_sealed_saver_passes_and_keeps_nothing(name: str, place: str) -> None:
+    if "Shallow" in name:
+        pytest.skip("SealedSaver refuses it")
+    with opened(name, place, sealed=False) as (saver, runner):
+        check(name, SealedSaver(saver, serde=SEALED), runner)
+        assert stored(name, saver, place).values == []

@@ -26,6 +26,7 @@ from typing import Any, Final
 import pytest
 import typer.main
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.app import app
 from sealpoint.cli.app import run as run_program
@@ -34,6 +35,7 @@ from tests.matrix import databases, oracle
 from tests.matrix.databases import SECRET, THREAD, TYPE
 from tests.matrix.oracle import Facts, Ring, Value, open_value
 from tests.postgres.test_commands import at
+from tests.postgres.test_schema import alter, schema_of
 from tests.support.server import schema, server
 
 pytestmark = pytest.mark.timeout(600)
@@ -225,7 +227,8 @@ def _decrypt(seen: Seen) -> bool:
     if out is None or not (found.is_whole and found.all_open(ring)):
         return False
     values = [one for one in found.values if not one.in_metadata]
-    return out.is_whole and _typed(values, ring) == [(one.tag, one.blob) for one in out.values]
+    same = found.records == out.records
+    return out.is_whole and same and _typed(values, ring) == [(one.tag, one.blob) for one in out.values]
 
 
 def _is_related(seen: Seen) -> bool:
@@ -396,6 +399,7 @@ class Bench:
     def __init__(self, folder: Path, database: str, template: Path | None, url: str | None) -> None:
         self.folder = folder
         self._name, self._template, self._url = database, template, url
+        self._out_schema = None if url is None else f"{schema_of(url)}_out"
         self._before: Facts | None = None
 
     @property
@@ -407,6 +411,14 @@ class Bench:
 
     def facts(self) -> Facts:
         return oracle.read_sqlite(Path("x.db")) if self._url is None else oracle.read_postgres(self._url)
+
+    def out(self) -> Facts | None:
+        """What is so in a copy, if a run has made one."""
+        if self._url is None or self._out_schema is None:
+            return oracle.read_sqlite(Path("out.db")) if Path("out.db").exists() else None
+        path = make_conninfo(self._url, options=f"-c search_path={self._out_schema}")
+        found = oracle.read_postgres(path)
+        return found if found.tables else None
 
     def restore(self) -> None:
         """Put the database back as it was made."""
@@ -421,7 +433,11 @@ class Bench:
         if self._url is not None:
             places = {place: ["--db-env", VARIABLE] for place in places}
         named = [*command.split(), *(part for word in words for part in places.get(word, [word]))]
-        named = ["out.db" if word == "OUT" else word for word in named]
+        if self._out_schema is None:
+            named = ["out.db" if word == "OUT" else word for word in named]
+        else:
+            there = {"--out": "--out-schema", "OUT": self._out_schema}
+            named = [there.get(word, word) for word in named]
         return named if ring is None else [*named, "--keys", "keys.toml"]
 
     def clear(self, ring: str | None) -> Ring:
@@ -433,6 +449,8 @@ class Bench:
         ]:
             file.unlink()
         shutil.rmtree("keys.d", ignore_errors=True)
+        if self._url is not None:
+            alter(self._url, f"DROP SCHEMA IF EXISTS {self._out_schema} CASCADE")
         return Ring() if ring is None else oracle.read_ring(databases.write_ring(self.folder, ring))
 
 
@@ -471,7 +489,9 @@ def bench(
         return
     with schema(server(request.config)) as url:
         monkeypatch.setenv(VARIABLE, at(url))
-        yield Bench(tmp_path, database, None, url)
+        bench = Bench(tmp_path, database, None, url)
+        yield bench
+        bench.clear(None)
 
 
 MUTATING: Final = {"rotate", "scrub"}
@@ -497,9 +517,8 @@ def check_run(bench: Bench, command: str, given: list[str], ring: str | None) ->
     require_jq(ended.out, ok=document["ok"] is True)
     if document["ok"]:
         ring_after = Ring() if ring is None else oracle.read_ring(Path("keys.toml"))
-        out = oracle.read_sqlite(Path("out.db")) if Path("out.db").exists() else None
         # The words as they are in the table say whether a database was named.
-        seen = Seen([*command.split(), *given], before, ring_before, bench.facts(), ring_after, out)
+        seen = Seen([*command.split(), *given], before, ring_before, bench.facts(), ring_after, bench.out())
         assert ANSWERS[command](seen), "the command says yes, and the oracle says no"
     bench.clear(ring)
     if command in MUTATING:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
+import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
+from psycopg.sql import SQL, Identifier
 
 from sealpoint.databases.postgres.rows import PostgresRows
+from tests.postgres.test_schema import schema_of
 from tests.support.postgres import set_up
 from tests.support.server import schema, server
 
@@ -42,3 +45,12 @@ def open_store(url: str) -> Iterator[Open]:
 @pytest.fixture
 def store(open_store: Open) -> PostgresRows:
     return open_store()
+
+
+@pytest.fixture
+def out(url: str) -> Iterator[str]:
+    """The name of a schema that does not exist, beside that of ``url``."""
+    name = f"{schema_of(url)}_out"
+    yield name
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(name)))

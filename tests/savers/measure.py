@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.errors import SealingCheckError
-from sealpoint.langgraph import EncryptedSerializer, arequire_sealing, require_sealing
-from tests.savers.planted import PLACES, Planted, cell
+from sealpoint.errors import ConfigError, SealingCheckError
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver, arequire_sealing, require_sealing
+from tests.savers.planted import NAMES, PLACES, Planted, cell
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "savers.md"
 SEALED: Final = EncryptedSerializer.from_key(bytes(range(32)))
-COLUMNS: Final = ("require_sealing", *PLACES, "filters")
+COLUMNS: Final = ("require_sealing", *PLACES, "filters", "SealedSaver")
 
 Dump = Callable[[], bytes]
 Opener = Callable[[Any], AbstractAsyncContextManager[tuple[Any, Dump]]]
@@ -30,12 +30,14 @@ class Row:
         awaited: Whether it is used through its async methods.
         deletes: Whether it has ``delete_thread``.
         filtered: Key of the metadata that it can filter by.
+        layout: How `SealedSaver` treats it.
     """
 
     opener: Opener
     awaited: bool = False
     deletes: bool = True
     filtered: str = "tag"
+    layout: str = "auto"
 
 
 async def call(row: Row, saver: Any, method: str, *arguments: Any, **named: Any) -> Any:
@@ -98,20 +100,37 @@ async def measure(row: Row) -> dict[str, str]:
     if filters.startswith("fails"):
         filters = "fails"
         cells = {place: text if "readable" in text else "fails" for place, text in cells.items()}
-    return {"require_sealing": checked, **cells, "filters": filters}
+    return {"require_sealing": checked, **cells, "filters": filters, "SealedSaver": await wrapped(row)}
+
+
+async def wrapped(row: Row) -> str:
+    """The cell for a saver inside a `SealedSaver`: ``sealed`` if all but ids and names are."""
+    planted = Planted()
+    async with row.opener(None) as (saver, dump):
+        try:
+            sealed = SealedSaver(saver, serde=SEALED, layout=row.layout)
+        except ConfigError:
+            return "refused"
+        works = await plant(row, sealed, planted)
+        found = planted.found_in(dump())
+    readable = [place for place in PLACES if place != NAMES and any(found[place])]
+    if readable:
+        return f"readable: {', '.join(readable)}"
+    if works.startswith("fails"):
+        return "fails"
+    return "sealed" if works == "work" else "sealed; filters find nothing"
 
 
 def page_rows(heading: str) -> dict[str, dict[str, str]]:
-    """The tables' rows below a heading of the page: by their first cell, the measured columns."""
-    section = PAGE.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    lines = [
-        [cell.strip() for cell in line.strip("|\n ").split(" | ")]
-        for line in section.splitlines()
-        if line.startswith("| ")
-    ]
-    titles = [re.sub(r"[`*]", "", title) for title in lines[0]]
-    rows = (dict(zip(titles, cells, strict=True)) for cells in lines[1:])
-    return {
-        re.sub(r"`", "", row[titles[0]]): {column: row[column].replace("**", "") for column in COLUMNS}
-        for row in rows
-    }
+    """The rows of the first table below a heading of the page: by their first cell, the measured columns."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"## {heading}\n")[2]
+    lines = [*takewhile(is_row, dropwhile(lambda line: not is_row(line), section.splitlines()))]
+    titles, _, *rows = ([cell.strip(" *") for cell in line.strip("|").split(" | ")] for line in lines)
+    columns = [title.strip("`") for title in titles]
+    found = {row[0].replace("`", ""): dict(zip(columns, row, strict=True)) for row in rows}
+    return {name: {column: row[column] for column in COLUMNS} for name, row in found.items()}
+
+
+def is_row(line: str) -> bool:
+    """Whether a line belongs to a table."""
+    return line.startswith("|")

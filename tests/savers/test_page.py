@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import base64
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
 
 from tests.graphs.savers import SAVERS, stored
-from tests.savers.measure import COLUMNS, Dump, Row, measure, page_rows
-from tests.savers.planted import flat
+from tests.savers.measure import COLUMNS, PAGE, Dump, Row, measure, page_rows
+from tests.savers.planted import Planted, flat
+from tests.savers.thirdparty import ROWS
 from tests.support.server import schema, server
 
 pytestmark = pytest.mark.filterwarnings(
@@ -68,3 +70,27 @@ def test_page_shows_what_is_sealed(name: str, row: Row) -> None:
 
 def test_columns_are_those_of_the_page() -> None:
     assert {tuple(cells) for cells in page_rows(HEADING).values()} == {COLUMNS}
+
+
+def test_page_names_the_packages_that_are_measured() -> None:
+    file = Path(__file__).with_name("thirdparty.txt")
+    pins = [line.split("==") for line in file.read_text(encoding="utf-8").splitlines() if "==" in line]
+    page = PAGE.read_text(encoding="utf-8")
+    assert [
+        f"`{name}` | {version}" for name, version in pins if f"| `{name}` | {version} |" not in page
+    ] == []
+
+
+def test_page_has_every_saver_that_is_measured() -> None:
+    assert page_rows("Savers of others").keys() == ROWS.keys()
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("encode", [bytes, base64.b64encode, lambda data: data.hex().encode()])
+def test_search_finds_encoded_values(before: int, encode: Callable[[bytes], bytes]) -> None:
+    """Each form of each value, at any position in what is encoded."""
+    planted = Planted()
+    values = [value for values in planted.places.values() for value in values]
+    stored = b"".join(encode(bytes(before) + str(value).encode() + b"!") for value in values)
+    assert all(all(found) for found in planted.found_in(stored).values())
+    assert not any(any(found) for found in Planted().found_in(stored).values())

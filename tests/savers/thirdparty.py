@@ -77,7 +77,7 @@ def valkey_server() -> Iterator[str]:
 
 @contextmanager
 def mysql_server() -> Iterator[str]:
-    """MariaDB without its system tables: `mariadbd` on the path, or the program in SEALPOINT_TEST_MARIADBD."""
+    """MariaDB without system tables: `mariadbd` on the path, or the program in SEALPOINT_TEST_MARIADBD."""
     program = os.environ.get("SEALPOINT_TEST_MARIADBD") or shutil.which("mariadbd")
     if not program:
         raise FileNotFoundError("no mariadbd: install mariadb-server-core, or set SEALPOINT_TEST_MARIADBD")
@@ -133,9 +133,9 @@ def everything_in_valkey(client: Any) -> bytes:
     for key in client.keys("*"):
         kind = client.type(key)
         read = {
-            b"string": lambda key: client.get(key),
-            b"hash": lambda key: client.hgetall(key),
-            b"set": lambda key: client.smembers(key),
+            b"string": client.get,
+            b"hash": client.hgetall,
+            b"set": client.smembers,
             b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
             b"list": lambda key: client.lrange(key, 0, -1),
             b"ReJSON-RL": lambda key: client.execute_command("JSON.GET", key),
@@ -170,11 +170,12 @@ async def on_redis(serde: Any, *, name: str) -> AsyncIterator[tuple[Any, Dump]]:
 
 
 @asynccontextmanager
-async def on_hotkv(serde: Any) -> AsyncIterator[tuple[Any, Dump]]:
+async def on_hotkv(serde: Any, *, late: bool) -> AsyncIterator[tuple[Any, Dump]]:
     with valkey_server() as path:
         reader = import_module("redis").Redis(unix_socket_path=path)
         client = import_module("hotkv").from_url(f"unix://{path}")
-        saver = saver_class("langgraph.checkpoint.hotkv", "HotKVSaver")(client, serde=serde)
+        cls = saver_class("langgraph.checkpoint.hotkv", "HotKVSaver")
+        saver = assigned(cls(client), serde) if late else cls(client, serde=serde)
         yield saver, lambda: everything_in_valkey(reader)
 
 
@@ -193,7 +194,10 @@ async def on_mongodb(serde: Any) -> AsyncIterator[tuple[Any, Dump]]:
 async def on_pymysql(serde: Any, *, module: str, name: str) -> AsyncIterator[tuple[Any, Dump]]:
     pymysql = import_module("pymysql")
     cls = saver_class(module, name)
-    with mysql_server() as path, pymysql.connect(unix_socket=path, user="root", autocommit=True) as connection:
+    with (
+        mysql_server() as path,
+        pymysql.connect(unix_socket=path, user="root", autocommit=True) as connection,
+    ):
         new_database(connection)
         saver = cls(connection, serde=serde)
         saver.setup()
@@ -253,35 +257,36 @@ async def on_files(serde: Any) -> AsyncIterator[tuple[Any, Dump]]:
 
 
 AWS: Final = "langgraph_checkpoint_aws"
+PLAINREDIS: Final = "langgraph_checkpoint_plainredis"
+MYSQL: Final = "langgraph.checkpoint.mysql.pymysql"
 REDIS: Final = {"clients": "redis", "kind": "Redis"}
 VALKEY: Final = {"clients": "valkey", "kind": "Valkey"}
 
+whole: Final = partial(Row, layout="whole")
+
 ROWS: Final = {
-    "AWS's DynamoDBSaver, serde assigned": Row(partial(aws_dynamodb, subclass=False)),
-    "AWS's DynamoDBSaver, subclass": Row(partial(aws_dynamodb, subclass=True)),
-    "AWS's ValkeySaver": Row(partial(on_valkey, module=AWS, name="ValkeySaver", **VALKEY)),
-    "AWS's AsyncValkeySaver": Row(
+    "AWS's DynamoDBSaver, serde assigned": whole(partial(aws_dynamodb, subclass=False)),
+    "AWS's DynamoDBSaver, subclass": whole(partial(aws_dynamodb, subclass=True)),
+    "AWS's ValkeySaver": whole(partial(on_valkey, module=AWS, name="ValkeySaver", **VALKEY)),
+    "AWS's AsyncValkeySaver": whole(
         partial(on_valkey, module=AWS, name="AsyncValkeySaver", **VALKEY), awaited=True
     ),
-    "MongoDBSaver": Row(on_mongodb),
-    "PyMySQLSaver": Row(partial(on_pymysql, module="langgraph.checkpoint.mysql.pymysql", name="PyMySQLSaver")),
+    "MongoDBSaver": whole(on_mongodb),
+    "PyMySQLSaver": Row(partial(on_pymysql, module=MYSQL, name="PyMySQLSaver")),
     "AIOMySQLSaver": Row(on_aiomysql, awaited=True),
-    "ShallowPyMySQLSaver": Row(
-        partial(on_pymysql, module="langgraph.checkpoint.mysql.pymysql", name="ShallowPyMySQLSaver"),
-        deletes=False,
+    "ShallowPyMySQLSaver": Row(partial(on_pymysql, module=MYSQL, name="ShallowPyMySQLSaver"), deletes=False),
+    "RedisSaver": whole(partial(on_redis, name="RedisSaver"), filtered="source"),
+    "ShallowRedisSaver": whole(partial(on_redis, name="ShallowRedisSaver"), filtered="source"),
+    "RedisSaver of plainredis": whole(partial(on_valkey, module=PLAINREDIS, name="RedisSaver", **REDIS)),
+    "AsyncRedisSaver of plainredis": whole(
+        partial(on_valkey, module=PLAINREDIS, name="AsyncRedisSaver", **REDIS), awaited=True
     ),
-    "RedisSaver": Row(partial(on_redis, name="RedisSaver"), filtered="source"),
-    "ShallowRedisSaver": Row(partial(on_redis, name="ShallowRedisSaver"), filtered="source"),
-    "RedisSaver of plainredis": Row(
-        partial(on_valkey, module="langgraph_checkpoint_plainredis", name="RedisSaver", **REDIS)
+    "HotKVSaver, serde assigned": whole(partial(on_hotkv, late=True)),
+    "HotKVSaver": whole(partial(on_hotkv, late=False)),
+    "LMDBSaver": whole(on_lmdb, deletes=False),
+    "ObjectStorageSaver": whole(on_files),
+    "DynamoDBSaver of langgraph-dynamodb-checkpoint, serde assigned": whole(
+        partial(other_dynamodb, subclass=False)
     ),
-    "AsyncRedisSaver of plainredis": Row(
-        partial(on_valkey, module="langgraph_checkpoint_plainredis", name="AsyncRedisSaver", **REDIS),
-        awaited=True,
-    ),
-    "HotKVSaver": Row(on_hotkv),
-    "LMDBSaver": Row(on_lmdb, deletes=False),
-    "ObjectStorageSaver": Row(on_files),
-    "DynamoDBSaver of dynamodb-checkpoint, serde assigned": Row(partial(other_dynamodb, subclass=False)),
-    "DynamoDBSaver of dynamodb-checkpoint, subclass": Row(partial(other_dynamodb, subclass=True)),
+    "DynamoDBSaver of langgraph-dynamodb-checkpoint, subclass": whole(partial(other_dynamodb, subclass=True)),
 }

@@ -183,8 +183,12 @@ def postgres_service(
     """A database that libpq finds as the service `agents`, as a role of its own that is no superuser."""
     with schema(server(pytestconfig)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
         (name,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
-        connection.execute(f"CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA {name} TO {name}".encode())
         parts = conninfo_to_dict(dsn) | {"user": name}
+        database = connection.info.dbname
+        connection.execute(
+            f"CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA {name} TO {name};"
+            f' GRANT CREATE ON DATABASE "{database}" TO {name}'.encode()
+        )
         file = tmp_path_factory.mktemp("service") / "pg_service.conf"
         lines = [f"{part}={value}\n" for part, value in parts.items()]
         file.write_text("".join(["[agents]\n", *lines]), encoding="utf-8")

@@ -1,6 +1,5 @@
 """Checkpoints and the interface of savers, as LangGraph's ``langgraph.checkpoint.base``."""
 
-from sealpoint.base.canary import arequire_sealing, require_sealing
 from sealpoint.base.checkpoint import (
     LATEST_VERSION,
     WRITES_IDX_MAP,
@@ -27,6 +26,7 @@ from sealpoint.base.metadata import (
     logger,
 )
 from sealpoint.base.saver import BaseCheckpointSaver
+from sealpoint.base.sealing import arequire_sealing, require_sealing
 from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
 from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.jsonplus import JsonPlusSerializer

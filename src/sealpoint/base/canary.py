@@ -1,104 +1,52 @@
-"""`require_sealing`: whether a saver passes the values that it stores to its serializer.
+"""Canaries: values that only a serializer under `watched` can write.
 
-The check stores canaries: objects that pickle, JSON and msgpack refuse to write. While it runs, the saver's
-serializer replaces each canary by a random text, and seals that. Anything else in the saver that meets a
-canary either raises or leaves it unmarked, and no value reaches the database in the clear.
+Pickle, JSON and msgpack refuse them. While it is watched, a serializer replaces each canary by a random text,
+and seals that. If a saver stores a canary in any other way, that raises, or the canary has not been sealed
+when it is looked at.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
-from sealpoint.base.checkpoint import Checkpoint, empty_checkpoint
-from sealpoint.crypto.tag import is_sealed
-from sealpoint.errors import SealingCheckError, excerpt
 from sealpoint.serde.base import SerializerProtocol
-from sealpoint.serde.types import INTERRUPT
-
-_CHECKPOINT_VERSION: Final = 4
-"""Version of the checkpoints of LangGraph 1: savers convert older ones while they read them."""
 
 _DEPTH: Final = 8
 """How deep in a serialized value canaries are looked for: savers put a few containers around them."""
 
-_METHODS: Final = ("dumps_typed", "loads_typed", "seal")
-"""What savers call: `SealedSaver` calls ``seal``, all others the other two."""
+_METHODS: Final = ("dumps_typed", "loads_typed", "seal", "with_msgpack_allowlist")
+"""What a watch stands before: `SealedSaver` calls ``seal``, other savers ``dumps_typed``."""
 
 _lock: Final = threading.Lock()
 
 
-def require_sealing(
-    saver: Any, *, configurable: Mapping[str, Any] | None = None, thread_id: str | None = None
-) -> None:
-    """Check that a saver passes every value to its serializer, and that the serializer seals.
-
-    Stores a checkpoint, a write and an interrupt in a thread with a random id, reads them, and deletes the
-    thread, also if the check fails. Call it where the process starts, before the saver is in use.
-
-    It checks values that are objects. It does not check:
-
-    - metadata, thread ids and other names, which savers do not pass to a serializer;
-    - strings, numbers and booleans, which savers on Postgres and MySQL store beside the serializer;
-    - what else the saver does with the bytes and values that it was given, such as writing them to a log.
-
-    Args:
-        saver: Any LangGraph saver with sync methods; its tables must exist.
-        configurable: Further keys of ``config["configurable"]``, if the saver requires any.
-        thread_id: For a saver that cannot delete a thread: a thread in which the sealed random values remain.
-
-    Raises:
-        SealingCheckError: If a value does not reach ``saver.serde``, or the serializer does not seal, or the
-            saver does not return what was sealed, or one of its methods raises.
-    """
-    check = _Check(saver, configurable, thread_id, awaited=False)
-    with _watched(check.serde), suppress(StopIteration):
-        steps = check.steps()
-        method, arguments = next(steps)
-        while True:
-            try:
-                result = getattr(saver, method)(*arguments)
-            except BaseException as error:  # noqa: BLE001 -- `steps` deletes the thread, and raises it
-                method, arguments = steps.throw(check.failure(method, error))
-            else:
-                method, arguments = steps.send(result)
-
-
-async def arequire_sealing(
-    saver: Any, *, configurable: Mapping[str, Any] | None = None, thread_id: str | None = None
-) -> None:
-    """Async version of `require_sealing`, through the async methods of the saver."""
-    check = _Check(saver, configurable, thread_id, awaited=True)
-    with _watched(check.serde), suppress(StopIteration):
-        steps = check.steps()
-        method, arguments = next(steps)
-        while True:
-            try:
-                result = await getattr(saver, f"a{method}")(*arguments)
-            except BaseException as error:  # noqa: BLE001 -- as above
-                method, arguments = steps.throw(check.failure(f"a{method}", error))
-            else:
-                method, arguments = steps.send(result)
-
-
 class Canary:
-    """A value that only a serializer under `_watched` can write.
+    """A value that only a serializer under `watched` can write.
 
     Attributes:
         place: Where the saver was given it.
         text: What is sealed in its place.
         blob: What the serializer returned for it; ``None`` if the serializer was not given it.
         was_loaded: Whether ``blob`` was deserialized.
+        was_shown: Whether it was converted to text.
     """
+
+    __slots__ = ("blob", "place", "text", "was_loaded", "was_shown")
 
     def __init__(self, place: str) -> None:
         self.place = place
         self.text = secrets.token_hex(32)
         self.blob: bytes | None = None
         self.was_loaded = False
+        self.was_shown = False
+
+    def __repr__(self) -> str:
+        self.was_shown = True
+        return f"<{self.place} of require_sealing>"
 
     def __copy__(self) -> Canary:
         return self  # a saver may copy a checkpoint before it passes it on
@@ -110,136 +58,8 @@ class Canary:
         raise TypeError("a canary of require_sealing was pickled")
 
 
-class _Check:
-    """The steps of a check, without I/O."""
-
-    def __init__(
-        self,
-        saver: Any,
-        configurable: Mapping[str, Any] | None,
-        thread_id: str | None,
-        *,
-        awaited: bool,
-    ) -> None:
-        self._saver = saver
-        self._other = "require_sealing" if awaited else "arequire_sealing"
-        self._deletes = thread_id is None
-        self._thread_id = thread_id or f"sealpoint-check-{secrets.token_hex(16)}"
-        self._config = {
-            "configurable": {**(configurable or {}), "thread_id": self._thread_id, "checkpoint_ns": ""}
-        }
-        self._value, self._write, self._interrupt = (
-            Canary(place) for place in ("channel value", "write", "interrupt")
-        )
-        self._canaries = (self._value, self._write, self._interrupt)
-        self.serde = self._require_sealing_serde()
-
-    def steps(self) -> Generator[tuple[str, tuple[Any, ...]], Any, None]:
-        """Yield the methods to call, with their arguments; expects what each of them returned.
-
-        Raises:
-            SealingCheckError: What the check found.
-        """
-        yield "get_tuple", (self._config,)  # some savers create their tables here, but not while deleting
-        if not self._deletes:
-            yield from self._trial()
-            return
-        deletion = ("delete_thread", (self._thread_id,))
-        yield deletion  # a saver that cannot delete is refused before it stores anything
-        try:
-            yield from self._trial()
-        except BaseException as error:
-            try:
-                yield deletion
-            except SealingCheckError as second:
-                error.add_note(f"thread {self._thread_id!r} could not be deleted: {second.reason}")
-            raise
-        yield deletion
-
-    def _trial(self) -> Generator[tuple[str, tuple[Any, ...]], Any, None]:
-        stored = yield "put", self._checkpoint()
-        yield "put_writes", (stored, [("canary", self._write)], "task-1", "")
-        yield "put_writes", (stored, [(INTERRUPT, self._interrupt)], "task-2", "")
-        self._require_sealed()
-        self._require_returned((yield "get_tuple", (stored,)))
-
-    def failure(self, method: str, error: BaseException) -> BaseException:
-        """Return the error to raise for one that a method of the saver raised."""
-        if not isinstance(error, Exception):
-            return error  # such as a cancellation
-        reason = f"{method} raised {type(error).__name__}: {excerpt(str(error))}"
-        given = {"put": self._canaries[:1], "put_writes": self._canaries[1:]}.get(method.removeprefix("a"), ())
-        missed = [canary.place for canary in given if canary.blob is None]
-        if missed:
-            reason += f"; the {missed[0]} had not reached saver.serde"
-        hint = None
-        if isinstance(error, NotImplementedError):
-            hint = f"use {self._other} if the saver has those methods"
-            if method.endswith("delete_thread"):
-                hint += "; pass thread_id if it cannot delete"
-        failure = SealingCheckError(type(self._saver), reason, hint=hint)
-        failure.__cause__ = error
-        return failure
-
-    def _checkpoint(self) -> tuple[Any, Checkpoint, dict[str, Any], dict[str, Any]]:
-        version = self._saver.get_next_version(None, None)
-        checkpoint: Checkpoint = {
-            **empty_checkpoint(),
-            "v": _CHECKPOINT_VERSION,
-            "channel_values": {"canary": self._value},
-            "channel_versions": {"canary": version},
-            "updated_channels": ["canary"],
-        }
-        metadata = {"source": "input", "step": -1, "parents": {}}
-        return self._config, checkpoint, metadata, {"canary": version}
-
-    def _require_sealing_serde(self) -> SerializerProtocol:
-        serde = getattr(self._saver, "serde", None)
-        if not isinstance(serde, SerializerProtocol):
-            raise self._refusal("it has no serializer with dumps_typed and loads_typed in `serde`")
-        name = type(serde).__name__
-        tag, blob = serde.dumps_typed(self._value.text)
-        if not is_sealed(tag) or self._value.text.encode() in blob:
-            raise self._refusal(
-                f"its serializer {name} does not seal",
-                hint="give it a sealpoint.langgraph.EncryptedSerializer",
-            )
-        if not hasattr(serde, "__dict__"):
-            raise self._refusal(
-                f"its serializer {name} has no __dict__, so it cannot be watched",
-                hint="remove __slots__ from the serializer, or check a saver with another serializer",
-            )
-        return serde
-
-    def _require_sealed(self) -> None:
-        for canary in self._canaries:
-            if canary.blob is None:
-                raise self._refusal(f"the {canary.place} did not reach saver.serde")
-            if canary.was_loaded:
-                raise self._refusal(
-                    f"the {canary.place} was sealed, and deserialized again while it was stored",
-                    hint="the saver stores the deserialized value; use another saver",
-                )
-
-    def _require_returned(self, found: Any) -> None:
-        if found is None:
-            raise self._refusal("get_tuple returned no checkpoint for the config that put returned")
-        writes = {channel: value for _, channel, value in found.pending_writes or ()}
-        returned = {
-            self._value: found.checkpoint["channel_values"].get("canary"),
-            self._write: writes.get("canary"),
-            self._interrupt: writes.get(INTERRUPT),
-        }
-        for canary, value in returned.items():
-            if value != canary.text:
-                raise self._refusal(f"get_tuple did not return the {canary.place} that was sealed")
-
-    def _refusal(self, reason: str, *, hint: str | None = None) -> SealingCheckError:
-        return SealingCheckError(type(self._saver), reason, hint=hint)
-
-
 @contextmanager
-def _watched(serde: SerializerProtocol) -> Iterator[None]:
+def watched(serde: SerializerProtocol) -> Iterator[None]:
     """Make ``serde`` accept canaries. Others may use it meanwhile, and may be watching it too."""
     attributes = vars(serde)
     with _lock:
@@ -263,13 +83,17 @@ class _Watch:
 
     def __init__(self, serde: SerializerProtocol) -> None:
         self.users = 0
+        self._serde = serde
         self._originals = {name: getattr(serde, name) for name in _METHODS if hasattr(serde, name)}
         self.methods = {name: getattr(self, name) for name in self._originals}
         self._hidden = {name: vars(serde)[name] for name in _METHODS if name in vars(serde)}
         self._sealed: list[Canary] = []
 
     def restore(self, attributes: dict[str, Any]) -> None:
-        for name in self.methods:
+        """Make a serializer with these attributes as it was before."""
+        for name, method in self.methods.items():
+            if attributes.get(name) != method:
+                continue  # a serializer that was derived without copying attributes
             if name in self._hidden:
                 attributes[name] = self._hidden[name]
             else:
@@ -285,6 +109,12 @@ class _Watch:
         for canary in self._sealed:
             canary.was_loaded |= canary.blob == data[1]
         return self._originals["loads_typed"](data)
+
+    def with_msgpack_allowlist(self, extra_allowlist: Any) -> Any:
+        derived = self._originals["with_msgpack_allowlist"](extra_allowlist)
+        if derived is not self._serde:  # a copy, also of the watch
+            self.restore(vars(derived))
+        return derived
 
     def _dump(self, method: str, obj: Any, **options: Any) -> tuple[str, bytes]:
         canaries = [*_canaries(obj, _DEPTH)]

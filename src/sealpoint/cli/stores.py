@@ -22,6 +22,7 @@ from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
 from sealpoint.maintenance.partial import MAGIC, find_leftovers
 
 if TYPE_CHECKING:
+    from sealpoint.databases.postgres.rows import PostgresRows
     from sealpoint.databases.rows import RowStore
     from sealpoint.keys.entry import RingEntry
     from sealpoint.maintenance.result import Result
@@ -41,16 +42,26 @@ def open_store(database: str, *, writable: bool = False) -> RowStore:
         SchemaError: If the file is empty, or not a SQLite database.
     """
     if is_url(database):
-        from sealpoint.databases.postgres.rows import PostgresRows
-
-        rows = PostgresRows(database, writable=writable)
-        if rows.is_superuser:
-            warn(_SUPERUSER)
-        return rows
+        return open_postgres(database, writable=writable)
     from sealpoint.databases.sqlite.rows import SqliteRows
 
     with naming_other_files(database):
         return SqliteRows(database, writable=writable)
+
+
+def open_postgres(url: str, *, writable: bool = False) -> PostgresRows:
+    """Open a Postgres database, and warn of a superuser's rights.
+
+    Raises:
+        DatabaseMissingError: If the connection fails.
+        SchemaError: If it has no tables of a saver.
+    """
+    from sealpoint.databases.postgres.rows import PostgresRows
+
+    rows = PostgresRows(url, writable=writable)
+    if rows.is_superuser:
+        warn(_SUPERUSER)
+    return rows
 
 
 @contextmanager

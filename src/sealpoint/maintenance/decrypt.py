@@ -162,15 +162,12 @@ class _Copy:
     def _copy_row(self, statement: str, cell: Cell, columns: dict[str, Any]) -> Failure | None:
         try:
             _require_types(cell, columns)
-            opened = open_cell(
+            typed = open_value(
                 self._cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self._secret_of
             )
-            was_sealed = is_sealed(cell.tag)
-            if was_sealed and not opened.authenticated:
-                require_decodable(opened.inner, opened.data)
             if not self._failed:  # else there will be no copy, and the other values are only opened
                 with translate_errors():
-                    self._target.execute(statement, (*columns.values(), *opened.typed))
+                    self._target.execute(statement, (*columns.values(), *typed))
         except sqlite3.IntegrityError:
             return failure(cell, RowError("two rows of the table have the same key"))
         # A full disk ends the run; it is not a failure of this value.
@@ -178,9 +175,37 @@ class _Copy:
             raise
         except SealpointError as error:
             return failure(cell, error)
-        self._opened += was_sealed
+        self._opened += is_sealed(cell.tag)
         self._size += len(cell.value)
         return None
+
+
+def open_value(
+    cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False, secret_of: SecretOf | None = None
+) -> tuple[str, bytes]:
+    """Return type and bytes of a value, as a copy with nothing sealed in it has them.
+
+    Raises:
+        SealpointError: What `open_cell` raises, and `require_decodable` for a sealed value that no key
+            authenticates.
+    """
+    opened = open_cell(cipher, cell, allow_plaintext=allow_plaintext, secret_of=secret_of)
+    if is_sealed(cell.tag) and not opened.authenticated:
+        require_decodable(opened.inner, opened.data)
+    return opened.typed
+
+
+def require_no_frame(metadata: Any) -> None:
+    """Refuse sealed metadata, which would be sealed in the copy too.
+
+    Raises:
+        RowError: If it is sealed.
+    """
+    if has_frame(metadata):
+        hint = (
+            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
+        )
+        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
 
 
 def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
@@ -194,11 +219,7 @@ def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
             raise RowError(
                 f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
             )
-    if has_frame(columns.get("metadata")):
-        hint = (
-            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
-        )
-        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
+    require_no_frame(columns.get("metadata"))
 
 
 def _require_free(out: Path) -> None:

@@ -194,14 +194,6 @@ class Entry:
         """Return `writes` as a saver returns them."""
         return [(write.task_id, write.channel, write.value) for write in self.writes(channels)]
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of what is stored, about."""
-        found = self.found
-        values = found.checkpoint["channel_values"].values() if self._rows.layout is not Layout.WHOLE else ()
-        sealed = [*values, *(value for _, _, value in found.pending_writes or ())]
-        return len(self._content) + sum(len(item.blob) for item in sealed if type(item) is Sealed)
-
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
         """Return the document and the metadata, decoded once."""
         if self._decoded is None:

@@ -9,10 +9,13 @@ from itertools import pairwise
 from typing import Any, Final
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
+from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.steps import Request
 
 FIRST_ROWS: Final = 16
 MAX_ROWS: Final = 128
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of values in a page, about, if it has more than one checkpoint."""
 
 
 class Pages:
@@ -62,7 +65,18 @@ class Pages:
             self.request = request._replace(limit=None)  # the saver has another order: all at once
             return []
         end = len(ids) if self._has_unique_ids else ids.index(ids[-1])
-        size = min(request.limit * 2, MAX_ROWS) if end else request.limit * 2
+        # A page of large checkpoints is shorter. If all have one id, it must still become longer.
+        largest = max(1, MAX_BYTES * len(found) // max(1, sum(map(stored_bytes, found))))
+        size = min(request.limit * 2, MAX_ROWS, largest) if end else request.limit * 2
         before = ids[end - 1] if end else request.before
         self.request = request._replace(before=before, limit=size)
         return found[:end]
+
+
+def stored_bytes(found: CheckpointTuple) -> int:
+    """Return how many bytes of values were read for a checkpoint."""
+    checkpoint: Any = found.checkpoint
+    values = [value for _, _, value in found.pending_writes or ()]
+    if isinstance(checkpoint, dict):
+        values += checkpoint.get("channel_values", {}).values()
+    return sum(len(value.blob) for value in (checkpoint, *values) if type(value) is Sealed)

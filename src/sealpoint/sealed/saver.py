@@ -27,6 +27,7 @@ from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
 from sealpoint.sealed.layout import Layout, layout_of
+from sealpoint.sealed.pages import stored_bytes
 from sealpoint.sealed.procedures import Asked, Procedures
 from sealpoint.sealed.rows import Rows
 from sealpoint.sealed.steps import arun, run
@@ -272,7 +273,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
 
     async def _adecode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
         sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
-        if entry.size_bytes < _LARGE_BYTES:
+        if stored_bytes(entry.found) < _LARGE_BYTES:
             return self._do.decode(entry, asked, sends)
         return await asyncio.to_thread(self._do.decode, entry, asked, sends)
 

@@ -47,8 +47,12 @@ _SETTINGS: Final = {
     "transaction_timeout": "0",
     "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through one, whatever its name
     "cursor_tuple_fraction": "1",  # all rows of a cursor are fetched
+    "synchronize_seqscans": "off",  # two cursors of one snapshot return the rows in the same order
     "standard_conforming_strings": "on",
 }
+
+WAIT_FOR_OTHER: Final = "SET LOCAL idle_in_transaction_session_timeout = '1h'"
+"""For one of two sessions that work in turn: a large table takes the other one long."""
 
 # Runs before the search path is set: an unqualified operator could be one from another role's schema.
 _SEARCH_PATH: Final = """

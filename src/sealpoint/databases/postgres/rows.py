@@ -18,9 +18,11 @@ from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, Unrea
 from sealpoint.databases.postgres.cleartext import PostgresCleartext
 from sealpoint.databases.postgres.columns import Access, access_to
 from sealpoint.databases.postgres.connection import connect, name_of
+from sealpoint.databases.postgres.newschema import NewSchema
 from sealpoint.databases.postgres.scan import Bound, Pass, condition, places, size_of
 from sealpoint.databases.postgres.schema import NAMES, every_table, identity_of
 from sealpoint.databases.postgres.sessions import holding, locked
+from sealpoint.databases.postgres.snapshot import Snapshot, snapshot_of
 from sealpoint.databases.postgres.tables import CHANGE, READ, CheckedTables
 from sealpoint.databases.rows import (
     BATCH,
@@ -69,6 +71,7 @@ class PostgresRows:
             MissingExtraError: If psycopg is not installed.
         """
         self.name = name_of(url)
+        self._url = url
         self.connection, path = connect(url, writable=writable)
         try:
             self._checked = CheckedTables(self.connection, path, url)
@@ -117,6 +120,18 @@ class PostgresRows:
     def close(self) -> None:
         """Close the connections."""
         self._checked.close()
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Read one state of all rows within the context; agents can read and write meanwhile."""
+        return snapshot_of(self._checked)
+
+    def new_schema(self, name: str) -> NewSchema:
+        """Create a schema of this database with empty tables like these, in a session of its own.
+
+        Raises:
+            SealpointError: What `NewSchema` raises.
+        """
+        return NewSchema(self._url, name, self._found)
 
     def hold(self) -> AbstractContextManager[None]:
         """Exclude other runs on this schema, by a lock of this session.

@@ -18,12 +18,13 @@ for an UPDATE. Any other role is advised to have no rights beyond the tables, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.databases.postgres.connection import (
+    WAIT_FOR_OTHER,
     SearchPath,
     connect,
     is_superuser,
@@ -57,13 +58,13 @@ class Guard:
         with translate_errors():
             self._connection.execute("SET ROLE NONE")
 
-    def hold(self, found: Found, table: str | None = None) -> None:
-        """Exclude changes of the schema's name; of a table too, if one is given, after current changes."""
-        from psycopg.sql import SQL, Identifier, Literal
+    def hold(self, found: Found, *tables: str) -> None:
+        """Exclude changes of the schema's name, and of the given tables after current changes."""
+        from psycopg.sql import SQL, Literal
 
-        lock = "" if table is None else f"LOCK TABLE ONLY {{table}} IN {_EXCLUDE} MODE;"
+        lock = f"LOCK TABLE {{tables}} IN {_EXCLUDE} MODE;" if tables else ""
         statements = SQL(f"BEGIN; {lock} {_KEEP_NAME}").format(
-            table=Identifier(found.schema, table or ""), schema=Literal(found.schema_oid)
+            tables=_only(found, tables), schema=Literal(found.schema_oid)
         )
         self._connection.execute(
             statements, prepare=False
@@ -94,6 +95,7 @@ class CheckedTables:
             SuperuserError: If a superuser connects to a standby.
         """
         self._connection = connection
+        self._url = url
         self.is_superuser = is_superuser(connection)
         self.found = find_tables(connection, path)
         self._guard = Guard(url) if self.is_superuser else None
@@ -117,13 +119,43 @@ class CheckedTables:
         """
         with translate_errors():
             try:
-                self._begin(table, mode, more)
+                self._begin([table], mode, more)
                 self._is_open = True
                 yield
                 self._require_same_name()
                 self._connection.execute("COMMIT")
             finally:
                 self._is_open = False
+                self._end()
+
+    @contextmanager
+    def snapshot(self, cursors: Mapping[str, tuple[str, str]]) -> Iterator[Connection[Any]]:
+        """Begin a transaction over one state of all tables; agents can read and write meanwhile.
+
+        All statements are planned at its beginning: later changes of the tables do not matter to them.
+
+        Args:
+            cursors: The cursors to open, by name: a table, and a SELECT with ``{}`` in place of it.
+
+        Yields:
+            The session, which fetches from the cursors.
+
+        Raises:
+            SchemaError: If the tables have changed.
+            StoppedError: If a lock was not available in time.
+        """
+        with translate_errors():
+            try:
+                self._begin([*self.found.oids], READ, "ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self._connection.execute(WAIT_FOR_OTHER)
+                for name, (table, statement) in cursors.items():
+                    declared = f"DECLARE {name} BINARY NO SCROLL CURSOR FOR {statement}"
+                    self._connection.execute(_named(declared, self.found, table))
+                self._require_name_since_snapshot()
+                if self._guard is not None:
+                    self._guard.release()
+                yield self._connection
+            finally:
                 self._end()
 
     def select(
@@ -171,29 +203,30 @@ class CheckedTables:
             self._guard.release()
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
-    def _begin(self, table: str, mode: str, more: Sequence[str]) -> None:
+    def _begin(self, tables: Sequence[str], mode: str, more: Sequence[str] = (), kind: str = "") -> None:
         """Lock and check. With a guard this session never waits: others would go first."""
         from psycopg.errors import LockNotAvailable
+        from psycopg.sql import SQL
 
         end = monotonic() + _RETRY_SECONDS
         while True:
             try:
                 if self._guard is not None:
-                    self._guard.hold(self.found, table)
+                    self._guard.hold(self.found, *tables)
                 nowait = "" if self._guard is None else "NOWAIT"
-                locking = f"BEGIN; LOCK TABLE ONLY {{}} IN {mode} MODE {nowait}"
-                self._connection.execute(_named(locking, self.found, table), prepare=False)
-                for name in more:  # the guard would exclude this session too, which is to change them
+                locking = SQL(f"BEGIN {kind}; LOCK TABLE {{}} IN {mode} MODE {nowait}")
+                self._connection.execute(locking.format(_only(self.found, tables)), prepare=False)
+                if more:  # a guard would exclude this session too, which is to change them
                     own = mode if self._guard is None else _EXCLUDE
-                    lock = f"LOCK TABLE ONLY {{}} IN {own} MODE {nowait}"
-                    self._connection.execute(_named(lock, self.found, name))
+                    lock = SQL(f"LOCK TABLE {{}} IN {own} MODE {nowait}")
+                    self._connection.execute(lock.format(_only(self.found, more)))
                 break
             except LockNotAvailable:
                 if self._guard is None or monotonic() > end:
                     raise
                 self._end()
-        for name in (*more, table):
-            self._schema_version = check_table(self._connection, self.found, name)
+        for table in (*more, *tables):
+            self._schema_version = check_table(self._connection, self.found, table)
 
     def _end(self) -> None:
         _roll_back(self._connection)
@@ -205,13 +238,29 @@ class CheckedTables:
 
         A guard has locked the name during the lookup.
         """
-        if self._guard is not None:
-            return
-        version = self._connection.execute(
+        if self._guard is None:
+            self._require_version(self._connection)
+
+    def _require_name_since_snapshot(self) -> None:
+        """The same for a snapshot, in which this session cannot see a later change; another one can."""
+        if self._guard is None:
+            witness, _ = connect(self._url, writable=False)
+            with closing(witness):
+                self._require_version(witness)
+
+    def _require_version(self, connection: Connection[Any]) -> None:
+        version = connection.execute(
             "SELECT xmin::text FROM pg_namespace WHERE oid = %s", (self.found.schema_oid,)
         ).fetchone()
         if version != (self._schema_version,):
             raise refuse_schema("the schema was changed while its tables were read")
+
+
+def _only(found: Found, tables: Sequence[str]) -> Composed:
+    """Return tables for a LOCK, without those that inherit from them."""
+    from psycopg.sql import SQL, Identifier
+
+    return SQL(", ").join(SQL("ONLY {}").format(Identifier(found.schema, table)) for table in tables)
 
 
 def _named(statement: str, found: Found, table: str) -> Composed:

@@ -139,6 +139,22 @@ class PicklesToo(Good):
         return super().dump(value)
 
 
+class AsText(Good):
+    """Passes values to its serializer, and their text to an index."""
+
+    def dump(self, value: Any) -> Any:
+        self.index = json.dumps(value, default=str)
+        return super().dump(value)
+
+
+class AsMapping(Good):
+    """Passes values to its serializer, and their attributes to an index."""
+
+    def dump(self, value: Any) -> Any:
+        self.index = json.dumps(value, default=vars)
+        return super().dump(value)
+
+
 class Exchanges(Good):
     """Returns the same value for every write."""
 
@@ -214,6 +230,8 @@ BAD: dict[str, tuple[Callable[[], Good], str]] = {
     "pickle": (lambda: Pickles(sealing()), "channel value"),
     "a second copy": (lambda: Twice(sealing()), "channel value"),
     "a second copy, pickled": (lambda: PicklesToo(sealing()), "was pickled"),
+    "a second copy, as text": (lambda: AsText(sealing()), "channel value was converted to text"),
+    "a second copy, as a mapping": (lambda: AsMapping(sealing()), "channel value had not reached"),
     "other values come back": (lambda: Exchanges(sealing()), "did not return the write"),
     "opened again": (lambda: RoundTrip(sealing()), "deserialized"),
     "bytes as text": (lambda: Mangles(sealing()), "IntegrityError"),
@@ -325,6 +343,35 @@ def test_serializer_works_for_others_meanwhile() -> None:
     require_sealing(Shares(serde))
     assert values == [value, value]
     assert not {"dumps_typed", "loads_typed", "seal"} & vars(serde).keys()
+
+
+def test_a_serializer_derived_meanwhile_is_as_any_other() -> None:
+    """A graph that is compiled during a check extends the allowlist in a copy of the serializer."""
+
+    class Compiles(Good):
+        def put(self, *arguments: Any) -> Any:
+            self.derived = self.serde.with_msgpack_allowlist([("a", "B")])  # type: ignore[attr-defined]
+            return super().put(*arguments)
+
+    saver = Compiles(sealing())
+    require_sealing(saver)
+    assert saver.derived is not saver.serde
+    assert vars(saver.derived).keys() == vars(saver.serde).keys() == vars(sealing()).keys()
+
+    class Derives:
+        """Makes a new serializer, with attributes of its own."""
+
+        def __init__(self) -> None:
+            serde = sealing()
+            self.dumps_typed, self.loads_typed = serde.dumps_typed, serde.loads_typed
+
+        def with_msgpack_allowlist(self, extra_allowlist: Any) -> Derives:
+            return Derives()
+
+    saver = Compiles(Derives())
+    require_sealing(saver)
+    assert saver.derived.loads_typed(saver.derived.dumps_typed("x")) == "x"
+    assert saver.derived.dumps_typed != saver.serde.dumps_typed
 
 
 def test_checks_may_overlap() -> None:

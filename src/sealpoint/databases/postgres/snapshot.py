@@ -1,0 +1,94 @@
+"""One state of all rows of a Postgres saver, with every column."""
+
+# ruff: noqa: S608 -- statements are put together from constants and checked names only
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.databases.postgres.columns import access_to
+from sealpoint.databases.postgres.connection import translate_errors
+from sealpoint.databases.postgres.schema import Found
+from sealpoint.databases.postgres.tables import CheckedTables
+from sealpoint.databases.rows import BATCH, Batch
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+StoredRow = dict[str, Any]
+"""A row: its columns by name, JSON as text."""
+
+_COUNT: Final = "sealpoint_count_{}"
+_SIZES: Final = "sealpoint_sizes_{}"
+_ROWS: Final = "sealpoint_rows_{}"
+
+
+class Snapshot:
+    """Reads one state of the tables of a saver; see `snapshot_of`."""
+
+    def __init__(self, connection: Connection[Any], found: Found) -> None:
+        """Take a session with the cursors of `snapshot_of`."""
+        self._connection = connection
+        self._found = found
+
+    def count(self) -> int:
+        """Return the number of values, without those in JSON."""
+        return sum(rows for table in self._found.oids for (rows,) in self._fetch(_COUNT, table, 1))
+
+    def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
+        """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
+        columns = self._found.columns[table]
+        while sizes := self._fetch(_SIZES, table, batch.rows):
+            for rows in _groups([size for (size,) in sizes], batch.size_bytes):
+                found = self._fetch(_ROWS, table, rows)
+                yield [dict(zip(columns, row, strict=True)) for row in found]
+
+    def _fetch(self, cursor: str, table: str, rows: int) -> list[tuple[Any, ...]]:
+        statement = f"FETCH {rows:d} FROM {cursor.format(table)}".encode()
+        with translate_errors(), self._connection.cursor(binary=True) as fetching:
+            return fetching.execute(statement).fetchall()
+
+
+@contextmanager
+def snapshot_of(checked: CheckedTables) -> Iterator[Snapshot]:
+    """Read one state of the tables within the context.
+
+    Raises:
+        SchemaError: If the tables have changed since they were checked.
+        StoppedError: If they were not available in time.
+    """
+    cursors = {
+        form.format(table): (table, statement)
+        for table in checked.found.oids
+        for form, statement in _statements(checked.found, table).items()
+    }
+    with checked.snapshot(cursors) as connection:
+        yield Snapshot(connection, checked.found)
+
+
+def _statements(found: Found, table: str) -> dict[str, str]:
+    """Return the SELECT of each cursor. Two of them return the same rows in the order of the table."""
+    layout = found.layouts[table]
+    texts = [f"{name}::text" if layout.types.get(name) == "jsonb" else name for name in found.columns[table]]
+    sizes = [f"coalesce(octet_length({text}), 0)::bigint" for text in texts if text != "idx"]
+    holds = "false" if layout.column.in_json else access_to(layout.column).holds
+    return {
+        _COUNT: f"SELECT count(*) FROM ONLY {{}} WHERE {holds}",
+        _SIZES: f"SELECT {' + '.join(sizes)} FROM ONLY {{}}",
+        _ROWS: f"SELECT {', '.join(texts)} FROM ONLY {{}}",
+    }
+
+
+def _groups(sizes: Sequence[int], most: int) -> Iterator[int]:
+    """Yield how many of the next rows together have about ``most`` bytes, so that no row is left."""
+    rows = room = 0
+    for size in sizes:
+        if rows and size > room:
+            yield rows
+            rows = 0
+        room = (room if rows else most) - size
+        rows += 1
+    if rows:
+        yield rows

@@ -1,0 +1,74 @@
+"""What is sealed in front of a document and of a write reads back as it was written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealpoint.errors import DecodeError, MetadataError, UnsupportedTypeError
+from sealpoint.sealed.body import Claims, Header, pack_claims, pack_header, split_claims, split_header
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(st.characters(codec="utf-8"))
+)
+metadata = st.dictionaries(st.text(st.characters(codec="utf-8")), scalars, max_size=5)
+# Lone surrogates, NUL and integers of any size may be in inline values, but not in metadata.
+texts = st.text(st.characters())
+
+
+@given(
+    metadata=metadata,
+    parent=st.none() | texts,
+    inline=st.dictionaries(texts, scalars | texts),
+    rest=st.binary(),
+)
+def test_a_header_reads_back(
+    metadata: dict[str, Any], parent: str | None, inline: dict[str, Any], rest: bytes
+) -> None:
+    header: Header = {"metadata": metadata, "parent": parent, "inline": inline, "channels": list(inline)}  # type: ignore[typeddict-item]
+    assert split_header(pack_header(header) + rest) == (header, rest)
+
+
+def test_nan_and_infinity_are_inline_values() -> None:
+    header: Header = {"metadata": {}, "parent": None, "inline": {"a": float("nan"), "b": float("-inf")}}
+    found = split_header(pack_header(header))[0]["inline"]
+    assert found["a"] != found["a"]
+    assert found["b"] == float("-inf")
+
+
+def test_metadata_is_strict() -> None:
+    with pytest.raises(MetadataError):
+        pack_header({"metadata": {"step": float("nan")}, "parent": None})  # type: ignore[typeddict-item]
+
+
+def test_an_inline_value_without_a_form_in_json_is_refused() -> None:
+    with pytest.raises(UnsupportedTypeError):
+        pack_header({"metadata": {}, "parent": None, "inline": {"a": 10**5000}})
+
+
+@given(path=texts, idx=st.integers(-(2**31), 2**31 - 1), rest=st.binary())
+def test_claims_read_back(path: str, idx: int, rest: bytes) -> None:
+    claims = Claims(path, idx)
+    assert split_claims(pack_claims(claims) + rest) == (claims, rest)
+
+
+@given(st.binary(max_size=40))
+def test_other_bytes_have_no_header(data: bytes) -> None:
+    """Bytes that this program did not write are an error, whatever they are."""
+    for split in (split_header, split_claims):
+        try:
+            split(data)
+        except DecodeError:
+            continue
+        assert split is split_claims  # any bytes may be claims: they are authenticated before
+
+
+@pytest.mark.parametrize("header", [{}, {"metadata": []}, {"metadata": {}}, [], None])
+def test_a_header_has_its_parts(header: Any) -> None:
+    text = json.dumps(header).encode()
+    with pytest.raises(DecodeError):
+        split_header(len(text).to_bytes(4, "big") + text)

@@ -1,0 +1,77 @@
+"""A value on its way into a database becomes bytes in one way only: sealed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import ormsgpack
+import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
+
+from sealpoint.errors import DecodeError, SealingError, SealpointError
+from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed
+from sealpoint.serde import JsonPlusSerializer
+
+VALUE = Sealable(lambda: ("msgpack+x.row@k1", b"sealed"))
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "json": json.dumps,
+    "pickle": pickle.dumps,
+    "copy": copy.deepcopy,
+    "ormsgpack": ormsgpack.packb,
+    "LangGraph": LangGraphSerializer().dumps_typed,
+    "LangGraph with pickle": LangGraphSerializer(pickle_fallback=True).dumps_typed,
+    "sealpoint": JsonPlusSerializer().dumps_typed,
+    "sealpoint with pickle": JsonPlusSerializer(pickle_fallback=True).dumps_typed,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [value], lambda value: {"a": value}])
+def test_no_other_serializer_takes_a_value(way: str, wrap: Callable[[Any], Any]) -> None:
+    with pytest.raises((SealpointError, TypeError, ValueError)):
+        WAYS[way](wrap(VALUE))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_other_serializer_takes_a_document(way: str) -> None:
+    """It holds a guard in place of its values."""
+    document = Document({"id": "1", "channel_values": {"text": GUARD}}, lambda: ("t", b""))
+    with pytest.raises((SealpointError, TypeError, ValueError)):
+        WAYS[way](document)
+
+
+def test_a_carrier_seals_what_was_prepared() -> None:
+    document = Document({"channel_values": {}}, lambda: ("document", b"1"))
+    assert Carrier().dumps_typed(VALUE) == ("msgpack+x.row@k1", b"sealed")
+    assert Carrier().dumps_typed(document.copy()) == ("document", b"1")
+
+
+@pytest.mark.parametrize("value", ["text", b"bytes", None, 1, {"a": 1}, ["a"], {"source": "loop"}])
+@pytest.mark.parametrize("stores_mappings", [False, True])
+def test_a_carrier_refuses_all_else(value: Any, stores_mappings: bool) -> None:
+    with pytest.raises(SealingError):
+        Carrier(stores_mappings=stores_mappings).dumps_typed(value)
+
+
+def test_a_guard_cannot_be_stored() -> None:
+    with pytest.raises(SealingError, match="one by one"):
+        Carrier().dumps_typed(GUARD)
+
+
+def test_what_is_stored_comes_back_unopened() -> None:
+    found = Carrier().loads_typed(("msgpack", b"\x01"))
+    assert (type(found), found.tag, found.blob) == (Sealed, "msgpack", b"\x01")
+    assert Carrier().is_opaque(found)
+    assert not Carrier().is_opaque({"tag": 1})
+
+
+def test_a_readable_mapping_is_read_only_where_the_saver_stores_such() -> None:
+    stored = Carrier(stores_mappings=True).dumps_typed({"step": 1, "__sealpoint__": {}})
+    assert Carrier(stores_mappings=True).loads_typed(stored) == {"step": 1, "__sealpoint__": {}}
+    assert type(Carrier().loads_typed(stored)) is Sealed
+    with pytest.raises(DecodeError):
+        Carrier(stores_mappings=True).loads_typed((OPEN, b"{"))
