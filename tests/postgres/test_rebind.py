@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -19,9 +20,10 @@ from sealpoint.databases.rows import Batch
 from sealpoint.errors import SchemaError, SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
+from tests.postgres.processes import FORKS, lost_at_the_end, rotate_and_rebind_until, write_while_rebound
 from tests.postgres.test_commands import at as at_url
 from tests.support.checkpoints import at
-from tests.support.postgres import K1, saver_at
+from tests.support.postgres import K1, K2, saver_at
 from tests.support.rebinding import rebound, run, visible
 from tests.support.rings import states_text, write
 from tests.support.sealed import failures, moved
@@ -342,3 +344,23 @@ def test_an_index_is_added_to_bound_rows(url: str) -> None:
     assert query(url, "SELECT DISTINCT metadata ->> 'user_id' FROM checkpoints") == [("maria",)]
     assert moved(run(url, K1, visible=visible("user_id"))) == 0
     assert len(wrapped(url)) == CHECKPOINTS
+
+
+@pytest.mark.parametrize("steps", [15, pytest.param(1_700, marks=pytest.mark.soak)])
+def test_nothing_that_agents_write_meanwhile_is_lost(url: str, tmp_path: Path, steps: int) -> None:
+    """Three workers rotate and bind in turns; of four agents, which write 12 times a step, two are bare."""
+    end = tmp_path / "end"
+    agents = {"a": (False, True), "b": (True, True), "c": (False, False), "d": (True, False)}
+    with ProcessPoolExecutor(7, mp_context=FORKS) as pool:
+        workers = [pool.submit(rotate_and_rebind_until, url, end, 20) for _ in range(3)]
+        writers = [pool.submit(write_while_rebound, url, name, steps, *how) for name, how in agents.items()]
+        try:
+            assert [writer.result() for writer in writers] == [0] * len(agents)
+        finally:
+            end.touch()
+        assert sum(worker.result() for worker in workers) > 0
+    rebound(url, K2)
+    with saver_at(PostgresSaver, url) as saver:
+        sealed = SealedSaver(saver, serde=EncryptedSerializer(K2))
+        assert [lost_at_the_end(sealed, name, steps) for name in agents] == [0] * len(agents)
+    assert sentinels(url) == {(name, "") for name in agents}

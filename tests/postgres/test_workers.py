@@ -133,9 +133,7 @@ def test_what_was_locked_for_all_of_them_is_looked_at_once_more(
                 raise
 
         monkeypatch.setattr(workers, "_raise_worst", judge)
-        *_, last = run_in_processes(
-            Assignment(url, ring, "k2", options=Options(max_seconds=100)), 1, Stop()
-        )
+        *_, last = run_in_processes(Assignment(url, ring, "k2", options=Options(max_seconds=100)), 1, Stop())
     assert isinstance(last, Progress)
     assert last.changed == 60
 
