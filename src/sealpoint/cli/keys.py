@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,13 +12,12 @@ import typer
 
 from sealpoint.cli.databases import all_databases
 from sealpoint.cli.exits import Exit, exit_code, message, result_code
-from sealpoint.cli.keyview import key_object, show_keys
+from sealpoint.cli.keyview import command_line, key_object, show_keys, warn_of_unrelated
 from sealpoint.cli.options import AllowUnprovenOption, JsonOption, KeysOption, VariablesOption
 from sealpoint.cli.output import complain, print_json, require_command, say, show_table, warn
 from sealpoint.cli.stores import opened, read_entries
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import KeyRing, KeyState
-from sealpoint.databases.rows import RowStore
 from sealpoint.errors import KeyRingError
 from sealpoint.keys import edit
 from sealpoint.keys.entry import (
@@ -125,7 +122,7 @@ def generate(
         return
     made = edit.stage_key(file, key_id, expires=expires, owner=owner)
     show_keys(Result("keys generate"), file, [made], as_json)
-    then = _command(f"keys promote {made}", path)
+    then = command_line(f"keys promote {made}", path)
     say(
         f"Give every host {key_file(file, made)} first, and then the ring."
         f" When `keys check` passes on each: {then}"
@@ -209,13 +206,15 @@ def promote(
     with opened(all_databases(databases, variables)) as stores:
         parts = [result.looks_at(store) for store in stores]
         before = transitions.promote_key(file, key_id, stores)
-        _warn_of_unrelated(file, stores, result)
+        warn_of_unrelated(file, stores, result)
     changed = [key_id] if before in (None, key_id) else [key_id, str(before)]
     show_keys(result, file, changed, as_json, {"databases": parts})
     if before == key_id:
         say(f"{key_id} was active already.")
     else:
-        say(f"Existing rows remain under their old key until you run: {_command('rotate DB --apply', path)}")
+        say(
+            f"Existing rows remain under their old key until you run: {command_line('rotate DB --apply', path)}"
+        )
     _warn_unless_it_loads(file)
 
 
@@ -244,10 +243,10 @@ def disable(
     with opened(named) as stores:
         parts = [result.looks_at(store) for store in stores]
         transitions.disable_key(file, key_id, stores)
-        _warn_of_unrelated(file, stores, result)
+        warn_of_unrelated(file, stores, result)
     result.add(Reason.NO_DATABASE, when=not named)
     show_keys(result, file, [key_id], as_json, {"databases": parts})
-    say(f"If values under it are still needed: {_command(f'keys enable {key_id}', path)}")
+    say(f"If values under it are still needed: {command_line(f'keys enable {key_id}', path)}")
     return Exit.DONE
 
 
@@ -268,7 +267,7 @@ def compromise(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption
     file = find_ring_file(path)
     edit.compromise_key(file, key_id)
     show_keys(Result("keys compromise"), file, [key_id], as_json)
-    say(f"Seal what is under it anew: {_command('rotate DB --apply', path)}")
+    say(f"Seal what is under it anew: {command_line('rotate DB --apply', path)}")
     say("Copies and backups made before can still be read with it.")
 
 
@@ -328,26 +327,12 @@ def destroy(
     return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
 
 
-def _warn_of_unrelated(file: Path, stores: Sequence[RowStore], result: Result) -> None:
-    """Warn of each database without a value under any key of the ring: examining it proves nothing."""
-    entries = read_ring_entries(file)
-    for store in stores:
-        if not transitions.is_related(store, entries):
-            result.add(Reason.UNRELATED_ALLOWED)
-            warn(f"{store.name} has no value under any key of the ring: is it the right database?")
-
-
 def _warn_unless_it_loads(file: Path) -> None:
     """Warn of keys that are not available: promoting asks only for the material of the promoted key."""
     try:
         KeyRing.load(file).load_material()
     except KeyRingError as error:
         warn(f"the ring does not load: {message(error)}", error.hint)
-
-
-def _command(words: str, path: Path | None) -> str:
-    """Return a command for the ring of this one, to be copied and run."""
-    return f"sealpoint {words}" + ("" if path is None else f" --keys {shlex.quote(str(path))}")
 
 
 def _ask(what: str, key_id: str) -> Exit | None:

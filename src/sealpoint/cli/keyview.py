@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.cli.output import print_json, show_table
+from sealpoint.cli.output import print_json, show_table, warn
 from sealpoint.cli.stores import read_entries
 from sealpoint.cli.verdict import show_verdict
+from sealpoint.databases.rows import RowStore
 from sealpoint.keys.entry import DATES, RingEntry
 from sealpoint.maintenance.result import Result
 
@@ -48,3 +50,17 @@ def key_object(entry: RingEntry) -> dict[str, Any]:
     }
     lists = {"waived": list(entry.waived), "transitions": list(entry.transitions)}
     return {**shown, "state": entry.state.value, **lists}
+
+
+def warn_of_unrelated(file: Path, stores: Sequence[RowStore], result: Result) -> None:
+    """Warn of each database without a value under any key of the ring: examining it proves nothing."""
+    entries = read_ring_entries(file)
+    for store in stores:
+        if not transitions.is_related(store, entries):
+            result.add(Reason.UNRELATED_ALLOWED)
+            warn(f"{store.name} has no value under any key of the ring: is it the right database?")
+
+
+def command_line(words: str, path: Path | None) -> str:
+    """Return a command for the ring of this one, to be copied and run."""
+    return f"sealpoint {words}" + ("" if path is None else f" --keys {shlex.quote(str(path))}")

@@ -187,3 +187,26 @@ class Procedures:
             for (task_id, task_path), group in tasks.items()
         ]
         return (place._replace(checkpoint_id=entry.parent).config(target.more), *sealed), writes
+
+
+def thread_config(thread_id: str) -> RunnableConfig:
+    """Return the config of a thread."""
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def named(config: RunnableConfig, checkpoint: Checkpoint, asked: Asked) -> RunnableConfig:
+    """Return the config that names a stored checkpoint."""
+    found = Place(asked.thread_id, asked.place.checkpoint_ns, checkpoint["id"]).config(asked.more)
+    found["configurable"]["thread_id"] = config["configurable"]["thread_id"]  # of the caller's type
+    return found
+
+
+def listed_ids(thread_ids: Sequence[str]) -> Sequence[str]:
+    """Return thread ids.
+
+    Raises:
+        TypeError: If they are one string.
+    """
+    if isinstance(thread_ids, str):
+        raise TypeError("thread_ids is one string, not a sequence of thread ids")
+    return thread_ids

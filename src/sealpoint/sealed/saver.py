@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Final, Literal, Self
@@ -19,18 +18,18 @@ from sealpoint.base import (
     RunnableConfig,
 )
 from sealpoint.base.frame import KEY
-from sealpoint.base.place import Place, require_place
+from sealpoint.base.place import require_place
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import CipherSurfaceError, ConfigError, excerpt
+from sealpoint.sealed.aio import AsyncMethods
 from sealpoint.sealed.body import PLAIN
 from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
 from sealpoint.sealed.layout import Layout, layout_of
-from sealpoint.sealed.pages import stored_bytes
-from sealpoint.sealed.procedures import Asked, Procedures
+from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, named, thread_config
 from sealpoint.sealed.rows import Rows
-from sealpoint.sealed.steps import arun, run
+from sealpoint.sealed.steps import run
 from sealpoint.sealed.threads import Threads
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.sealed.walk import histories
@@ -41,11 +40,9 @@ UnboundPolicy = Literal["refuse", "allow"]
 _OPTIONAL: Final = tuple(
     f"{prefix}{name}" for name in ("delete_thread", "delete_for_runs", "prune") for prefix in ("", "a")
 )
-_LARGE_BYTES: Final = 65_536
-"""From this size on, async methods open and decode on a worker thread."""
 
 
-class SealedSaver(BaseCheckpointSaver[Any]):
+class SealedSaver(AsyncMethods):
     """A saver that seals checkpoints, writes and metadata, each bound to its row, and stores them in another.
 
     The wrapped saver is used as it is, in a copy whose serializer has no key. Every method raises a
@@ -170,12 +167,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         found = self.inner.get_tuple(asked.config)
         return None if found is None else self._decode(self._do.entry(found, asked), asked)
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Async version of `get_tuple`."""
-        asked = await self._aask(config)
-        found = await self.inner.aget_tuple(asked.config)
-        return None if found is None else await self._adecode(self._do.entry(found, asked), asked)
-
     def list(
         self,
         config: RunnableConfig | None,
@@ -210,28 +201,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
                     if left == 0:
                         break
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 -- LangGraph's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        """Async version of `list`."""
-        wanted = Filter(self._do.rows, filter)
-        asked = None if config is None else await self._aask(config)
-        pages, left = self._do.pages(asked, wanted, before, limit), limit
-        while (request := pages.request) and left != 0:
-            page = [item async for item in self.inner.alist(request.config, **request.arguments)]
-            for found in pages.take(page):
-                entry = self._do.entry(found, asked)
-                if wanted.takes(entry.metadata):
-                    yield await self._adecode(entry, asked)
-                    left = None if left is None else left - 1
-                    if left == 0:
-                        break
-
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
@@ -243,13 +212,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         """
         return run(histories(self._do.rows, self._ask(config).place, channels), self.inner)
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Async version of `get_delta_channel_history`."""
-        asked = await self._aask(config)
-        return await arun(histories(self._do.rows, asked.place, channels), self.inner)
-
     def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
         """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
         place = require_place(config)
@@ -259,23 +221,9 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             column = run(threads.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
         return self._do.asked(config, place, column)
 
-    async def _aask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
-        place = require_place(config)
-        threads = self._do.threads
-        column = threads.known(place.thread_id)
-        if column is None:
-            column = await arun(threads.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
-        return self._do.asked(config, place, column)
-
     def _decode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
         sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
         return self._do.decode(entry, asked, sends)
-
-    async def _adecode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
-        sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
-        if stored_bytes(entry.found) < _LARGE_BYTES:
-            return self._do.decode(entry, asked, sends)
-        return await asyncio.to_thread(self._do.decode, entry, asked, sends)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -294,19 +242,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         """
         asked = self._ask(config, is_new=True)
         self.inner.put(asked.config, *self._do.put(asked, config, checkpoint, metadata, new_versions))
-        return _named(config, checkpoint, asked)
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Async version of `put`."""
-        asked = await self._aask(config, is_new=True)
-        await self.inner.aput(asked.config, *self._do.put(asked, config, checkpoint, metadata, new_versions))
-        return _named(config, checkpoint, asked)
+        return named(config, checkpoint, asked)
 
     def put_writes(
         self,
@@ -324,48 +260,22 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         asked = self._ask(config, is_new=True)
         self.inner.put_writes(asked.config, *self._do.put_writes(asked, writes, task_id, task_path))
 
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """Async version of `put_writes`."""
-        asked = await self._aask(config, is_new=True)
-        await self.inner.aput_writes(asked.config, *self._do.put_writes(asked, writes, task_id, task_path))
-
     # --- deleting and copying -----------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        asked = self._ask(_thread(thread_id))
+        asked = self._ask(thread_config(thread_id))
         self.inner.delete_thread(asked.place.thread_id)
-        self._do.threads.forget(asked.thread_id)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Async version of `delete_thread`."""
-        asked = await self._aask(_thread(thread_id))
-        await self.inner.adelete_thread(asked.place.thread_id)
         self._do.threads.forget(asked.thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
         self.inner.delete_for_runs(run_ids)
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Async version of `delete_for_runs`."""
-        await self.inner.adelete_for_runs(run_ids)
-
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints, as the wrapped saver does."""
-        found = [self._ask(_thread(thread_id)).place.thread_id for thread_id in _ids(thread_ids)]
+        found = [self._ask(thread_config(thread_id)).place.thread_id for thread_id in listed_ids(thread_ids)]
         self.inner.prune(found, strategy=strategy)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Async version of `prune`."""
-        found = [(await self._aask(_thread(thread_id))).place.thread_id for thread_id in _ids(thread_ids)]
-        await self.inner.aprune(found, strategy=strategy)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another, each sealed anew for its place.
@@ -374,39 +284,15 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
                 oldest first, are copied then.
         """
-        source = self._ask(_thread(source_thread_id))
-        target = self._ask(_thread(target_thread_id), is_new=True)
-        for found in reversed([*self.inner.list(_thread(source.place.thread_id))]):
+        source = self._ask(thread_config(source_thread_id))
+        target = self._ask(thread_config(target_thread_id), is_new=True)
+        for found in reversed([*self.inner.list(thread_config(source.place.thread_id))]):
             entry = self._do.entry(found, source)
             sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
             put, writes = self._do.copied(entry, target, sends)
             self.inner.put(*put)
             for arguments in writes:
                 self.inner.put_writes(*arguments)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Async version of `copy_thread`."""
-        source = await self._aask(_thread(source_thread_id))
-        target = await self._aask(_thread(target_thread_id), is_new=True)
-        copied = [item async for item in self.inner.alist(_thread(source.place.thread_id))]
-        for found in reversed(copied):
-            entry = self._do.entry(found, source)
-            sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
-            put, writes = self._do.copied(entry, target, sends)
-            await self.inner.aput(*put)
-            for arguments in writes:
-                await self.inner.aput_writes(*arguments)
-
-
-def _thread(thread_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id}}
-
-
-def _named(config: RunnableConfig, checkpoint: Checkpoint, asked: Asked) -> RunnableConfig:
-    """Return the config that names a stored checkpoint."""
-    found = Place(asked.thread_id, asked.place.checkpoint_ns, checkpoint["id"]).config(asked.more)
-    found["configurable"]["thread_id"] = config["configurable"]["thread_id"]  # of the caller's type
-    return found
 
 
 @cache
@@ -426,9 +312,3 @@ def _names(names: Collection[str]) -> frozenset[str]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
     return frozenset(names)
-
-
-def _ids(thread_ids: Sequence[str]) -> Sequence[str]:
-    if isinstance(thread_ids, str):
-        raise TypeError("thread_ids is one string, not a sequence of thread ids")
-    return thread_ids
