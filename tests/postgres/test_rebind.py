@@ -36,6 +36,7 @@ VALUES = 3 * CHECKPOINTS
 
 def put(url: str, thread_id: str = "t", wrapped: bool = False, ns: str = "", **more: Any) -> None:
     """Let a saver store checkpoints with values of every kind."""
+    metadata: Any
     with saver_at(PostgresSaver, url, K1) as saver:
         target = SealedSaver(saver, serde=SERDE) if wrapped else saver
         config = at(thread_id)
@@ -57,9 +58,8 @@ def put(url: str, thread_id: str = "t", wrapped: bool = False, ns: str = "", **m
                 "channel_versions": dict.fromkeys(values, version),
                 **more,
             }
-            config = target.put(
-                config, checkpoint, {"step": number, "user_id": "maria"}, checkpoint["channel_versions"]
-            )
+            metadata = {"step": number, "user_id": "maria"}
+            config = target.put(config, checkpoint, metadata, checkpoint["channel_versions"])
             target.put_writes(config, [("list", [number])], "task", "path")
 
 
