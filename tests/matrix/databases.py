@@ -17,13 +17,14 @@ from psycopg.types.json import Jsonb
 
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
+from tests.support.bound import PRIVATE, write_file, write_schema
 from tests.support.checkpoints import at, make
 from tests.support.forge import record
 from tests.support.harm import store_raw
 from tests.support.postgres import saver_at, set_up
 from tests.support.rings import material_of
 from tests.support.sealed import AES_KEY, bind, make_cipher, write
-from tests.unit.databases.frames import BODY, document, seal_metadata, sealed
+from tests.unit.databases.frames import BODY, document, put_metadata, sealed
 
 SECRET: Final = b"Kumquat-4711"
 """Stands in the text of every value that these functions write, so a search finds what is in the clear."""
@@ -66,15 +67,67 @@ def _truncate(path: Path) -> None:
 
 
 def good(path: Path) -> None:
-    """All values under k2, most of them bound to their rows."""
+    """All values under k2, bound to their rows."""
     _our_thread(path, "k2")
     _their_thread(path, "k2", "u")
+    bind(path, make_cipher("k2"), "u")
 
 
 def old(path: Path) -> None:
-    """All values under k1."""
+    """All values under k1, bound to their rows."""
     _our_thread(path, "k1")
     _their_thread(path, "k1", "u")
+    bind(path, make_cipher("k1"), "u")
+
+
+def serializer(path: Path) -> None:
+    """All values under k2, none bound to its row."""
+    _their_thread(path, "k2", THREAD)
+
+
+def bound(path: Path) -> None:
+    """What `SealedSaver` wrote: one thread with its id, one with a pseudonym."""
+    write_file(path, THREAD)
+    write_file(path, "u", **PRIVATE)
+
+
+def bound_half(path: Path) -> None:
+    """What `SealedSaver` wrote, beside a thread of the serializer alone."""
+    write_file(path, THREAD)
+    _their_thread(path, "k2", "u")
+
+
+def bound_moved(path: Path) -> None:
+    """A bound write in the row of another."""
+    bound(path)
+    _change(
+        path, "UPDATE writes SET (type, value) = (SELECT type, value FROM writes LIMIT 1) WHERE rowid = 9"
+    )
+
+
+def bound_edited(path: Path) -> None:
+    """Readable metadata beside a bound checkpoint was edited."""
+    bound(path)
+    _change(path, "UPDATE checkpoints SET metadata = replace(metadata, '\"step\": 0', '\"step\": 7')")
+
+
+def bound_parent(path: Path) -> None:
+    """The parent of a bound checkpoint is another one of its thread."""
+    bound(path)
+    first = "SELECT min(checkpoint_id) FROM checkpoints WHERE checkpoint_ns = ''"
+    _change(
+        path,
+        f"UPDATE checkpoints SET parent_checkpoint_id = ({first}) WHERE rowid ="
+        f" (SELECT max(rowid) FROM checkpoints WHERE thread_id = '{THREAD}' AND checkpoint_ns = '')",
+    )
+
+
+def bound_twice(path: Path) -> None:
+    """A bound write is stored twice."""
+    bound(path)
+    columns = "thread_id, checkpoint_ns, checkpoint_id, task_id, {}, channel, type, value"
+    copied = f"SELECT {columns.format(77)} FROM writes WHERE rowid = 1"
+    _change(path, f"INSERT INTO writes ({columns.format('idx')}) {copied}")
 
 
 def half(path: Path) -> None:
@@ -242,9 +295,10 @@ def metadata_team(path: Path) -> None:
 
 
 def sealed_metadata(path: Path) -> None:
-    """Values under k2, and in one row metadata that is sealed under k1."""
+    """Values under k2, and in one row metadata that seems to be sealed under k1: no saver seals it here."""
     good(path)
-    seal_metadata(path, make_cipher("k1"), f"checkpoint_id = '{_ID}0'")
+    cipher = make_cipher("k1")
+    put_metadata(path, lambda *key: document(sealed(cipher, *key)), f"checkpoint_id = '{_ID}0'")
 
 
 def forged_metadata(path: Path) -> None:
@@ -376,7 +430,8 @@ def flipped(path: Path) -> None:
 SQLITE: Final[dict[str, Callable[[Path], None]]] = {
     make.__name__: make
     for make in (
-        good, old, half, third, plain, mixed, plain_write, legacy, empty, no_writes, no_rows_but_writes,
+        good, old, serializer, bound, bound_half, bound_moved, bound_edited, bound_parent, bound_twice,
+        half, third, plain, mixed, plain_write, legacy, empty, no_writes, no_rows_but_writes,
         no_bytes, other_file, other_tables, moved_ids, swapped, relabelled, relabelled_key, forged,
         lost, unknown_suite, untagged, bytes_id, number_id, no_id, metadata_nan, metadata_list,
         metadata_number, metadata_team, sealed_metadata, forged_metadata, no_parent, parent_number,
@@ -415,6 +470,47 @@ def _pg_change(url: str, *statements: str) -> None:
 
 def pg_good(url: str) -> None:
     _pg_thread(url, "k2")
+
+
+def pg_bound(url: str) -> None:
+    """What `SealedSaver` wrote: one thread with its id, one with a pseudonym."""
+    write_schema(url, THREAD)
+    write_schema(url, "u", **PRIVATE)
+
+
+def pg_bound_half(url: str) -> None:
+    """What `SealedSaver` wrote, beside a thread of the serializer alone."""
+    write_schema(url, THREAD)
+    _pg_thread(url, "k2", "u")
+
+
+def pg_bound_moved(url: str) -> None:
+    """The sealed part of a checkpoint in the row of another."""
+    pg_bound(url)
+    other = "SELECT metadata -> '__sealpoint__' FROM checkpoints ORDER BY checkpoint_id LIMIT 1"
+    place = "checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
+    new = f"jsonb_set(metadata, '{{__sealpoint__}}', ({other}))"
+    _pg_change(url, f"UPDATE checkpoints SET metadata = {new} WHERE {place}")
+
+
+def pg_bound_edited(url: str) -> None:
+    """Readable metadata beside a bound checkpoint was edited."""
+    pg_bound(url)
+    _pg_change(url, "UPDATE checkpoints SET metadata = metadata || '{\"step\": 7}'")
+
+
+def pg_bound_lost(url: str) -> None:
+    """A value that a bound checkpoint needs was deleted."""
+    pg_bound(url)
+    last = "SELECT max(version) FROM checkpoint_blobs WHERE channel = 'lines'"
+    _pg_change(url, f"DELETE FROM checkpoint_blobs WHERE channel = 'lines' AND version = ({last})")
+
+
+def pg_bound_stripped(url: str) -> None:
+    """The sealed part of a checkpoint was removed."""
+    pg_bound(url)
+    place = "checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
+    _pg_change(url, f"UPDATE checkpoints SET metadata = metadata - '__sealpoint__' WHERE {place}")
 
 
 def pg_old(url: str) -> None:
@@ -506,7 +602,9 @@ def pg_inline(url: str) -> None:
 POSTGRES: Final[dict[str, Callable[[str], None]]] = {
     make.__name__: make
     for make in (
-        pg_good, pg_old, pg_half, pg_third, pg_plain, pg_mixed, pg_empty, pg_no_writes, pg_relabelled,
+        pg_good, pg_bound, pg_bound_half, pg_bound_moved, pg_bound_edited, pg_bound_lost,
+        pg_bound_stripped, pg_old, pg_half, pg_third, pg_plain, pg_mixed, pg_empty, pg_no_writes,
+        pg_relabelled,
         pg_forged, pg_metadata, pg_sealed_metadata, pg_no_parent, pg_store, pg_own_table, pg_inline,
     )
 }  # fmt: skip

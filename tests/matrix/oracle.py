@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import sqlite3
 import tomllib
 from base64 import b64decode
@@ -30,6 +31,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 
 FRAME: Final = "__sealpoint__"
+FIXED: Final = {"__error__": -1, "__scheduled__": -2, "__interrupt__": -3, "__resume__": -4}
+TOKEN: Final = re.compile("sp[0-9a-f]{32}")
 OPENING: Final = frozenset({"staged", "active", "decrypt-only", "compromised"})
 READABLE_TABLES: Final = frozenset({"store", "cache", "store_vectors"})
 SQLITE_TABLES: Final = frozenset({"checkpoints", "writes"})
@@ -121,7 +124,7 @@ class Value:
     """A value as it stands in a row.
 
     ``row`` are the coordinates to which it may be bound, ``None`` if the row's key is not of text.
-    ``document`` is the id that the value has if it is a checkpoint.
+    ``document`` is the id that the value has if it is a checkpoint, ``number`` that of a write.
     """
 
     tag: Any
@@ -130,6 +133,12 @@ class Value:
     document: Any = None
     has_document: bool = False
     in_metadata: bool = False
+    number: int | None = None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its tag says that it is bound to its row."""
+        return self.is_sealed and ".row@" in str(self.tag)
 
     @property
     def is_sealed(self) -> bool:
@@ -165,6 +174,20 @@ def open_value(value: Value, ring: Ring) -> tuple[str, bytes] | None:
         return None
 
 
+def split(value: Value, data: bytes) -> tuple[Any, bytes]:
+    """Return what is sealed in front of the bytes of a bound value, and those; ``None`` if there is nothing.
+
+    Of a checkpoint that is its header, of a write its number and its path.
+    """
+    if not value.is_bound or not (value.has_document or value.number is not None):
+        return None, data
+    start = 0 if value.has_document else 4
+    end = start + 4 + int.from_bytes(data[start : start + 4], "big")
+    text = data[start + 4 : end].decode()
+    front = json.loads(text) if value.has_document else (int.from_bytes(data[:4], "big", signed=True), text)
+    return front, data[end:]
+
+
 def _context(tag: str, row: Mapping[str, str]) -> bytes:
     texts = [tag, *(text for name in sorted(row) for text in (name, row[name]))]
     return b"sealpoint\x00\x01" + b"".join(
@@ -195,13 +218,14 @@ def _open_legacy(inner: str, blob: bytes, key: bytes | None) -> tuple[str, bytes
 def document_id(inner: str, data: bytes) -> Any:
     """Return the id that stands in the bytes of a checkpoint; ``None`` if they are none."""
     try:
-        if inner == "msgpack":
-            found = ormsgpack.unpackb(data, ext_hook=lambda *_: None, option=ormsgpack.OPT_NON_STR_KEYS)
-        else:
-            found = json.loads(data)
+        found = _unpack(data) if inner == "msgpack" else json.loads(data)
     except ValueError:
         return None
     return found.get("id") if isinstance(found, dict) else None
+
+
+def _unpack(data: bytes) -> Any:
+    return ormsgpack.unpackb(data, ext_hook=lambda *_: None, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 # --- databases ----------------------------------------------------------------------------------
@@ -264,6 +288,8 @@ class Facts:
         tables: All tables.
         keys_read: Whether the keys of all rows hold what a saver writes there.
         inline: How many readable values stand in JSON beside the sealed ones.
+        blobs: The keys of the values of channels on Postgres.
+        versions: The readable versions of channels on Postgres, by the key of the checkpoint.
         raw: All bytes of the file and its log; empty for Postgres.
         free_bytes: Bytes of free pages and of the log.
         broken: Whether the database cannot be read to its end.
@@ -275,6 +301,8 @@ class Facts:
     tables: frozenset[str] = frozenset()
     keys_read: bool = True
     inline: int = 0
+    blobs: frozenset[tuple[str, ...]] = frozenset()
+    versions: Mapping[tuple[Any, ...], Any] = field(default_factory=dict)
     raw: bytes = b""
     free_bytes: int = 0
     broken: bool = False
@@ -306,9 +334,59 @@ class Facts:
         """Whether each checkpoint that opens, or with ``plain`` is not sealed, has the id of its row."""
         for value in filter(lambda one: one.has_document, self.values):
             typed = (value.tag, value.blob) if plain and is_plain(value) else open_value(value, ring)
-            if typed is None or document_id(*typed) != value.document:
+            if typed is None or document_id(typed[0], split(value, typed[1])[1]) != value.document:
                 return False
         return True
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some values are bound to their rows, and others, or checkpoints on Postgres, are not."""
+        bound = [value.is_bound for value in self.values]
+        bound += [FRAME in (record.fields or {}) for record in self.records if self.versions]
+        return any(bound) and not all(bound)
+
+    def bound_fit(self, ring: Ring) -> bool:
+        """Whether what is sealed with each bound value that opens is what stands in its row and beside it."""
+        records = {record.key: record for record in self.records}
+        places = list[tuple[Any, ...]]()
+        for value in self.values:
+            typed = open_value(value, ring)
+            front = None if typed is None else split(value, typed[1])[0]
+            if typed is None or front is None or value.row is None:
+                continue
+            key = tuple(value.row[name] for name in _KEY)
+            if value.has_document:
+                if not self._header_fits(front, records[key], split(value, typed[1])[1]):
+                    return False
+                continue
+            places.append((*key, value.row["task_id"], front[0]))
+            if FIXED.get(value.row["channel"], max(front[0], 0)) != front[0]:
+                return False
+        return len(set(places)) == len(places)
+
+    def restored(self, ring: Ring) -> list[Record]:
+        """The rows of ``checkpoints`` of a SQLite file as a bare saver has them."""
+        headers = {
+            tuple(value.row[name] for name in _KEY): split(value, typed[1])[0]
+            for value in self.values
+            if value.has_document and value.row and (typed := open_value(value, ring))
+        }
+        return [_restored(record, headers.get(record.key)) for record in self.records]
+
+    def _header_fits(self, header: Any, record: Record, document: bytes) -> bool:
+        fields = {key: value for key, value in (record.fields or {}).items() if key != FRAME}
+        same = all(header["metadata"].get(key, value) == value for key, value in fields.items())
+        if not same or record.parent not in (None, header["parent"]):
+            return False
+        if "channels" not in header:
+            return True
+        versions = _unpack(document)["channel_versions"] | {FRAME: "0"}
+        needed = [FRAME, *(name for name in header["channels"] if name not in header["inline"])]
+        readable = self.versions[record.key]
+        return all(
+            readable.get(name) == versions[name] and (*record.key[:2], name, versions[name]) in self.blobs
+            for name in needed
+        )
 
     @property
     def rows_read(self) -> bool:
@@ -333,12 +411,25 @@ class Facts:
 
     def has_metadata(self, known: Iterable[str]) -> bool:
         """Whether a row has metadata under other keys than these, or some that is not strict JSON."""
-        allowed = {*known, FRAME}
-        return any(record.fields is None or set(record.fields) - allowed for record in self.records)
+        allowed = {*known, *([FRAME] if self.versions else [])}  # no saver seals metadata in SQLite
+        return any(
+            record.fields is None
+            or [key for key in record.fields if key not in allowed and not TOKEN.fullmatch(key)]
+            for record in self.records
+        )
 
     def holds(self, *texts: bytes) -> bool:
         """Whether one of these bytes stand anywhere in the file or its log."""
         return any(text in self.raw for text in texts)
+
+
+def _restored(record: Record, header: Any) -> Record:
+    if header is None:
+        return record
+    thread_id, *rest = record.key
+    metadata = json.dumps(header["metadata"], ensure_ascii=False).encode()
+    parent = record.parent and header["parent"]
+    return Record((header.get("thread", thread_id), *rest), parent, metadata)
 
 
 def is_plain(value: Value) -> bool:
@@ -351,7 +442,8 @@ def _frame_of(record: Record, row: Mapping[str, str] | None) -> Iterator[Value]:
         return
     frame = fields[FRAME]
     try:
-        yield Value(frame["type"], b64decode(frame["value"], validate=True), row, in_metadata=True)
+        blob = b64decode(frame["value"], validate=True)
+        yield Value(frame["type"], blob, row, record.key[-1], has_document=True, in_metadata=True)
     except (KeyError, TypeError, ValueError):
         yield Value(None, None, row, in_metadata=True)
 
@@ -416,7 +508,6 @@ def _checkpoints(connection: sqlite3.Connection) -> tuple[list[Record], list[Val
         records.append(record)
         row = _row(names, table="checkpoints", column="checkpoint")
         values.append(Value(tag, blob, row, names["checkpoint_id"], has_document=True))
-        values += _frame_of(record, _row(names, table="checkpoints", column="metadata"))
     return records, values
 
 
@@ -426,7 +517,7 @@ def _writes(connection: sqlite3.Connection) -> list[Value]:
         f"SELECT {', '.join(_WRITE)}, idx, type, value FROM writes"
     ):
         row = _row(dict(zip(_WRITE, key, strict=True)), table="writes") if type(number) is int else None
-        found.append(Value(tag, blob, row))
+        found.append(Value(tag, blob, row, number=number))
     return found
 
 
@@ -446,20 +537,31 @@ def read_postgres(url: str) -> Facts:
 
         checkpoints = rows("checkpoints", f"{', '.join(_KEY)}, parent_checkpoint_id, metadata, checkpoint")
         blobs = rows("checkpoint_blobs", "thread_id, checkpoint_ns, channel, version, type, blob")
-        writes = rows("checkpoint_writes", f"{', '.join(_WRITE)}, type, blob")
+        writes = rows("checkpoint_writes", f"{', '.join(_WRITE)}, idx, type, blob")
     records = [Record(tuple(key), parent, metadata) for *key, parent, metadata, _ in checkpoints]
     values = [Value(row[-2], row[-1], _blob_row(row[:4])) for row in blobs if row[-2:] != ("empty", None)]
     values += [
-        Value(row[-2], row[-1], _row(dict(zip(_WRITE, row[:5], strict=True)), table="writes"))
+        Value(row[-2], row[-1], _row(dict(zip(_WRITE, row[:5], strict=True)), table="writes"), number=row[5])
         for row in writes
     ]
     for record in records:
         names = dict(zip(_KEY, record.key, strict=True))
         values += _frame_of(record, _row(names, table="checkpoints", column="metadata"))
     inline = sum(
-        value is not None for row in checkpoints for value in (row[-1].get("channel_values") or {}).values()
+        value is not None
+        and not (FRAME in (metadata if isinstance(metadata, dict) else {}) and value in ("", True))
+        for *_, metadata, checkpoint in checkpoints
+        for value in (checkpoint.get("channel_values") or {}).values()
     )
-    return Facts(values, records, POSTGRES_TABLES - tables, tables, inline=inline)
+    return Facts(
+        values,
+        records,
+        POSTGRES_TABLES - tables,
+        tables,
+        inline=inline,
+        blobs=frozenset(row[:4] for row in blobs if row[4] != "empty"),
+        versions={tuple(row[:3]): row[-1].get("channel_versions") or {} for row in checkpoints},
+    )
 
 
 def _blob_row(key: tuple[Any, ...]) -> dict[str, str] | None:

@@ -45,7 +45,9 @@ EVERY: Final = int(os.environ.get("SEALPOINT_MATRIX") or 101)
 
 VARIABLE: Final = "SEALPOINT_MATRIX_URL"
 ALLOWED_TYPE: Final = ":".join(TYPE)
-KNOWN_METADATA: Final = frozenset({"step", "source", "parents"})
+KNOWN_METADATA: Final = frozenset(
+    {"step", "source", "parents", "run_id", "counters_since_delta_snapshot", "delta_writes_versioned"}
+)
 SCHEMA: Final = Draft202012Validator(
     json.loads(resources.files("sealpoint.schemas").joinpath("result-1.json").read_text())
 )
@@ -194,7 +196,8 @@ def _audit(seen: Seen) -> bool:
 
 def _verify(seen: Seen) -> bool:
     found = seen.before
-    return found.is_whole and found.all_open(seen.ring) and _reads(seen) and found.parents_present
+    fits = found.bound_fit(seen.ring) and not found.is_mixed
+    return found.is_whole and found.all_open(seen.ring) and _reads(seen) and found.parents_present and fits
 
 
 def _rotate(seen: Seen) -> bool:
@@ -227,8 +230,10 @@ def _decrypt(seen: Seen) -> bool:
     if out is None or not (found.is_whole and found.all_open(ring)):
         return False
     values = [one for one in found.values if not one.in_metadata]
-    same = found.records == out.records
-    return out.is_whole and same and _typed(values, ring) == [(one.tag, one.blob) for one in out.values]
+    opened = [(one, *typed) for one in values if (typed := _typed([one], ring)[0])]
+    content = [(inner, oracle.split(one, data)[1]) for one, inner, data in opened]
+    same = content == [(one.tag, one.blob) for one in out.values]
+    return out.is_whole and same and found.bound_fit(ring) and out.records == found.restored(ring)
 
 
 def _is_related(seen: Seen) -> bool:

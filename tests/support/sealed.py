@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +13,16 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as TheirEnc
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.base import empty_checkpoint
+from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.cells import Cell, open_cell
+from sealpoint.databases.cells import Cell, Column, open_cell
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.maintenance.bound import take_apart, widened
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import pages
+from sealpoint.sealed.body import Claims, pack_claims, pack_header
 from sealpoint.serde import EncryptedSerializer
 from tests.support.checkpoints import at
 from tests.support.rings import material_of
@@ -95,10 +98,12 @@ def states(path: Path, serde: Any, thread_id: str) -> list[tuple[Any, ...]]:
         ]
 
 
-def values_of(path: Path) -> list[Cell]:
-    """All values as they stand in the file."""
+def values_of(path: Path, read: Callable[[Column], Column] = lambda column: column) -> list[Cell]:
+    """All values as they stand in the file; ``read`` says what is read of a column."""
     with closing(SqliteRows(path)) as store:
-        return [value for table in store.columns for page in pages(store, table) for value in page.cells]
+        return [
+            value for column in store.columns for page in pages(store, read(column)) for value in page.cells
+        ]
 
 
 def place_of(value: Cell) -> Place:
@@ -116,13 +121,22 @@ def tags_of(path: Path) -> set[Any]:
 
 
 def bind(path: Path, cipher: RingCipher, thread_id: str) -> None:
-    """Seal a thread's values anew, each bound to its row: no saver of these tests does so by itself."""
+    """Seal a thread's values anew, each bound to its row, as `SealedSaver` stores them."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        for value in values_of(path):
+        for value in values_of(path, widened):
             if value.where.key[0] == thread_id:
-                inner, data = open_cell(cipher, value).typed
-                tag, blob = cipher.seal(inner, data, row=value.where.row)
+                inner, data = take_apart(value, open_cell(cipher, value)).opened.typed
+                tag, blob = cipher.seal(inner, head_of(value) + data, row=value.where.row)
                 put(connection, value, tag, blob)
+
+
+def head_of(value: Cell) -> bytes:
+    """What `SealedSaver` seals in front of a value of a row."""
+    if value.where.column.table == "writes":
+        return pack_claims(Claims("", value.where.names["idx"]))
+    beside = value.where.beside
+    metadata = decode_metadata(beside["metadata"])
+    return pack_header({"metadata": metadata, "parent": beside["parent_checkpoint_id"]})
 
 
 def put(connection: sqlite3.Connection, value: Cell, tag: Any, blob: Any) -> None:

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base.metadata import decode_metadata, encode_metadata
+from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto.tag import is_legacy, is_sealed
 from sealpoint.errors import MetadataError
 
@@ -57,7 +57,11 @@ def find_frame(metadata: bytes | str | None) -> Frame | None:
         return Frame(None, None) if has_key else None
     if KEY not in document:
         return None
-    frame = document[KEY]
+    return read_frame(document[KEY])
+
+
+def read_frame(frame: Any) -> Frame:
+    """Return what is in the content of `KEY`."""
     if not isinstance(frame, dict):
         return Frame(None, None)
     tag, text = frame.get("type"), frame.get("value")
@@ -77,18 +81,6 @@ def decode_value(text: Any) -> bytes | None:
         return b64decode(text, validate=True) if isinstance(text, str) else None
     except (Base64Error, ValueError):
         return None
-
-
-def replace_frame(metadata: bytes | str, tag: str, value: bytes) -> bytes | str:
-    """Return metadata of the same type with another sealed value in its frame, otherwise unchanged.
-
-    Raises:
-        MetadataError: If it is not strict JSON.
-    """
-    document: dict[str, Any] = dict(decode_metadata(metadata))
-    document[KEY] = {**document[KEY], **make_frame(tag, value)}
-    data = encode_metadata(document)  # type: ignore[arg-type]
-    return data if isinstance(metadata, bytes) else data.decode()
 
 
 def make_frame(tag: str, value: bytes) -> dict[str, str]:

@@ -212,9 +212,8 @@ def promote(
     if before == key_id:
         say(f"{key_id} was active already.")
     else:
-        say(
-            f"Existing rows remain under their old key until you run: {command_line('rotate DB --apply', path)}"
-        )
+        then = command_line("rotate DB --apply", path)
+        say(f"Existing rows remain under their old key until you run: {then}")
     _warn_unless_it_loads(file)
 
 

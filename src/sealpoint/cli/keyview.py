@@ -14,7 +14,9 @@ from sealpoint.cli.stores import read_entries
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.databases.rows import RowStore
 from sealpoint.keys.entry import DATES, RingEntry
-from sealpoint.maintenance.result import Result
+from sealpoint.keys.ringfile import read_ring_entries
+from sealpoint.maintenance import transitions
+from sealpoint.maintenance.result import Reason, Result
 
 _IF_ANY: Final = ("compromised", "expires", "owner")  # columns that most rings do not need
 

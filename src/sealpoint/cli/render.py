@@ -86,9 +86,17 @@ def show_audit(document: Document) -> None:
     put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
     if not document["is_silent"]:
         put("more is readable beside the values, where a serializer cannot seal it")
+    elif document["rows"]:
+        put("beside the values only ids, names, versions and known keys of metadata are readable")
 
 
-_KNOWN: Final = {"langgraph": "LangGraph's", "framework": "a framework's", "allowed": "allowed"}
+_KNOWN: Final = {
+    "langgraph": "LangGraph's",
+    "framework": "a framework's",
+    "sealed": "sealed",
+    "token": "tokens of SealedSaver",
+    "allowed": "allowed",
+}
 _RESIDUE: Final = {"free_bytes": "free pages", "log_bytes": "the write-ahead log"}
 
 
@@ -183,15 +191,18 @@ def show_value(found: Readable | Failure) -> None:
         complain(failure_line(found))
         return
     print(printable(f"{found.table} {place_line(found.place)} {found.tag}"))
-    for line in json.dumps(found.value, indent=2, ensure_ascii=False).splitlines():
-        print(f"  {printable(line)}")
+    for head, value in (("", found.value), ("sealed with it: ", found.sealed_with)):
+        if not head or value is not None:
+            for line in f"{head}{json.dumps(value, indent=2, ensure_ascii=False)}".splitlines():
+                print(f"  {printable(line)}")
 
 
 def value_object(found: Readable | Failure) -> dict[str, Any]:
     """One of the values of `inspect --json`."""
     if isinstance(found, Failure):
         return failure_object(found)
-    return {"table": found.table, "place": plain(found.place), "tag": found.tag, "value": found.value}
+    shown = {"table": found.table, "place": plain(found.place), "tag": found.tag, "value": found.value}
+    return shown if found.sealed_with is None else {**shown, "sealed_with": found.sealed_with}
 
 
 def place_line(place: Mapping[str, Any]) -> str:
@@ -281,6 +292,10 @@ class LineReport:
         put(f"{opened} of {tail['rows']} values{so_far} open{': ' if keys else ''}{', '.join(keys)}")
         if tail["failed"]:
             put(f"refused values and rows: {tail['failed']}")
+        if tail["unbound"]:
+            put(f"values and checkpoints that are not bound to their rows: {tail['unbound']}")
+            for place in tail["unbound_places"][:1]:
+                put(f"the first is {printable(place_line(place))}")
         if tail["orphans"]:
             put(f"checkpoints whose parent is not there: {tail['orphans']}")
             for place in tail["orphan_places"][:1]:

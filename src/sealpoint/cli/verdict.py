@@ -28,6 +28,7 @@ _SENTENCES: Final = {
     Reason.NO_DATABASE: "no database was examined",
     Reason.TABLES_MISSING: "the database lacks tables that every saver makes",
     Reason.PARENTS_MISSING: "checkpoints name parents that are not there",
+    Reason.UNBOUND: "rows are not bound to their places, although others are",
     Reason.PLAINTEXT_ALLOWED: "values that are not sealed were accepted",
     Reason.LEGACY_ALLOWED: "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted",
     Reason.NOT_OPENED: "sealed values were not opened",

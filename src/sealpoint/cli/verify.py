@@ -53,11 +53,9 @@ def verify(
                     report.add(event)
             complete = True
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
-            result.add(*render.failure_reasons(failures))
+            result.add(*render.failure_reasons(failures), *run.reasons())
             result.add(Reason.NO_ROWS, when=not rows)
             result.add(Reason.ENDED_EARLY, when=not complete)
-            result.add(Reason.PLAINTEXT_ALLOWED, when=run.accepted > 0)
-            result.add(Reason.PARENTS_MISSING, when=run.orphans.rows > 0)
             counts = {"rows": rows, **run.counts(), "failed": failures.count, "complete": complete}
             report.end({**counts, **result.tail()})
             if not as_json:

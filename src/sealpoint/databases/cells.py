@@ -39,6 +39,7 @@ class Column:
         coordinates: The coordinates of values in this column.
         in_json: Whether a value and its tag are in a frame inside JSON (`sealpoint.base.frame`); otherwise
             the column contains the value, and ``type`` its tag.
+        beside: Other columns that are read with each value.
     """
 
     table: str
@@ -46,6 +47,7 @@ class Column:
     key: tuple[str, ...]
     coordinates: Coordinates
     in_json: bool = False
+    beside: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -64,16 +66,23 @@ class Where(NamedTuple):
         column: The column.
         key: The columns of the row's key, in the order of ``column.key``.
         locator: Lets the store find and replace the cell without a search.
+        others: The columns ``column.beside``, in their order.
     """
 
     column: Column
     key: tuple[Any, ...]
     locator: Any = None
+    others: tuple[Any, ...] = ()
 
     @property
     def names(self) -> dict[str, Any]:
         """The columns of the row's key by name, for reports."""
         return dict(zip(self.column.key, self.key, strict=True))
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """The columns beside the value by name."""
+        return dict(zip(self.column.beside, self.others, strict=True))
 
     def require_key(self) -> None:
         """Check that the columns of the key hold what a saver writes there: ``idx`` an integer, others text.

@@ -23,6 +23,7 @@ class Record(NamedTuple):
         parent: The id of the parent, or what stands in its column.
         metadata: As it stands in the column.
         flaw: What is wrong with a checkpoint that is readable in the row itself, as on Postgres.
+        is_readable: Whether the checkpoint is readable in the row itself, and not sealed in its metadata.
     """
 
     table: str
@@ -30,6 +31,7 @@ class Record(NamedTuple):
     parent: Any
     metadata: Any
     flaw: str | None = None
+    is_readable: bool = False
 
 
 class Cleartext(Protocol):

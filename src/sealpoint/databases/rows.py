@@ -71,6 +71,20 @@ class Table(NamedTuple):
     is_read: bool
 
 
+class Need(NamedTuple):
+    """A value that a checkpoint has in a row of its own, as on Postgres.
+
+    Attributes:
+        checkpoint: The key of the row of the checkpoint.
+        channel: The channel.
+        version: The version of its value.
+    """
+
+    checkpoint: tuple[str, ...]
+    channel: str
+    version: str
+
+
 class Residue(NamedTuple):
     """Parts of a file that no statement reads, and where what was deleted may still be.
 
@@ -193,6 +207,9 @@ class RowStore(Protocol):
 
         In one transaction: an exception of ``change`` is passed on, and nothing of the batch is stored.
         """
+
+    def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
+        """Return those of the values that are not there, though their checkpoints are."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Exclude other runs within the context, including other processes.

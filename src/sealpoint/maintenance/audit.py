@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from sealpoint.base.frame import KEY, read_frame
 from sealpoint.base.metadata import decode_metadata
 from sealpoint.crypto.tag import Kind
 from sealpoint.databases.cleartext import InlineValue
@@ -18,6 +19,8 @@ from sealpoint.databases.rows import Residue, RowStore
 from sealpoint.errors import MetadataError
 from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.status import Share, status
+from sealpoint.sealed.body import PLAIN
+from sealpoint.sealed.tokens import TOKEN
 
 MAX_LABELS: Final = 200
 MAX_EXAMPLES: Final = 3
@@ -25,7 +28,7 @@ MAX_ADDRESSES: Final = 10_000
 READABLE_TABLES: Final = frozenset({"cache", "store", "store_vectors"})
 """Tables of LangGraph's stores and caches. No saver's serializer sees what is in them."""
 
-LANGGRAPH_KEYS: Final = frozenset({"counters_since_delta_snapshot", "parents", "run_id", "source", "step"})
+LANGGRAPH_KEYS: Final = frozenset(PLAIN)
 FRAMEWORK_KEYS: Final = frozenset(
     {
         "assistant_id",
@@ -50,6 +53,7 @@ _JSON_TYPES: Final = {
     list: "array",
     dict: "object",
 }
+_TOKENS: Final = "sp..."
 _SHAPE_CHARS: Final = 40
 _LABEL_CHARS: Final = 48
 _SEARCHED_CHARS: Final = 2000
@@ -67,8 +71,8 @@ class Field:
     Attributes:
         key: The key; only its shape, if it looks like something a user typed.
         rows: How often it is met.
-        known: Why it is no finding: ``langgraph`` writes it in every checkpoint, a ``framework`` does, or it
-            is ``allowed``; ``None`` for any other.
+        known: Why it is no finding: ``langgraph`` writes it in every checkpoint, a ``framework`` does, it
+            is ``sealed`` or a ``token`` of `SealedSaver`, or it is ``allowed``; ``None`` for any other.
         types: JSON types of what stands under it.
         examples: A few shapes of it, each with its length.
     """
@@ -169,7 +173,7 @@ def audit(store: RowStore, allowed: Collection[str] = ()) -> Audit:
     names = (table.name for table in store.tables() if not table.is_read)
     return Audit(
         shares=tuple(status(store)),
-        metadata=_metadata((record.metadata for record in store.cleartext.records()), allowed),
+        metadata=_metadata(store, allowed),
         addresses=_addresses(store.cleartext.names()),
         inline=inline,
         other_inline=other_inline,
@@ -259,7 +263,12 @@ class _Tally:
         return Field(key, self.rows, known, tuple(sorted(self.types)), examples)
 
 
-def _known(key: str, allowed: Collection[str]) -> str | None:
+def _known(key: str, value: Any, allowed: Collection[str]) -> str | None:
+    if key == KEY:
+        has_more = not isinstance(value, dict) or value.keys() != {"type", "value"}
+        return None if has_more or None in read_frame(value) else "sealed"
+    if type(value) is int and value == 1 and TOKEN.match(key):
+        return "token"
     if key in LANGGRAPH_KEYS:
         return "langgraph"
     if key in FRAMEWORK_KEYS:
@@ -267,23 +276,25 @@ def _known(key: str, allowed: Collection[str]) -> str | None:
     return "allowed" if key in allowed else None
 
 
-def _metadata(columns: Iterable[Any], allowed: Collection[str]) -> Metadata:
+def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
     rows = unreadable = other_rows = 0
-    tallies: dict[str, _Tally] = {}
-    for column in columns:
+    tallies: dict[tuple[str, str | None], _Tally] = {}
+    seals_metadata = any(column.in_json for column in store.columns)
+    for record in store.cleartext.records():
         rows += 1
         try:
-            fields = decode_metadata(column)
+            fields = decode_metadata(record.metadata)
         except MetadataError:
             unreadable += 1
             continue
         for key, value in fields.items():
-            name = label(key)
+            known = _known(key, value, allowed) if seals_metadata or key != KEY else None
+            name = _TOKENS if known == "token" else label(key), known
             if name not in tallies and len(tallies) == MAX_LABELS:
                 other_rows += 1
             else:
                 tallies.setdefault(name, _Tally()).add(value)
-    found = [tally.field(key, _known(key, allowed)) for key, tally in tallies.items()]
+    found = [tally.field(*name) for name, tally in tallies.items()]
     found.sort(key=lambda field: (field.known is not None, -field.rows))
     return Metadata(rows, unreadable, tuple(found), other_rows)
 

@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base import WRITES_IDX_MAP
 from sealpoint.base.checkpoint import require_document
 from sealpoint.base.coordinates import CHECKPOINT, METADATA, WRITE
 from sealpoint.base.frame import KEY, make_frame
@@ -27,6 +26,8 @@ from sealpoint.sealed.body import (
     Header,
     pack_claims,
     pack_header,
+    require_same_kind,
+    require_same_metadata,
     split_claims,
     split_header,
 )
@@ -122,7 +123,7 @@ class Binder:
         if not opened.authenticated:
             require_decodable(opened.inner, opened.data)
         stored = None if metadata is None else _as_stored(metadata, beside)
-        return Replacement(tag, blob, beside.parent if beside else None, stored)
+        return Replacement(tag, blob, beside.parent or None, stored)
 
     def _bind_row(self, cell: Cell, beside: Beside) -> Replacement:
         """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
@@ -149,7 +150,7 @@ class Binder:
         stored = dict.fromkeys(inline, "") | _marks(found, beside.channels)
         row = {**kept, "channel_values": stored, "channel_versions": seen}
         frame = {**self._readable(header["metadata"]), KEY: make_frame(tag, blob)}
-        return Replacement(tag, blob, beside.parent, _to_json(frame), _to_json(row))
+        return Replacement(tag, blob, header["parent"], _to_json(frame), _to_json(row))
 
     def revise(self, cell: Cell) -> Replacement | None:
         """Return a bound checkpoint with more readable metadata; ``None`` if it has all that is wanted.
@@ -159,7 +160,7 @@ class Binder:
         beside: Beside = cell.where.locator
         header, _ = split_header(open_cell(self._cipher, cell, secret_of=self._secret_of).data)
         before = decode_metadata(beside.metadata)
-        _require_same(before, header["metadata"])
+        require_same_metadata(before, header["metadata"])
         after = {**self._readable(header["metadata"]), **before}
         if after == before:
             return None
@@ -192,7 +193,7 @@ class Binder:
                 raise RowError("a write is not at the place at which it was sealed")
         elif coordinates is CHECKPOINT:
             header, data = split_header(data)
-            _require_same(decode_metadata(beside.metadata), header["metadata"])
+            require_same_metadata(decode_metadata(beside.metadata), header["metadata"])
             parent = header["parent"] if beside.parent else None
             metadata = _as_stored(header["metadata"], beside)
         tag, blob = self._cipher.seal(opened.inner, data)
@@ -202,7 +203,7 @@ class Binder:
         """Restore the JSON of a Postgres checkpoint."""
         beside: Beside = cell.where.locator
         header, content = split_header(data)
-        _require_same(decode_metadata(beside.metadata), header["metadata"])
+        require_same_metadata(decode_metadata(beside.metadata), header["metadata"])
         inline = header.get("inline", {})
         if missing := [
             name for name in header.get("channels", ()) if name not in {*inline, *beside.channels}
@@ -252,15 +253,11 @@ def _require_claims(names: Mapping[str, Any], beside: Beside) -> Claims:
     channel, idx, task_path = names["channel"], names["idx"], beside.task_path
     if not isinstance(task_path, str):
         raise RowError(f"column 'task_path' holds {type(task_path).__name__}, not text")
-    if idx not in _INDEXES or WRITES_IDX_MAP.get(channel, max(idx, 0)) != idx:
+    if idx not in _INDEXES:
         raise RowError(f"a write to {excerpt(channel)} has the index {idx}, which no saver gives it")
-    return Claims(task_path, idx)
-
-
-def _require_same(readable: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    for key, value in readable.items():
-        if key in metadata and metadata[key] != value:
-            raise RowError(f"metadata {excerpt(key)} is not what was sealed")
+    claims = Claims(task_path, idx)
+    require_same_kind(channel, claims)
+    return claims
 
 
 def _marks(values: Any, channels: frozenset[str]) -> dict[str, bool]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from os import PathLike
@@ -35,6 +35,7 @@ from sealpoint.errors import (
 )
 from sealpoint.keys.files import fsync_path
 from sealpoint.keys.lock import holding
+from sealpoint.maintenance.bound import Parts, Restoring, take_apart
 from sealpoint.maintenance.partial import private_folder, remove_leftovers
 from sealpoint.maintenance.verify import pages
 from sealpoint.sqlite import schema
@@ -121,6 +122,7 @@ class _Copy:
         self._batch = batch
         self._allow_plaintext = allow_plaintext
         self._secret_of = secret_of
+        self._restoring = Restoring()
         self._rows = self._total = self._opened = self._size = 0
         self._failed = False
 
@@ -130,10 +132,8 @@ class _Copy:
             self._target.execute(schema.CREATE_CHECKPOINTS)
             self._target.execute(schema.CREATE_WRITES)
         with self._store.snapshot():
-            tables = [column for column in self._store.columns if not column.in_json]
-            labels = {table.label for table in tables}
-            self._total = sum(count.rows for count in self._store.count() if count.table in labels)
-            for table in tables:
+            self._total = sum(count.rows for count in self._store.count())
+            for table in self._store.columns:
                 yield from self._copy_table(table)
         with translate_errors():
             self._target.execute("COMMIT")
@@ -143,31 +143,25 @@ class _Copy:
         more = _MORE_COLUMNS[table]
         if table is WRITES and not self._store.has_task_path:
             more = ()
-        columns = (*table.key, *more, "type", table.name)
-        statement = (
-            f"INSERT INTO main.{table.table} ({', '.join(columns)})"  # noqa: S608 -- constants
-            f" VALUES ({', '.join('?' * len(columns))})"
-        )
-        wide = replace(table, key=(*table.key, *more))
-        for page in pages(self._store, wide, batch=self._batch):
-            for row in page.cells:
-                where = row.where._replace(column=table, key=row.where.key[: len(table.key)])
-                failed = self._copy_row(statement, row._replace(where=where), row.where.names)
+        for page in pages(self._store, replace(table, beside=more), batch=self._batch):
+            for cell in page.cells:
+                failed = self._copy_row(cell)
                 if failed is not None:
                     self._failed = True
                     yield failed
             self._rows += len(page.cells)
             yield Progress(table.label, self._rows, self._total, self._opened, 0, self._size, 0.0)
 
-    def _copy_row(self, statement: str, cell: Cell, columns: dict[str, Any]) -> Failure | None:
+    def _copy_row(self, cell: Cell) -> Failure | None:
         try:
-            _require_types(cell, columns)
-            typed = open_value(
+            _require_types(cell)
+            parts = open_value(
                 self._cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self._secret_of
             )
+            row = self._restoring.restore(cell, parts)
             if not self._failed:  # else there will be no copy, and the other values are only opened
                 with translate_errors():
-                    self._target.execute(statement, (*columns.values(), *typed))
+                    self._target.execute(_insert(cell.where.column.table, row), (*row.values(),))
         except sqlite3.IntegrityError:
             return failure(cell, RowError("two rows of the table have the same key"))
         # A full disk ends the run; it is not a failure of this value.
@@ -180,19 +174,24 @@ class _Copy:
         return None
 
 
+def _insert(table: str, row: Mapping[str, Any]) -> str:
+    names, places = ", ".join(row), ", ".join("?" * len(row))
+    return f"INSERT INTO main.{table} ({names}) VALUES ({places})"  # noqa: S608 -- names of columns
+
+
 def open_value(
     cipher: RingCipher, cell: Cell, *, allow_plaintext: bool = False, secret_of: SecretOf | None = None
-) -> tuple[str, bytes]:
-    """Return type and bytes of a value, as a copy with nothing sealed in it has them.
+) -> Parts:
+    """Return a value for a copy with nothing sealed in it.
 
     Raises:
-        SealpointError: What `open_cell` raises, and `require_decodable` for a sealed value that no key
-            authenticates.
+        SealpointError: What `open_cell` and `take_apart` raise, and `require_decodable` for a sealed value
+            that no key authenticates.
     """
     opened = open_cell(cipher, cell, allow_plaintext=allow_plaintext, secret_of=secret_of)
     if is_sealed(cell.tag) and not opened.authenticated:
         require_decodable(opened.inner, opened.data)
-    return opened.typed
+    return take_apart(cell, opened)
 
 
 def require_no_frame(metadata: Any) -> None:
@@ -208,12 +207,13 @@ def require_no_frame(metadata: Any) -> None:
         raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
 
 
-def _require_types(cell: Cell, columns: dict[str, Any]) -> None:
+def _require_types(cell: Cell) -> None:
     """Refuse a row with wrong types, or a row that would remain partly sealed.
 
     Raises:
         RowError: If a column contains another type, or the metadata is sealed.
     """
+    columns = cell.where.names | cell.where.beside
     for name, column in columns.items():
         if type(column) not in _COLUMN_TYPES.get(name, (str,)):
             raise RowError(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -23,8 +24,10 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.databases.cells import Selection, open_cell
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, RowStore
-from sealpoint.errors import SealpointError
+from sealpoint.errors import KeyRingError, SealpointError
+from sealpoint.maintenance.bound import is_sentinel, take_apart
 from sealpoint.maintenance.verify import pages
+from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
@@ -41,12 +44,14 @@ class Readable(NamedTuple):
         place: The columns of the row's key by name.
         tag: Its tag.
         value: The value as plain data.
+        sealed_with: What `SealedSaver` has sealed with it, as plain data; ``None`` if there is nothing.
     """
 
     table: str
     place: dict[str, Any]
     tag: str
     value: Any
+    sealed_with: Any = None
 
 
 def threads(store: RowStore) -> Iterator[str]:
@@ -71,21 +76,31 @@ def inspect(
     Args:
         store: A database.
         cipher: Opens sealed values; without it each of them is a failure.
-        thread_id: The thread.
+        thread_id: The thread, or the pseudonym that stands for it.
         limits: Limits of a value; exceeding them is a failure.
         batch: How much to read at a time.
     """
     opener = RingCipher(KeyRing([])) if cipher is None else cipher
     for column in store.columns:
-        for page in pages(store, column, Selection(thread_id=thread_id), batch):
+        selections = [Selection(thread_id=stored) for stored in _stored_ids(opener, thread_id)]
+        for page in (page for selection in selections for page in pages(store, column, selection, batch)):
             for cell in page.cells:
+                if is_sentinel(cell):
+                    continue
                 try:
-                    opened = open_cell(opener, cell, allow_plaintext=True)
-                    shown = plain(decode_inert(opened.inner, opened.data, limits))
+                    parts = take_apart(cell, open_cell(opener, cell, allow_plaintext=True))
+                    shown = plain(decode_inert(*parts.opened.typed, limits))
                 except SealpointError as error:
                     yield failure(cell, error)
                 else:
-                    yield Readable(column.label, cell.where.names, cell.tag, shown)
+                    yield Readable(column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
+
+
+def _stored_ids(cipher: RingCipher, thread_id: str) -> Iterator[str]:
+    """Yield what may stand for a thread: its id, and if the ring has an index key its pseudonym."""
+    yield thread_id
+    with suppress(KeyRingError):
+        yield Tokens(lambda: cipher.ring).pseudonym(thread_id)
 
 
 def plain(value: Any) -> Any:

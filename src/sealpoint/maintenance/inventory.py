@@ -13,6 +13,7 @@ from sealpoint.databases.cells import Cell, open_cell
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Progress, RowStore
 from sealpoint.errors import SealpointError, UnknownTypeError, excerpt
+from sealpoint.maintenance.bound import take_apart
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde.allowlist import SAFE_TYPES
 from sealpoint.serde.inert import inventory as named_types
@@ -124,7 +125,7 @@ def _take(
         found.not_opened += 1
         return None
     try:
-        opened = open_cell(cipher, cell, allow_plaintext=True)
+        opened = take_apart(cell, open_cell(cipher, cell, allow_plaintext=True)).opened
         if opened.inner not in KINDS:
             raise UnknownTypeError(f"Unknown serialization type: {excerpt(opened.inner)}")
         names = named_types(opened.data, opened.inner, limits)

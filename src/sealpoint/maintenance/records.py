@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -19,13 +19,20 @@ from sealpoint.errors import RowError, SealpointError
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.outline import read_outline
 
-MAX_ORPHANS: Final = 100
+MAX_PLACES: Final = 100
 
 
-def require_own_document(cell: Cell, opened: Opened) -> None:
+def require_own_document(cell: Cell, opened: Opened) -> Any:
     """Check that an opened checkpoint is the one of its row, as a saver does that reads it.
 
     Where an object stands in the place of a dict, only the saver's serializer can tell: it is accepted.
+
+    Args:
+        cell: The cell.
+        opened: The checkpoint alone; one from metadata lacks its values.
+
+    Returns:
+        Its outline: an `Inert` in place of each object.
 
     Raises:
         RowError: If it is no checkpoint, or one with another id.
@@ -35,8 +42,11 @@ def require_own_document(cell: Cell, opened: Opened) -> None:
         document = read_outline(opened.data, lambda *_: _OBJECT)
     else:
         document = decode_inert(opened.inner, opened.data)
+    if cell.where.column.in_json and isinstance(document, dict):
+        document = {**document, "channel_values": {}}
     if not _is_object(document):
         require_document(document, cell.where.names["checkpoint_id"], _is_object)
+    return document
 
 
 _OBJECT: Final = Inert("", "", "", None)
@@ -46,26 +56,36 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, Inert)
 
 
-class Orphans(NamedTuple):
-    """Checkpoints whose parent is not in the database.
+class Places(NamedTuple):
+    """Rows of which something is to be said.
 
     Attributes:
         rows: How many.
-        places: Of the first of them, at most `MAX_ORPHANS`.
+        places: Of the first of them, at most `MAX_PLACES`.
     """
 
-    rows: int
-    places: tuple[dict[str, Any], ...]
+    rows: int = 0
+    places: tuple[dict[str, Any], ...] = ()
+
+    def plus(self, place: dict[str, Any]) -> Places:
+        """Return them with another row."""
+        return Places(self.rows + 1, self.places if self.rows >= MAX_PLACES else (*self.places, place))
 
 
-def check_records(store: RowStore) -> Iterator[Failure | Orphans]:
+def check_records(
+    store: RowStore, examine: Callable[[Record], object] = lambda _: None
+) -> Iterator[Failure | Places]:
     """Check the rows of ``checkpoints`` beside their values.
 
     The ids are held as numbers, about 100 bytes for each checkpoint. If one is missing, rows are read again.
 
+    Args:
+        store: A database.
+        examine: Called with each row that a saver does not refuse.
+
     Yields:
-        A failure for each row that a saver refuses, and at the end which parents are missing: a pruned thread
-        has such rows, and so has one from which rows were removed.
+        A failure for each row that a saver refuses, and at the end the checkpoints whose parents are missing:
+        a pruned thread has such rows, and so has one from which rows were removed.
     """
     ids, waiting = set[int](), Counter[int]()
     for record in store.cleartext.records():
@@ -74,12 +94,13 @@ def check_records(store: RowStore) -> Iterator[Failure | Orphans]:
         except SealpointError as error:
             yield Failure(record.table, record.place, None, error.with_traceback(None))
             continue
+        examine(record)
         own, parent = _marks(record)
         ids.add(own)
         waiting.pop(own, None)
         if parent is not None and parent not in ids:
             waiting[parent] += 1
-    yield Orphans(waiting.total(), tuple(islice(_orphans(store, waiting), MAX_ORPHANS)))
+    yield Places(waiting.total(), tuple(islice(_orphans(store, waiting), MAX_PLACES)))
 
 
 def _orphans(store: RowStore, missing: Collection[int]) -> Iterator[dict[str, Any]]:

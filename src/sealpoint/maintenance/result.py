@@ -59,6 +59,7 @@ class Reason(StrEnum):
     NO_DATABASE = "no-database"
     TABLES_MISSING = "tables-missing"
     PARENTS_MISSING = "parents-missing"
+    UNBOUND = "unbound"
     PLAINTEXT_ALLOWED = "plaintext-allowed"
     LEGACY_ALLOWED = "legacy-allowed"
     NOT_OPENED = "not-opened"

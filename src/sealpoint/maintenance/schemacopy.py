@@ -97,9 +97,10 @@ class RowOpener:
             return row
         if not _has_value(row):
             return row
-        kind, data = open_value(
+        parts = open_value(
             self._cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self._secret_of
         )
+        kind, data = parts.opened.typed
         return row | {"type": kind, column.name: data}
 
 

@@ -6,15 +6,15 @@ Unlike all other maintenance it builds the objects that values name, and so runs
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from sealpoint.base.checkpoint import require_document
+from sealpoint.base.coordinates import CHECKPOINT
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.databases.cells import Cell
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Progress, RowStore
-from sealpoint.databases.sqlite.columns import CHECKPOINTS
 from sealpoint.errors import DecodeError, SealpointError
+from sealpoint.maintenance.bound import take_apart
 from sealpoint.maintenance.records import check_records
 from sealpoint.maintenance.verify import pages
 from sealpoint.serde import EncryptedSerializer
@@ -52,14 +52,14 @@ def trial(store: RowStore, serde: EncryptedSerializer, *, batch: Batch = BATCH) 
 
 def _decode(serde: EncryptedSerializer, cell: Cell) -> None:
     cell.where.require_key()
-    value = _loads(serde, cell)
-    if cell.where.column == CHECKPOINTS and not is_opaque(serde, value):
-        require_document(value, cell.where.names["checkpoint_id"])
-
-
-def _loads(serde: EncryptedSerializer, cell: Cell) -> Any:
     row = cell.row if is_sealed(cell.tag) else None
+    header = None
     if row is None:
-        return serde.loads_typed((cell.tag, cell.value))
-    opened = serde.open(cell.tag, cell.value, row=row)
-    return serde.decode(opened.inner, opened.data)
+        value = serde.loads_typed((cell.tag, cell.value))
+    else:
+        opened, header, *_ = take_apart(cell, serde.open(cell.tag, cell.value, row=row))
+        value = serde.decode(*opened.typed)
+    if header and cell.where.column.in_json:
+        value = {**value, "channel_values": {}}  # they are in rows of their own
+    if (header or cell.where.column.coordinates == CHECKPOINT) and not is_opaque(serde, value):
+        require_document(value, cell.where.names["checkpoint_id"])

@@ -6,12 +6,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from sealpoint.base.coordinates import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
-from sealpoint.databases.cells import Cell, SecretOf
-from sealpoint.databases.rows import Event, RowStore
-from sealpoint.databases.sqlite.columns import CHECKPOINTS
-from sealpoint.maintenance.records import Orphans, check_records, require_own_document
-from sealpoint.maintenance.verify import verify
+from sealpoint.databases.cells import Cell, SecretOf, open_cell
+from sealpoint.databases.cleartext import Record
+from sealpoint.databases.failures import Failure, failure
+from sealpoint.databases.rows import Event, Need, Progress, RowStore
+from sealpoint.errors import RowError, SealpointError, excerpt
+from sealpoint.maintenance.bound import needs_of, require_same_row, take_apart, widened
+from sealpoint.maintenance.records import Places, check_records, require_own_document
+from sealpoint.maintenance.result import Reason
+from sealpoint.maintenance.verify import pages, verify
+from sealpoint.sealed.body import Claims
 
 
 class Verification:
@@ -20,6 +26,7 @@ class Verification:
     Attributes:
         opened: How many sealed values opened under which key; ``aes`` stands for LANGGRAPH_AES_KEY.
         accepted: How many values were accepted although they are not sealed.
+        bound: How many of the values are bound to their rows.
         orphans: Checkpoints whose parent is not there.
     """
 
@@ -33,12 +40,25 @@ class Verification:
     ) -> None:
         """Prepare a run; the arguments are those of `verify`."""
         self.opened = Counter[str]()
-        self.accepted = 0
-        self.orphans = Orphans(0, ())
+        self.accepted = self.bound = 0
+        self.orphans = Places()
+        self._unbound = Places()
+        self._needs: dict[Need, Cell] = {}
+        self._writes = _Writes(store, cipher, secret_of)
         self._store = store
         self._values = verify(
-            store, cipher, allow_plaintext=allow_plaintext, secret_of=secret_of, examine=self._examine
+            store,
+            cipher,
+            allow_plaintext=allow_plaintext,
+            secret_of=secret_of,
+            examine=self._examine,
+            columns=[*map(widened, store.columns)],
         )
+
+    @property
+    def unbound(self) -> Places:
+        """The values and checkpoints that are not bound to their rows, if others are."""
+        return self._unbound if self.bound else Places()
 
     def events(self) -> Iterator[Event]:
         """Run: yield progress, and a failure for each value and row that a saver would refuse.
@@ -46,9 +66,13 @@ class Verification:
         Raises:
             DatabaseCorruptError: If the database is damaged; the values before the damage have been opened.
         """
-        yield from self._values
-        for found in check_records(self._store):
-            if isinstance(found, Orphans):
+        for event in self._values:
+            yield event
+            if isinstance(event, Progress):
+                yield from self._find_lost()
+        yield from self._writes.find_copies()
+        for found in check_records(self._store, self._examine_record):
+            if isinstance(found, Places):
                 self.orphans = found
             else:
                 yield found
@@ -58,14 +82,97 @@ class Verification:
         return {
             "opened": [{"key": key, "values": values} for key, values in sorted(self.opened.items())],
             "accepted": self.accepted,
+            "bound": self.bound,
+            "unbound": self.unbound.rows,
+            "unbound_places": list(self.unbound.places),
             "orphans": self.orphans.rows,
             "orphan_places": list(self.orphans.places),
         }
 
+    def reasons(self) -> Iterator[Reason]:
+        """Yield why the run shows less than that all is as it was written."""
+        if self.accepted:
+            yield Reason.PLAINTEXT_ALLOWED
+        if self.orphans.rows:
+            yield Reason.PARENTS_MISSING
+        if self.unbound.rows:
+            yield Reason.UNBOUND
+
     def _examine(self, cell: Cell, opened: Opened) -> None:
-        if cell.where.column == CHECKPOINTS:
-            require_own_document(cell, opened)
+        parts = take_apart(cell, opened)
+        coordinates = cell.where.column.coordinates
+        if coordinates == CHECKPOINT or parts.header is not None:
+            document = require_own_document(cell, parts.opened)
+            if parts.header is not None:
+                require_same_row(cell, parts.header)
+                if cell.where.column.in_json:
+                    self._needs |= dict.fromkeys(needs_of(cell, parts.header, document), cell)
+        if parts.claims is not None:
+            self._writes.add(cell, parts.claims)
+        if parts.is_bound:
+            self.bound += 1
+        else:
+            self._unbound = self._unbound.plus(cell.where.names)
         if opened.key_id is None:
             self.accepted += 1
         else:
             self.opened[opened.key_id] += 1
+
+    def _examine_record(self, record: Record) -> None:
+        if record.is_readable:
+            self._unbound = self._unbound.plus(record.place)
+
+    def _find_lost(self) -> Iterator[Failure]:
+        """Yield a failure for each value that a checkpoint of the batch needs, and that is not there."""
+        needs, self._needs = self._needs, {}
+        for need in self._store.lost([*needs]):
+            error = RowError(f"the value of channel {excerpt(need.channel)} is missing")
+            yield failure(needs[need], error)
+
+
+class _Writes:
+    """Finds writes that claim the same place.
+
+    Two of one place cannot both stand in the row of that place, so only those in other rows are remembered:
+    nearly none, because a saver changes the numbers of writes only when it copies a thread.
+    """
+
+    def __init__(self, store: RowStore, cipher: RingCipher, secret_of: SecretOf | None) -> None:
+        self._store, self._cipher, self._secret_of = store, cipher, secret_of
+        self._claimed = dict[tuple[Any, ...], Cell]()
+        self._copies = list[Cell]()
+
+    def add(self, cell: Cell, claims: Claims) -> None:
+        """Add a write that has opened."""
+        place = _claimed_place(cell, claims)
+        if place == cell.where.key[:-1]:
+            return
+        if place in self._claimed:
+            self._copies.append(cell)
+        self._claimed[place] = cell._replace(value=None)
+
+    def find_copies(self) -> Iterator[Failure]:
+        """Yield a failure for each write whose place another one has."""
+        error = "a write of a task is stored twice"
+        for cell in self._copies:
+            yield failure(cell, RowError(error))
+        columns = [column for column in self._store.columns if column.coordinates == WRITE]
+        for column in columns if self._claimed else ():
+            for page in pages(self._store, column):
+                for cell in page.cells:
+                    if (found := self._claimed.get(cell.where.key[:-1])) and self._stands_there(cell):
+                        yield failure(found, RowError(error))
+
+    def _stands_there(self, cell: Cell) -> bool:
+        """Whether a write claims the place where it stands."""
+        try:
+            claims = take_apart(cell, open_cell(self._cipher, cell, secret_of=self._secret_of)).claims
+        except SealpointError:  # it has been named
+            return False
+        return claims is not None and _claimed_place(cell, claims) == cell.where.key[:-1]
+
+
+def _claimed_place(cell: Cell, claims: Claims) -> tuple[Any, ...]:
+    """Return the primary key of the row of a write: that of the cell with the number that was sealed."""
+    *task, _, _ = cell.where.key
+    return (*task, claims.idx)

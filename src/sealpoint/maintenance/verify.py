@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 from sealpoint.crypto import Opened, RingCipher
@@ -21,6 +21,7 @@ def verify(
     selection: Selection = EVERYTHING,
     every: int = 1,
     examine: Callable[[Cell, Opened], object] | None = None,
+    columns: Sequence[Column] | None = None,
     batch: Batch = BATCH,
 ) -> Iterator[Event]:
     """Open values. Nothing is deserialized or written.
@@ -33,6 +34,7 @@ def verify(
         selection: Which values to read.
         every: Open only one in this many values; all of the selection are read.
         examine: Called with each value that opens; what it raises is a failure of the value.
+        columns: What to read, with what `examine` needs beside the values; all columns without it.
         batch: How much to read at a time.
 
     Yields:
@@ -48,7 +50,7 @@ def verify(
         damage = error
     seen = size = 0
     numbers = count()
-    for column in store.columns:
+    for column in store.columns if columns is None else columns:
         for page in pages(store, column, selection, batch):
             for cell in page.cells:
                 size += len(cell.value) if isinstance(cell.value, bytes) else 0

@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii as encode_text
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
-from sealpoint.base import CheckpointMetadata
+from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
 from sealpoint.base.metadata import encode_metadata
-from sealpoint.errors import DecodeError, UnsupportedTypeError
+from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
 
 SENTINEL: Final = "__sealpoint__"
 """Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail."""
@@ -134,3 +134,24 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     if path is None or len(data) < end:
         raise DecodeError("a sealed write does not say its place")
     return Claims(path, int.from_bytes(data[:_INDEX], "big", signed=True)), data[end:]
+
+
+def require_same_metadata(readable: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Compare the metadata that is readable in a row with what was sealed.
+
+    Raises:
+        RowError: If a key has another value. Keys that were not sealed have no effect.
+    """
+    for key, value in readable.items():
+        if key in metadata and metadata[key] != value:
+            raise RowError(f"metadata {excerpt(key)} is not what was sealed")
+
+
+def require_same_kind(channel: str, claims: Claims) -> None:
+    """Check that a write has the index of its channel: special writes have fixed ones.
+
+    Raises:
+        RowError: If it has another.
+    """
+    if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
+        raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")

@@ -11,7 +11,7 @@ from sealpoint.base.frame import KEY, decode_value
 from sealpoint.base.place import Place
 from sealpoint.crypto import Opened
 from sealpoint.errors import RowError, SealingError, excerpt
-from sealpoint.sealed.body import SENTINEL, Claims, Header, split_header
+from sealpoint.sealed.body import SENTINEL, Claims, Header, require_same_metadata, split_header
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
@@ -102,7 +102,7 @@ class Entry:
             self.thread_id = self._header.get("thread", place.thread_id)
             parent = self._header["parent"] if parent else None
             if rows.layout is not Layout.VALUES:
-                self._require_same_metadata(self._header["metadata"])
+                require_same_metadata(found.metadata, self._header["metadata"])
         self.parent: str | None = parent
 
     @property
@@ -211,11 +211,6 @@ class Entry:
         if self._rows.layout is Layout.VALUES:
             return document[0], document[1]
         return document, self._header["metadata"]
-
-    def _require_same_metadata(self, metadata: Mapping[str, Any]) -> None:
-        for key, value in self.found.metadata.items():
-            if key in metadata and metadata[key] != value:
-                raise RowError(f"metadata {excerpt(key)} is not what was sealed")
 
 
 def _order(write: Write) -> tuple[str, str, int]:

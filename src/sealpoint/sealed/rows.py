@@ -31,6 +31,7 @@ from sealpoint.sealed.body import (
     Header,
     pack_claims,
     pack_header,
+    require_same_kind,
     split_claims,
 )
 from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
@@ -137,7 +138,7 @@ class Rows:
             dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
             values = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
             parts = {**checkpoint, "channel_values": values}
-            return Put(Document(parts, dump), self.readable(metadata), dict(new_versions))
+            return Put(Document(parts, dump), self._readable(metadata), dict(new_versions))
         return self._seal_apart(place, header, checkpoint, new_versions)
 
     def _seal_apart(
@@ -170,13 +171,13 @@ class Rows:
             document = [document, metadata]
         row = header_row(thread_id, checkpoint_ns, str(checkpoint_id))
         tag, blob = self.serde.seal(document, row=row, head=pack_header(header))
-        frame = {**self.readable(metadata), KEY: make_frame(tag, blob)}
+        frame = {**self._readable(metadata), KEY: make_frame(tag, blob)}
         parts = {name: checkpoint[name] for name in ("v", "id") if name in checkpoint}
         parts |= {"channel_values": stored, "channel_versions": versions}
         seen = {"channel_versions": versions}
         return Put(Document(parts, lambda: (OPEN, dump_mapping(seen))), frame, dict(new_versions))
 
-    def readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    def _readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata that is stored readable: plain keys, and tokens."""
         frame = {key: value for key, value in metadata.items() if key in self.plain}
         if self.tokens is not None:
@@ -255,8 +256,7 @@ class Rows:
         if opened is None:
             return Write(None, task_id, channel, self.serde.loads_typed((sealed.tag, sealed.blob)))
         claims, data = split_claims(opened.data)
-        if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
-            raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")
+        require_same_kind(channel, claims)
         return Write(claims, task_id, channel, self.serde.decode(opened.inner, data))
 
 

@@ -19,6 +19,7 @@ from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.material import NeverPickled
 from sealpoint.keys.ring import KeyRing
 
+TOKEN: Final = re.compile(r"sp[0-9a-f]{32}\Z")
 PSEUDONYM: Final = re.compile(r"t-[a-z2-7]{32}\Z")
 _TOKEN_BYTES: Final = 16
 _PSEUDONYM_CHARS: Final = 32

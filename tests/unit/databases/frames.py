@@ -36,8 +36,3 @@ def put_metadata(path: Path, make: Callable[..., Any], rows: str = "1") -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for *key, row_id in connection.execute(f"SELECT {columns} FROM checkpoints WHERE {rows}").fetchall():
             connection.execute("UPDATE checkpoints SET metadata = ? WHERE rowid = ?", (make(*key), row_id))
-
-
-def seal_metadata(path: Path, cipher: RingCipher, rows: str = "1", **more: Any) -> None:
-    """Seal the metadata of rows of a SQLite file."""
-    put_metadata(path, lambda *key: document(sealed(cipher, *key), **more).encode(), rows)

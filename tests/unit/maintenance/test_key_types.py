@@ -7,7 +7,6 @@ another key after a rotation.
 from __future__ import annotations
 
 import sqlite3
-from base64 import b64encode
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from sealpoint.maintenance.inventory import inventory
 from sealpoint.maintenance.verify import verify
 from tests.support.harm import store_raw
 from tests.support.sealed import VALUES, failures, make_cipher, moved, run
-from tests.unit.databases.frames import BODY, document, put_metadata
 
 K2 = make_cipher("k2", "k1")
 FORGED = [
@@ -67,16 +65,6 @@ def test_rotation_names_it_and_leaves_it(path: Path, forged: tuple[str, str, Any
     require_refused(failures(events), forged)
     assert moved(events) == VALUES - 1
     assert contents(path, forged[0]) == before
-
-
-def test_its_metadata_is_left_too(path: Path) -> None:
-    tag, value = make_cipher("k1").seal("msgpack", BODY)
-    frame = {"type": tag, "value": b64encode(value).decode()}
-    put_metadata(path, lambda *_: document(frame).encode(), "rowid = 2")
-    store_raw(path, "checkpoints", "checkpoint_ns", 7, "rowid = 2")
-    before = contents(path, "checkpoints")
-    assert {failed.table for failed in failures(run(path, K2))} == {"checkpoints", "checkpoints.metadata"}
-    assert contents(path, "checkpoints") == before
 
 
 def test_it_leaves_no_copy(path: Path, tmp_path: Path, forged: tuple[str, str, Any]) -> None:

@@ -88,7 +88,7 @@ def _sorted(found: list[Any]) -> list[Any]:
     return sorted(found, key=lambda item: (dict(item[0])["checkpoint_id"], str(item[0])), reverse=True)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     puts=PUTS,
     wanted=FILTERS,

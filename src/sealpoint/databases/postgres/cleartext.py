@@ -7,23 +7,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from sealpoint.base.frame import KEY
 from sealpoint.databases.cleartext import InlineValue, Record
 from sealpoint.databases.postgres.scan import places
 from sealpoint.databases.postgres.tables import CheckedTables
+from sealpoint.sealed.body import SENTINEL
 
 _METADATA_ROWS: Final = 10
 _NAME_ROWS: Final = 10_000
-_IS_CHECKPOINT: Final = """jsonb_typeof(checkpoint) = 'object'
+_IS_BOUND: Final = f"jsonb_exists(metadata, '{KEY}')"
+_IS_CHECKPOINT: Final = f"""jsonb_typeof(checkpoint) = 'object'
     AND jsonb_typeof(checkpoint -> 'channel_versions') IS NOT DISTINCT FROM 'object'
-    AND jsonb_typeof(checkpoint -> 'versions_seen') IS NOT DISTINCT FROM 'object'"""
-_FLAWS: Final = {True: "the row does not hold the checkpoint of its id", False: "the row holds no checkpoint"}
+    AND ({_IS_BOUND} OR jsonb_typeof(checkpoint -> 'versions_seen') IS NOT DISTINCT FROM 'object')"""
+_WAS_BOUND: Final = f"coalesce(jsonb_exists(checkpoint -> 'channel_versions', '{SENTINEL}'), false)"
+_OTHER: Final = "the row does not hold the checkpoint of its id"
+_NONE: Final = "the row holds no checkpoint"
+_LACKS: Final = "the checkpoint lacks its sealed part"
 _NAME_CHARS: Final = 2_001  # one more than is examined
 _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
 _NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
-_INLINE: Final = """
-    SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {}
+# In a checkpoint that is bound, "" stands for each value, and true for one that is in a row of its own.
+_INLINE: Final = f"""
+    SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {{}}
     CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
-        WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{}}' END) AS inlined
+        WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{{{}}}}' END) AS inlined
+    WHERE NOT ({_IS_BOUND} AND inlined.value IN ('""', 'true'))
     GROUP BY 1, 2 ORDER BY 1, 2"""
 
 
@@ -54,14 +62,14 @@ class PostgresCleartext:
         key = ", ".join(layout.primary)
         own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
         parent = "parent_checkpoint_id" if has_id else "NULL"
-        columns = f"{key}, {parent}, {own}, {_IS_CHECKPOINT}, left(metadata::text, {_METADATA_CHARS})"
-        for *place, parent_id, is_own, is_one, metadata in self._scan(
-            "checkpoints", columns, key, _METADATA_ROWS
-        ):
-            flaw = None if is_own and is_one else _FLAWS[is_one]
-            yield Record(
-                "checkpoints", dict(zip(layout.primary, place, strict=True)), parent_id, metadata, flaw
-            )
+        metadata = f"left(metadata::text, {_METADATA_CHARS})"
+        columns = f"{key}, {own}, {_IS_CHECKPOINT}, {_WAS_BOUND}, {_IS_BOUND}, {parent}, {metadata}"
+        for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
+            place = dict(zip(layout.primary, row, strict=False))
+            is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
+            flaw = _LACKS if was_bound and not is_bound else _NONE if not is_one else None
+            flaw = flaw or (None if is_own else _OTHER)
+            yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
 
     def inline(self) -> Iterator[InlineValue]:
         """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""

@@ -33,6 +33,15 @@ WRITES: Final = Column(
 )
 
 
+_JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
+_BESIDE: Final = {
+    "parent_checkpoint_id": "parent_checkpoint_id",
+    "metadata": f"left((metadata - '{frame.KEY}')::text, {_JSON_CHARS})",
+    "channel_versions": f"left((checkpoint -> 'channel_versions')::text, {_JSON_CHARS})",
+}
+"""In SQL, what stands beside a value: JSON as text, metadata without the sealed part."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """How the cells of a column are found, read and replaced.
@@ -57,10 +66,23 @@ class Access:
     same: str
     value_type: str
 
+    @property
+    def beside(self) -> list[str]:
+        """In SQL, the columns beside the value."""
+        return [_BESIDE[name] for name in self.column.beside]
+
+    def read(self, value: str) -> str:
+        """Return the columns after SELECT; ``value`` is `value` or NULL."""
+        return ", ".join((*self.column.key, *self.beside, self.tag, value))
+
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
-        """Yield the cells of rows that were read: the key, the tag and `value`."""
+        """Yield the cells of rows that were read."""
         for row in rows:
-            yield Cell(row[-1], row[-2], Where(self.column, row[:-2]))
+            yield Cell(row[-1], row[-2], self._where(row))
+
+    def _where(self, row: tuple[Any, ...], locator: Any = None) -> Where:
+        end = len(self.column.key)
+        return Where(self.column, row[:end], locator, row[end:-2])
 
     def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
         """Return a row of ``new``: new tag and value, key, old tag, and the digest of the old value.
@@ -88,7 +110,7 @@ class JsonAccess(Access):
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
         """Yield the cells of rows that were read."""
         for row in rows:
-            yield Cell(frame.decode_value(row[-1]), row[-2], Where(self.column, row[:-2], row[-1]))
+            yield Cell(frame.decode_value(row[-1]), row[-2], self._where(row, row[-1]))
 
     def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
         """Return a row of ``new``; the digest is that of the base64 text."""

@@ -29,6 +29,7 @@ from sealpoint.databases.rows import (
     MAX_TAGS,
     Batch,
     Change,
+    Need,
     Page,
     Rewritten,
     Table,
@@ -178,6 +179,26 @@ class PostgresRows:
         self._widen()
         return Page(cells, bound.next)
 
+    def lost(self, needs: Sequence[Need]) -> list[Need]:
+        """Return those of the values that are not there. See `RowStore.lost`."""
+        values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
+        there = self._present("checkpoint_blobs", values, "AND type <> 'empty'")
+        lost = [need for need, value in zip(needs, values, strict=True) if value not in there]
+        # LangGraph deletes checkpoints first: the values of one that is still there were not deleted with it.
+        checkpoints = self._present("checkpoints", [need.checkpoint for need in lost])
+        return [need for need in lost if need.checkpoint in checkpoints]
+
+    def _present(self, table: str, keys: Sequence[tuple[str, ...]], more: str = "") -> set[tuple[Any, ...]]:
+        """Return which of these primary keys a table has."""
+        if not keys or table not in self._found.layouts:
+            return set()
+        primary = ", ".join(self._found.layouts[table].primary)
+        arrays = ", ".join(["%s::text[]"] * len(keys[0]))
+        statement = (
+            f"SELECT {primary} FROM ONLY {{}} WHERE ({primary}) IN (SELECT * FROM unnest({arrays})) {more}"
+        )
+        return set(self._fetch(statement, [*map(list, zip(*set(keys), strict=True))], table))
+
     def _narrow(self, bound: Bound) -> bool:
         """Halve a page that contains a lost value; return whether that is possible."""
         self._most = max(1, bound.rows // 2)
@@ -198,7 +219,7 @@ class PostgresRows:
     def _at(self, access: Access, key: tuple[Any, ...], value: str) -> list[Cell]:
         column = access.column
         statement = f"""
-            SELECT {", ".join(column.key)}, {access.tag}, {value} FROM ONLY {{}}
+            SELECT {access.read(value)} FROM ONLY {{}}
             WHERE ({self._primary(column)}) = ({places(key)})"""
         return list(access.cells(self._fetch(statement, key, column.table)))
 
@@ -309,7 +330,7 @@ class PostgresRows:
         primary = self._primary(column)
         where, parameters = condition(access, primary, after, selection)
         statement = f"""
-            SELECT {", ".join(column.key)}, {access.tag}, {access.value} FROM ONLY {{}}
+            SELECT {access.read(access.value)} FROM ONLY {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
         return list(access.cells(self._fetch(statement, (*parameters, *bound.key), column.table)))
 

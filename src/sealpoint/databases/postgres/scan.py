@@ -102,7 +102,7 @@ def _under(key_id: str) -> str:
 
 def size_of(access: Access) -> str:
     """Return the number of bytes sent for a row, in SQL; key and tag may be forged and large."""
-    texts = [access.tag, *(column for column in access.column.key if column != "idx")]
+    texts = [access.tag, *(column for column in access.column.key if column != "idx"), *access.beside]
     excess = [f"greatest(octet_length({text}) - 1000, 0)" for text in texts]
     return " + ".join([f"coalesce({access.size}, 0)::bigint", *excess])
 

@@ -118,12 +118,6 @@ class CheckedFile:
             raise SchemaError(f"{self._path} has neither of the tables 'checkpoints' and 'writes'")
         self._version = version
 
-    def data_version(self) -> int:
-        """Return a number that is another one after each commit of any other connection."""
-        with self.reading() as cursor:
-            (version,) = cursor.execute("PRAGMA main.data_version").fetchone()
-        return int(version)
-
     def query(
         self,
         statement: str,

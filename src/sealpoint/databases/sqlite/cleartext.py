@@ -10,7 +10,7 @@ from typing import Any, Final
 from sealpoint.databases.cleartext import InlineValue, Record
 from sealpoint.databases.rows import BATCH, Batch
 from sealpoint.databases.sqlite.checked import CheckedFile
-from sealpoint.databases.sqlite.columns import METADATA, NAMED
+from sealpoint.databases.sqlite.columns import CHECKPOINTS, NAMED
 from sealpoint.databases.sqlite.scan import as_bytes, require_rising
 
 LOWEST: Final = -(2**63)
@@ -49,16 +49,16 @@ class SqliteCleartext:
     def records(self) -> Iterator[Record]:
         """Yield what stands beside the value of each checkpoint. See `Cleartext.records`."""
         statement = f"""
-            SELECT {", ".join(METADATA.key)}, parent_checkpoint_id, metadata, rowid
+            SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
             FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
-        first, more = LOWEST, METADATA.table in self._file.tables
+        first, more = LOWEST, CHECKPOINTS.table in self._file.tables
         while more:
             found, more = self._page(statement, (first,), BATCH)
             require_rising(first, [row[-1] for row in found])
             for *key, parent, metadata, _ in found:
-                yield Record("checkpoints", dict(zip(METADATA.key, key, strict=True)), parent, metadata)
+                yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
             if more:
-                self._require_order(METADATA.table)
+                self._require_order(CHECKPOINTS.table)
                 first = found[-1][-1] + 1
 
     def inline(self) -> Iterator[InlineValue]:

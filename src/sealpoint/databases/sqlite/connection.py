@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sealpoint.databases.sqlite.frames import add_functions
 from sealpoint.errors import AccessError, DatabaseCorruptError, StoppedError
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
@@ -85,7 +84,6 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
                 "SELECT 1 FROM main.sqlite_master LIMIT 1"
             ).fetchall()  # the first statement that reads
             _require_whole(connection)
-            add_functions(connection)
     except BaseException:
         connection.close()
         raise

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from os import PathLike, fspath
@@ -20,12 +20,12 @@ from sealpoint.databases.rows import (
     MAX_TAGS,
     Batch,
     Change,
+    Need,
     Page,
     Residue,
     Rewritten,
     Table,
     TagCount,
-    noting_damage,
     require_few_tags,
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
@@ -80,8 +80,8 @@ class SqliteRows:
         self._lock_seconds = 0.0
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._in_order = set[str]()
+        self._holds = "1"  # in SQL, which rows the store has
         self.cleartext = SqliteCleartext(self._file, self._rows, self._require_order)
-        self._empty: dict[Column, int] = {}  # columns that had no cell, each with the data version then
 
     @property
     def kind(self) -> str:
@@ -158,34 +158,18 @@ class SqliteRows:
         self.settle()
         counts = []
         for column in self.columns:
-            if self._is_empty(column):
-                continue
-            version = self._file.data_version()  # before the rows: what is committed meanwhile changes it
             self._require_order(column.table)
-            access = self._access(column)
             # Lengths first: a sort by tag would move whole values.
             statement = f"""
                 WITH found(tag, size) AS (
-                    SELECT {access.tag}, {access.size} FROM main.{column.table} NOT INDEXED
-                    WHERE {access.holds}),
+                    SELECT type, length({column.name}) FROM main.{column.table} NOT INDEXED
+                    WHERE {self._holds}),
                 sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
-            with noting_damage(column, damage):
-                found = self._file.query(statement, (), tally, _SUBQUERIES)
-                require_few_tags(column, found)
-                if not found:
-                    self._empty[column] = version
-                counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
+            found = self._file.query(statement, (), tally, _SUBQUERIES)
+            require_few_tags(column, found)
+            counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
         return counts
-
-    def _is_empty(self, column: Column) -> bool:
-        """Whether a column had no cell when it was counted, and no other connection has committed since.
-
-        Nearly no file has sealed metadata, which stands behind the largest value of its row: to look for it
-        reads every page. Our own updates never make a cell.
-        """
-        self.settle()
-        return column in self._empty and self._empty[column] == self._file.data_version()
 
     def _require_order(self, table: str) -> None:
         """Check once that a walk returns no row twice, and that a search finds each of its rows."""
@@ -203,13 +187,11 @@ class SqliteRows:
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
         """Return the selected cells after a row id. See `RowStore.read`."""
-        if after is None and self._is_empty(column):
-            return Page((), None)
         access = self._access(column)
-        where, parameters = condition(access.tag, selection, self._file.encoding)
+        where, parameters = condition(selection, self._file.encoding)
         statement = f"""
             SELECT {access.read} FROM main.{column.table} NOT INDEXED
-            WHERE rowid >= ? AND {access.holds} {where} ORDER BY rowid"""
+            WHERE rowid >= ? AND {self._holds} {where} ORDER BY rowid"""
         first = LOWEST
         if after is not None:
             self._require_order(column.table)
@@ -225,6 +207,10 @@ class SqliteRows:
         self.settle()
         budget = Budget(batch.rows, batch.size_bytes)
         return self._file.query(statement, parameters, budget.take), budget.spent
+
+    def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
+        """Return all: no value has a row of its own. See `RowStore.lost`."""
+        return needs
 
     def rewrite(
         self,

@@ -69,17 +69,16 @@ def as_bytes(text: str | bytes, encoding: str) -> bytes:
     return text if isinstance(text, bytes) else text.encode(encoding)
 
 
-def condition(tag: str, selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple[Any, ...]]:
+def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple[Any, ...]]:
     """Return what follows WHERE: what `Selection.takes` says, in SQL.
 
     Ends are compared as bytes, because GLOB, LIKE and ``substr`` of a text take a NUL for the end.
 
     Args:
-        tag: The tag of a row, in SQL.
         selection: What is taken.
         encoding: Of the texts in the file.
     """
-    text, parts, parameters = f"coalesce({tag}, '')", list[str](), list[Any]()
+    text, parts, parameters = "coalesce(type, '')", list[str](), list[Any]()
     mark, stored = f"instr({text}, '{SEALED_MARK}')", f"CAST({text} AS BLOB)"
     if selection.bound is not None:
         found = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"

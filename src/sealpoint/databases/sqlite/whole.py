@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -30,7 +30,8 @@ class SqliteWholeRows(SqliteRows):
         super().__init__(path, writable=writable)
         self._wanted: tuple[Column, ...] = (WRITES, CHECKPOINTS)
         encoded = None if thread_id is None else thread_id.encode(self._file.encoding).hex()
-        self._of_thread = "1" if encoded is None else f"thread_id = CAST(X'{encoded}' AS TEXT)"
+        if encoded is not None:
+            self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -53,7 +54,7 @@ class SqliteWholeRows(SqliteRows):
     def _access(self, column: Column) -> Access:
         kind = _CheckpointAccess if column is CHECKPOINTS else _WriteAccess
         path = "task_path" if self.has_task_path else "''"
-        return kind.of(replace(access_to(column), holds=self._of_thread), path)
+        return kind.of(access_to(column), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,6 @@ class _WriteAccess(Access):
         key = ", ".join(access.column.key)
         return cls(
             access.column,
-            access.holds,
-            access.tag,
-            access.size,
             read=f"{key}, {task_path}, type, value, rowid",
             replace=f"{access.replace} AND {task_path} IS ?",
         )
@@ -95,9 +93,6 @@ class _CheckpointAccess(Access):
         same = "".join(f" AND {name} IS ?" for name in columns)
         return cls(
             access.column,
-            access.holds,
-            access.tag,
-            "length(checkpoint) + length(coalesce(metadata, ''))",
             read=f"{', '.join((*access.column.key, *columns))}, type, checkpoint, rowid",
             replace=access.replace.replace("checkpoint = ?", f"checkpoint = ?{new}", 1) + same,
         )

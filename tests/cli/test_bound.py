@@ -1,0 +1,65 @@
+"""Commands on a SQLite file that `SealedSaver` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sealpoint.cli.exits import Exit
+from tests.cli.conftest import Run
+from tests.support.bound import PRIVATE, SECRET, write_file
+from tests.support.rings import states_text
+from tests.support.rings import write as write_text
+from tests.support.sealed import write
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    ring = write_text(tmp_path / "keys.toml", states_text(k2="active", k1="disabled", k0="decrypt-only"))
+    monkeypatch.setenv("SEALPOINT_KEYS", str(ring))
+    write_file(tmp_path / "app.db", **PRIVATE)
+    return tmp_path / "app.db"
+
+
+@pytest.mark.parametrize("words", ["verify", "rotate --apply", "trial", "status --only k2", "audit"])
+def test_what_is_asked_is_so(run: Run, path: Path, words: str) -> None:
+    command, *options = words.split()
+    ended = run(command, path, *options, "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.DONE, True), ended
+
+
+def test_unbound_rows_are_not_proven(run: Run, path: Path) -> None:
+    write(path, "k2", "late")
+    ended = run("verify", path, "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["unbound"])
+    assert ended.document["unbound_places"][0]["thread_id"] == "late"
+    shown = run("verify", path)
+    assert "not bound to their rows: 12\nthe first is thread_id='late'" in shown.out
+    assert run("verify", path, "--allow-unproven").code == Exit.DONE
+
+
+def test_audit_says_that_nothing_else_is_readable(run: Run, path: Path) -> None:
+    ended = run("audit", path)
+    assert "only ids, names, versions and known keys of metadata are readable" in ended.out
+    assert SECRET not in ended.out
+
+
+def test_a_key_that_seals_bound_rows_is_not_destroyed(run: Run, path: Path) -> None:
+    write_file(path, "u", "k1")
+    ended = run("keys", "destroy", "k1", "--db", path, "--yes")
+    assert ended.code == Exit.FOUND
+    assert "rows under 'k1'" in ended.err
+
+
+def test_inspect_shows_what_is_sealed_with_a_value(run: Run, path: Path) -> None:
+    (thread,) = run("inspect", path, "--json").document["threads"]
+    values = run("inspect", path, "--thread", thread, "--json").document["values"]
+    assert values[0]["sealed_with"]["thread"] == "t"
+    assert "sealed with it: " in run("inspect", path, "--thread", thread).out
+
+
+def test_a_scrub_finds_no_old_value(run: Run, path: Path) -> None:
+    write_file(path, "u", "k0")
+    ended = run("rotate", path, "--apply", "--scrub", "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.DONE, True)

@@ -1,0 +1,254 @@
+"""Maintenance of a SQLite file that `SealedSaver` wrote."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.maintenance.audit import audit
+from sealpoint.maintenance.decrypt import decrypt
+from sealpoint.maintenance.inspect import Readable, inspect
+from sealpoint.maintenance.inventory import inventory
+from sealpoint.maintenance.rotate import outstanding
+from sealpoint.maintenance.status import status
+from sealpoint.maintenance.trial import trial
+from sealpoint.maintenance.verification import Verification
+from sealpoint.serde import EncryptedSerializer
+from tests.support.bound import PLAIN, PRIVATE, SECRET, cipher_of, sealed_file, write_file
+from tests.support.sealed import failures, moved, run, write
+
+K2 = cipher_of("k2")
+PARENT = "parent_checkpoint_id"
+
+
+@pytest.fixture(params=[PLAIN, PRIVATE], ids=["plain", "private"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "app.db"
+    write_file(path, **request.param)
+    return path
+
+
+def change(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.executescript(statement)
+
+
+def verified(path: Path, cipher: Any = K2) -> tuple[list[Failure], Verification]:
+    with closing(SqliteRows(path)) as store:
+        run = Verification(store, cipher)
+        return failures([*run.events()]), run
+
+
+def test_all_of_it_verifies(path: Path) -> None:
+    found, run = verified(path)
+    assert found == []
+    with closing(SqliteRows(path)) as store:
+        values = sum(share.rows for share in status(store))
+        assert all(share.flags == ("row",) for share in status(store))
+    assert (run.opened["k2"], run.bound, run.unbound.rows) == (values, values, 0)
+    assert run.orphans.rows == 0
+
+
+EDITS: dict[str, tuple[str, str]] = {
+    "step": ("UPDATE checkpoints SET metadata = replace(metadata, '\"step\": 0', '\"step\": 7')", "'step'"),
+    "source": ("UPDATE checkpoints SET metadata = replace(metadata, 'loop', 'fork')", "'source'"),
+    "metadata": ("UPDATE checkpoints SET metadata = '[]' WHERE rowid = 2", "metadata"),
+    "parent": (f"UPDATE checkpoints SET {PARENT} = 'x' WHERE {PARENT} IS NOT NULL", "parent"),
+    "no parent": (f"UPDATE checkpoints SET {PARENT} = 'x' WHERE {PARENT} IS NULL", "parent"),
+    "thread": ("UPDATE checkpoints SET thread_id = 'u'", "authentication"),
+    "write's task": ("UPDATE writes SET task_id = 'x'", "authentication"),
+    "write's channel": ("UPDATE writes SET channel = 'log' WHERE channel = 'lines'", "authentication"),
+    "special write": (
+        "UPDATE writes SET channel = '__error__' WHERE channel = '__interrupt__'",
+        "authentication",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_row_is_named(path: Path, edit: str) -> None:
+    statement, cause = EDITS[edit]
+    change(path, statement)
+    found, _ = verified(path)
+    assert found
+    assert all(failure.place["checkpoint_id"] for failure in found)
+    assert cause in str(found[0].error).lower(), found[0].error
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"UPDATE checkpoints SET {PARENT} = NULL",
+        "UPDATE checkpoints SET metadata = '{}'",
+        "UPDATE checkpoints SET metadata = '{\"more\": 1}'",
+        "UPDATE writes SET task_path = 'x'",
+    ],
+)
+def test_what_reading_does_not_use_is_accepted(path: Path, statement: str) -> None:
+    change(path, statement)
+    assert verified(path)[0] == []
+
+
+@pytest.mark.parametrize("idx", [77, -9])
+def test_a_write_that_is_stored_twice_is_named(path: Path, idx: int) -> None:
+    columns = "thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value, task_path"
+    copied = columns.replace("idx", str(idx))
+    change(path, f"INSERT INTO writes ({columns}) SELECT {copied} FROM writes WHERE rowid IN (3, 5)")
+    found, _ = verified(path)
+    assert [failure.table for failure in found] == ["writes", "writes"]
+    assert "stored twice" in str(found[0].error)
+
+
+def test_two_copies_of_a_write_that_was_deleted_are_named(path: Path) -> None:
+    columns = "thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value, task_path"
+    for idx in (77, 78):
+        copied = columns.replace("idx", str(idx))
+        change(path, f"INSERT INTO writes ({columns}) SELECT {copied} FROM writes WHERE rowid = 3")
+    change(path, "DELETE FROM writes WHERE rowid = 3")
+    found, _ = verified(path)
+    assert len(found) == 1
+
+
+def test_writes_whose_numbers_are_exchanged_are_accepted(path: Path) -> None:
+    """`SealedSaver` reads the sealed numbers."""
+    change(path, "UPDATE writes SET idx = -(idx + 100)", "UPDATE writes SET idx = idx % 2 * 500 - idx")
+    assert verified(path)[0] == []
+
+
+def test_what_is_no_checkpoint_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    write(path, "k2", "a")
+    with closing(SqliteRows(path, writable=True)) as store:
+        column = store.columns[0]
+        store.rewrite(column, None, lambda cell: K2.seal("msgpack", b"\x80", row=cell.where.row))
+    found, _ = verified(path)
+    assert {str(failure.error) for failure in found} == {"a sealed checkpoint has no header"}
+
+
+def test_unbound_rows_among_bound_ones_are_counted(path: Path) -> None:
+    found, run = verified(path)
+    assert run.unbound.rows == 0
+    write(path, "k2", "late")
+    found, run = verified(path)
+    assert found == []
+    assert run.unbound.rows == 12
+    assert run.unbound.places[0]["thread_id"] == "late"
+
+
+def test_without_a_bound_row_none_is_called_unbound(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    write(path, "k2", "a")
+    _, run = verified(path)
+    assert (run.bound, run.unbound.rows, run.unbound.places) == (0, 0, ())
+
+
+def test_rotation_keeps_what_is_sealed(path: Path) -> None:
+    def states(key_id: str) -> list[Any]:
+        with sealed_file(path, key_id, **PRIVATE) as saver:
+            saver.serde = EncryptedSerializer(cipher_of("k3", "k2"))
+            return [*saver.list(None)]
+
+    before = states("k2")
+    k3 = cipher_of("k3", "k2")
+    assert moved(run(path, k3)) == verified(path, k3)[1].bound
+    with closing(SqliteRows(path)) as store:
+        assert outstanding(store, "k3") == []
+    assert verified(path, cipher_of("k3"))[0] == []
+    assert states("k3") == before
+
+
+def test_types_are_counted(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        found = inventory(store, K2)
+    assert found.failures == 0
+    assert ("langgraph.types", "Interrupt") in found.constructors
+
+
+def test_a_trial_decodes_every_value(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        assert failures([*trial(store, EncryptedSerializer(K2))]) == []
+
+
+def thread_of(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        return str(connection.execute("SELECT thread_id FROM checkpoints").fetchone()[0])
+
+
+def test_inspect_shows_what_is_sealed(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        shown = [*inspect(store, K2, thread_of(path))]
+    values = [found for found in shown if isinstance(found, Readable)]
+    assert len(values) == len(shown)
+    first = next(found for found in values if found.table == "checkpoints")
+    assert first.value["id"] == first.place["checkpoint_id"]
+    assert first.sealed_with["metadata"]["user_id"] == f"zoe {SECRET}"
+    write_ = next(found for found in values if found.table == "writes")
+    assert write_.sealed_with["idx"] == write_.place["idx"]
+
+
+def test_inspect_finds_a_thread_by_its_id(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        assert [*inspect(store, K2, "t")] == [*inspect(store, K2, thread_of(path))]
+
+
+def test_audit_finds_nothing_of_the_state(path: Path) -> None:
+    with closing(SqliteRows(path)) as store:
+        found = audit(store)
+    assert found.is_sealed
+    assert found.is_silent
+    known = {field.key: field.known for field in found.metadata.fields}
+    tokens = {key: why for key, why in known.items() if key.startswith("sp")}
+    assert list(tokens.values()) in ([], ["token"])
+    assert known["step"] == "langgraph"
+
+
+def decrypted(path: Path) -> tuple[list[Failure], dict[str, list[tuple[Any, ...]]]]:
+    """The failures of a run, and the rows of the copy."""
+    out = path.with_name("out.db")
+    found = failures([*decrypt(path, out, cipher_of("k2"))])
+    if not out.exists():
+        return found, {}
+    with closing(sqlite3.connect(out)) as connection:
+        rows = {
+            table: connection.execute(f"SELECT * FROM {table}").fetchall()
+            for table in ("checkpoints", "writes")
+        }
+    return found, rows
+
+
+def test_a_copy_has_the_ids_of_threads(path: Path) -> None:
+    _, rows = decrypted(path)
+    assert {row[0] for table in rows.values() for row in table} == {"t"}
+
+
+def test_a_copy_has_all_metadata_and_no_parent_that_was_pruned(path: Path) -> None:
+    change(path, f"UPDATE checkpoints SET {PARENT} = NULL WHERE rowid = 2")
+    with closing(sqlite3.connect(path)) as connection:
+        parents = [row[0] for row in connection.execute(f"SELECT {PARENT} FROM checkpoints")]
+    assert decrypted(path)[0] == []
+    with closing(sqlite3.connect(path.with_name("out.db"))) as connection:
+        found = connection.execute(f"SELECT metadata, {PARENT} FROM checkpoints").fetchall()
+    assert all(json.loads(metadata)["user_id"] == f"zoe {SECRET}" for metadata, _ in found)
+    assert [parent for _, parent in found] == parents
+
+
+def test_a_copy_has_the_places_that_were_sealed(path: Path) -> None:
+    before = decrypted(path)[1]
+    path.with_name("out.db").unlink()
+    change(path, "UPDATE writes SET idx = -(idx + 100), task_path = 'x'")
+    assert sorted(decrypted(path)[1]["writes"], key=repr) == sorted(before["writes"], key=repr)
+
+
+def test_edited_metadata_makes_no_copy(path: Path) -> None:
+    change(path, EDITS["step"][0])
+    found, rows = decrypted(path)
+    assert found
+    assert rows == {}
