@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any, Final
 
 import pytest
 
 from sealpoint.crypto import RingCipher
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
 from sealpoint.langgraph import SealedSaver
+from sealpoint.maintenance.verification import Verification
 from tests.graphs.conftest import Places
 from tests.graphs.graphs import SCRIPTS
 from tests.graphs.plays import play
 from tests.graphs.savers import SEALED, opened
 from tests.support.rebinding import rebound
+from tests.support.sealed import failures
 
 SAVERS: Final = ("LangGraph SqliteSaver", "LangGraph PostgresSaver", "SqliteSaver")
 
@@ -42,6 +48,12 @@ def wrapped(name: str, place: str, **named: Any) -> list[Any]:
         return everything(SealedSaver(saver, serde=SEALED, **named))
 
 
+def refused(place: str) -> list[Failure]:
+    """What `sealpoint verify` refuses."""
+    with closing(PostgresRows(place) if "=" in place else SqliteRows(place)) as store:
+        return failures([*Verification(store, cipher()).events()])
+
+
 @pytest.mark.parametrize("saver", SAVERS)
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 def test_there_and_back(places: Places, script: str, saver: str) -> None:
@@ -50,6 +62,7 @@ def test_there_and_back(places: Places, script: str, saver: str) -> None:
     play(script, saver, place, True)
     before = bare(saver, place, sealed=True)
     rebound(place, cipher())
+    assert refused(place) == []
     assert wrapped(saver, place) == before
     with pytest.raises(SealpointError):
         bare(saver, place, sealed=True)
@@ -65,6 +78,7 @@ def test_from_plain(places: Places, script: str, saver: str) -> None:
     play(script, saver, place, False)
     before = bare(saver, place, sealed=False)
     rebound(place, cipher(), allow_plaintext=True)
+    assert refused(place) == []
     assert wrapped(saver, place) == before
     rebound(place, cipher(), unbind=True)
     assert bare(saver, place, sealed=True) == before

@@ -243,7 +243,7 @@ def _show_outcome(outcome: Outcome, document: dict[str, Any], *, failed: bool) -
     elif outcome.left:
         for action, line in ADVICE.items():
             if number := outcome.count(action):
-                say(f"{number} {line}")
+                say(f"{render.values_line(number)} {line}")
         if outcome.pending and not failed:
             say(_LATE)
 

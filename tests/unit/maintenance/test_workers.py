@@ -84,9 +84,7 @@ def test_assignment_names_keys_and_holds_none(ring: Path) -> None:
 
 def test_two_of_them_move_all(url: str, ring: Path) -> None:
     before = {place: K1.open(*sealed).typed for place, sealed in contents(url).items()}
-    *_, last = run_in_processes(
-        Assignment(url, ring, "k2", options=Options(batch=Batch(rows=10))), 2, Stop()
-    )
+    *_, last = run_in_processes(Assignment(url, ring, "k2", options=Options(batch=Batch(rows=10))), 2, Stop())
     assert isinstance(last, Progress)
     assert (last.changed, last.raced) == (ROWS, 0)
     k2 = make_cipher("k2")
