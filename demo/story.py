@@ -6,25 +6,27 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from demo import agent
 from demo.attacks import ATTACKS, Attack, Outcome, Side, attempt, messages, read
 from demo.claims import Claims
 from demo.keys import write_ring
+from demo.planted import Seal, show_planted
 from demo.rotation import show_rotation
 from demo.search import Database
 from sealpoint.langgraph import EncryptedSerializer
-from sealpoint.sqlite import SqliteSaver
+from sealpoint.sqlite import SqliteSaver as SealpointSqliteSaver
 
 if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
-
-OpenSerializer = Callable[[Path], "SerializerProtocol"]
 
 SEALED: Final = {
     "customer, in a message": agent.NAME,
@@ -32,65 +34,64 @@ SEALED: Final = {
     "account number, in the same": agent.IBAN,
     "diagnosis, in the interrupt": agent.DIAGNOSIS,
     "approver, in the human's answer": agent.APPROVER,
-}
-READABLE: Final = {
     "member, in config['configurable']": agent.MEMBER,
-    "thread id": agent.THREAD_ID,
 }
+READABLE: Final = {"thread id": agent.THREAD_ID}
 UNSEALED: Final = """\
-   Metadata, ids and the names of channels and nodes never reach a serializer: keep secrets out of
-   them. A later release adds a wrapper around the saver that also seals metadata."""
+   Names of channels and nodes, and ids, are readable. Part 7 also replaces the thread ids."""
 LANGGRAPH_MISSING: Final = """\
    LangGraph's own EncryptedSerializer is left out: it needs pycryptodome, which is not installed."""
-LANGGRAPH_READ: Final = """\
-   On the right: LangGraph's EncryptedSerializer (AES), under the same attacks. What it read:"""
+COLUMNS: Final = ("SealedSaver", "serializer alone", "LangGraph's EncryptedSerializer")
+READ: Final = """\
+   Encryption does not detect a missing row. What the saver of the last column read:"""
 HELD: Final = """
-Without the keys, an attacker who reads the file cannot read messages, arguments, questions or
-answers, and an attacker who writes it cannot change or forge them. Metadata and ids are readable;
-rows can be moved, replaced by older ones and deleted. SECURITY.md has the full table.
+Without the keys, an attacker who reads the files finds no state, no metadata and, with pseudonyms,
+no thread ids; an attacker who writes them cannot change, forge or move a value unnoticed. Other
+ids, names, sizes and times are readable. Rows that are deleted or put back whole are not detected.
+See docs/sealed-saver.md.
 All {count} claims of this demo hold."""
 
 
-def run_demo(folder: Path, open_serializer: OpenSerializer = EncryptedSerializer.from_key_file) -> bool:
+def run_demo(folder: Path, seal: Seal = agent.seal) -> bool:
     """Run the demo in ``folder`` and print it; return whether every claim held.
 
     Args:
         folder: An empty folder, private to its owner.
-        open_serializer: Makes the serializer of this process from a ring file.
+        seal: Wraps a saver of this process with the keys of a ring file.
     """
     claims = Claims()
     database, ring = folder / "state.db", folder / "keys.toml"
     print("A LangGraph agent pays a medical claim. LangGraph's own SqliteSaver stores its state in a file:")
-    print('   SqliteSaver(connection, serde=EncryptedSerializer.from_key_file("keys.toml"))')
+    print('   SealedSaver(SqliteSaver(connection), serde=EncryptedSerializer.from_key_file("keys.toml"))')
     with (
         closing(sqlite3.connect(database, check_same_thread=False)) as connection,
         TemporaryDirectory(prefix="sealpoint-demo-") as scratch,
     ):
-        _show_run(connection, database, ring, open_serializer, claims)
+        others = Path(scratch)
+        _show_run(connection, database, ring, seal, claims)
         found = Database.look(database)
         _show_rows(found, claims)
-        _show_search(found, _run_unsealed(Path(scratch) / "unsealed.db"), claims)
-        serde = open_serializer(ring)
-        _show_reading(database, serde, claims)
+        _show_search(found, _run_unsealed(others / "unsealed.db"), claims)
+        _show_reading(database, ring, seal, claims)
         without_k1 = write_ring(folder, "without-k1.toml", active="k2")
-        ours = Side(database, serde, open_serializer(without_k1))
-        _show_attacks(ours, _run_langgraph(Path(scratch) / "langgraph.db"), claims)
+        ours = Side(database, *(partial(_open, seal, used) for used in (ring, without_k1)))
+        alone = _run_alone(others / "alone.db", folder, without_k1)
+        _show_attacks(ours, alone, _run_langgraph(others / "langgraph.db"), claims)
         without_k1.unlink()
-        show_rotation(database, ring, claims)
+        show_rotation(database, ring, ours.saver, claims)
+        show_planted(others, ring, seal, claims)
     _show_end(claims)
     return not claims.broken
 
 
-def _show_run(
-    connection: sqlite3.Connection,
-    database: Path,
-    ring: Path,
-    open_serializer: OpenSerializer,
-    claims: Claims,
-) -> None:
+def _open(seal: Seal, ring: Path, connection: sqlite3.Connection) -> BaseCheckpointSaver[Any]:
+    return seal(SqliteSaver(connection), ring)
+
+
+def _show_run(connection: sqlite3.Connection, database: Path, ring: Path, seal: Seal, claims: Claims) -> None:
     print("\n1. One thread, two processes")
     write_ring(ring.parent, ring.name, active="k1")
-    question = agent.ask(connection, open_serializer(ring))
+    question = agent.ask(_open(seal, ring, connection))
     print(f'   process 1   seals with key k1; the agent asks a human: "{question}"')
     # Part 3 then finds one half of the thread in the file and the other half in its log.
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -133,52 +134,57 @@ def _found(place: bool) -> str:
     return f"{'found' if place else '-':10}"
 
 
-def _show_reading(database: Path, serde: SerializerProtocol, claims: Claims) -> None:
-    print("\n4. The same thread, read by sealpoint's own SqliteSaver (same file, same tables)")
-    theirs = messages(read(database, serde)[0])
+def _show_reading(database: Path, ring: Path, seal: Seal, claims: Claims) -> None:
+    print("\n4. The same thread, read by sealpoint's own SqliteSaver in SealedSaver (same file, same tables)")
+    theirs = messages(read(database, partial(_open, seal, ring))[0])
     with closing(sqlite3.connect(database, check_same_thread=False)) as connection:
-        value = SqliteSaver(connection, serde=serde).get_tuple(agent.THREAD)
-    ours = value.checkpoint["channel_values"]["messages"] if value else []
+        value = seal(SealpointSqliteSaver(connection), ring).get_tuple(agent.THREAD)
+    ours = messages(value) if value else []
     same = bool(ours) and ours == theirs
     claims.check("sealpoint's own saver reads the same messages", same)
     kinds = ", ".join(type(message).__name__ for message in ours)
     print(f"   {len(ours)} messages, {'the same' if same else 'NOT THE SAME'}: {kinds}")
 
 
-def _show_attacks(ours: Side, langgraph: Side | None, claims: Claims) -> None:
-    print("\n5. Attacks by SQL, each on a copy that LangGraph's SqliteSaver then reads")
-    print(f"   {'':21}{'sealpoint':67}{'LangGraph' if langgraph else ''}")
+def _show_attacks(ours: Side, alone: Side, langgraph: Side | None, claims: Claims) -> None:
+    print("\n5. Attacks by SQL, each on a copy of the file: the error of the saver that then reads it")
+    columns = COLUMNS if langgraph else COLUMNS[:-1]
+    print(f"   {'':24}{''.join(f'{column:18}' for column in columns)}")
     accepted = []
     for attack in ATTACKS:
-        here = attempt(attack, ours)
-        claims.check(_expected(attack), type(here.error) is (attack.refusal or type(None)))
-        there = attempt(attack, langgraph) if langgraph else None
-        print(f"   {attack.name:21}{_shown(here, attack):67}{there.verdict if there else ''}".rstrip())
-        if there and here.error and not there.error:
-            accepted.append(f"   {attack.name:21}{there.effect}")
+        outcomes = [attempt(attack, side) for side in (ours, alone, langgraph) if side]
+        for outcome, expected, who in zip(outcomes, (attack.sealed, attack.alone), COLUMNS, strict=False):
+            claims.check(_expected(attack, expected, who), type(outcome.error) is (expected or type(None)))
+        cells = [_shown(outcome) for outcome in outcomes[:2]] + [outcome.verdict for outcome in outcomes[2:]]
+        print(f"   {attack.name:24}{''.join(f'{cell:18}' for cell in cells)}".rstrip())
+        if outcomes[0].error and not outcomes[-1].error:
+            accepted.append(f"   {attack.name:24}{outcomes[-1].effect}")
     if langgraph is None:
         print(LANGGRAPH_MISSING)
-    elif accepted:
-        print(LANGGRAPH_READ)
-        print("\n".join(accepted))
+    print(READ)
+    print("\n".join(accepted))
 
 
-def _expected(attack: Attack) -> str:
-    expected = attack.refusal.__name__ if attack.refusal else "accepted, as SECURITY.md says"
-    return f"{attack.name}: {expected}"
+def _expected(attack: Attack, error: type[Exception] | None, who: str) -> str:
+    return f"{attack.name}, {who}: {error.__name__ if error else 'accepted, as documented'}"
 
 
-def _shown(outcome: Outcome, attack: Attack) -> str:
-    if outcome.error is None:
-        return f"ACCEPTED: {attack.why or outcome.effect}"
-    return f"{type(outcome.error).__name__}: {outcome.error}".splitlines()[0]
+def _shown(outcome: Outcome) -> str:
+    return type(outcome.error).__name__ if outcome.error else outcome.verdict
 
 
 def _run_unsealed(path: Path) -> Database:
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        agent.ask(connection, None)
-        agent.resume(connection, None)
+        _run(SqliteSaver(connection))
         return Database.look(path)
+
+
+def _run_alone(path: Path, keys: Path, without_k1: Path) -> Side:
+    """Run the same agent with sealpoint's serializer, without the wrapper."""
+    ring = write_ring(keys, "k1.toml", active="k1")
+    serde, other = (EncryptedSerializer.from_key_file(used) for used in (ring, without_k1))
+    ring.unlink()
+    return _run_with(path, serde, other)
 
 
 def _run_langgraph(path: Path) -> Side | None:
@@ -189,10 +195,18 @@ def _run_langgraph(path: Path) -> Side | None:
         serde, other = (LangGraphSerializer.from_pycryptodome_aes(key=os.urandom(32)) for _ in range(2))
     except ImportError:
         return None
+    return _run_with(path, serde, other)
+
+
+def _run_with(path: Path, serde: SerializerProtocol, other: SerializerProtocol) -> Side:
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        agent.ask(connection, serde)
-        agent.resume(connection, serde)
-    return Side(path, serde, other)
+        _run(SqliteSaver(connection, serde=serde))
+    return Side(path, *(partial(SqliteSaver, serde=used) for used in (serde, other)))
+
+
+def _run(saver: BaseCheckpointSaver[Any]) -> None:
+    agent.ask(saver)
+    agent.resume(saver)
 
 
 def _show_end(claims: Claims) -> None:

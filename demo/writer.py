@@ -10,17 +10,19 @@ import sqlite3
 import sys
 from contextlib import closing
 from itertools import count
+from pathlib import Path
+
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from demo import agent
-from sealpoint.langgraph import EncryptedSerializer
 
 
 def main(database: str, ring: str) -> None:
     """Write to ``database`` continuously, each claim to a new thread."""
-    serde = EncryptedSerializer.from_key_file(ring)
     with closing(sqlite3.connect(database, check_same_thread=False)) as connection:
+        saver = agent.seal(SqliteSaver(connection), Path(ring))
         for number in count(1):
-            agent.ask(connection, serde, {"configurable": {"thread_id": f"claim-{number}"}})
+            agent.ask(saver, {"configurable": {"thread_id": f"claim-{number}"}})
             print(number, flush=True)
             if select.select([sys.stdin], [], [], 0)[0]:
                 return

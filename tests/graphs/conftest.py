@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.graphs.plays import Elsewhere
-from tests.graphs.savers import SAVERS
+from tests.graphs.savers import ENTRIES
 from tests.support.server import schema, server
 
 Places = Callable[[str], str]
@@ -28,7 +28,7 @@ def places(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Places]:
     with ExitStack() as schemas:
 
         def place(saver: str) -> str:
-            if SAVERS[saver].kind != "postgres":
+            if ENTRIES[saver].kind != "postgres":
                 return str(tmp_path / f"{next(numbers)}.db")
             return schemas.enter_context(schema(server(pytestconfig)))
 

@@ -15,7 +15,7 @@ from langgraph.types import PregelTask, StateSnapshot
 from pydantic import BaseModel
 
 from tests.graphs.graphs import SCRIPTS, THREAD, Call, Script, call
-from tests.graphs.savers import SAVERS, Stored, opened, stored
+from tests.graphs.savers import ENTRIES, Stored, opened, stored
 
 Transcript = list[tuple[str, Any]]
 Elsewhere = Callable[..., Any]
@@ -39,7 +39,7 @@ def play(
         outcome: Any = None
         while asked := next_call(lines, outcome):
             try:
-                if asked.elsewhere and SAVERS[saver].kind != "memory":
+                if asked.elsewhere and ENTRIES[saver].kind != "memory":
                     away = elsewhere or (lambda function, *arguments: function(*arguments))
                     outcome = away(perform_afresh, script, saver, place, sealed, asked)
                 else:
@@ -63,7 +63,7 @@ def next_call(lines: Script, outcome: Any) -> Call | None:
 
 def perform(graph: Any, asked: Call, saver: str, runner: asyncio.Runner) -> Any:
     """Make a call, awaited or not; streams are read to their end."""
-    entry, named = SAVERS[saver], asked.named
+    entry, named = ENTRIES[saver], asked.named
     if not entry.keeps_history and asked.method in {"invoke", "stream"}:
         # Else a shallow saver stores a checkpoint while the writes upon it arrive, and may delete them.
         named = {**named, "durability": "sync"}

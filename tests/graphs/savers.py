@@ -6,19 +6,12 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    closing,
-    contextmanager,
-)
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import aiosqlite
 import psycopg
 from langgraph.checkpoint.memory import InMemorySaver as TheirMemory
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -26,97 +19,32 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
-from psycopg.rows import dict_row
 
-from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, InMemorySaver, SqliteSaver
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SealedSaver, SqliteSaver
+from tests.graphs.openers import (
+    Entry,
+    on_aiosqlite,
+    on_async_pipeline,
+    on_async_pool,
+    on_async_psycopg,
+    on_pipeline,
+    on_pool,
+    on_psycopg,
+    on_sqlite3,
+    our_memory,
+    ours_by_path,
+    their_memory,
+    wrapped,
+)
 
-SEALED: Final = EncryptedSerializer.from_key(bytes(range(32)))
+RING: Final = KeyRing(
+    [Key("k1", bytes(range(32)), KeyState.ACTIVE), Key("k2", bytes(range(64, 96)), KeyState.DECRYPT_ONLY)],
+    index=bytes(range(32, 64)),
+)
+SEALED: Final = EncryptedSerializer(RingCipher(RING))
 TAG: Final = "+cobblestone256@k1"
-
-NO_WAITING: Final = "PRAGMA synchronous = OFF"
-"""The files need not survive a power cut."""
-
-Kind = Literal["memory", "file", "postgres"]
-Opener = Callable[[str, Any], AbstractAsyncContextManager[Any]]
-"""Opens a saver: on a path or a DSN, with a serializer or None."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A line of the table.
-
-    Attributes:
-        awaited: Whether the graph's methods with an ``a`` in front are used.
-        keeps_history: Whether more than the last checkpoint is kept.
-    """
-
-    kind: Kind
-    opener: Opener
-    awaited: bool = False
-    keeps_history: bool = True
-
-
-def on_sqlite3(saver: Any) -> Opener:
-    @asynccontextmanager
-    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
-        with closing(sqlite3.connect(place, check_same_thread=False)) as connection:
-            connection.execute(NO_WAITING)
-            yield saver(connection, serde=serde)
-
-    return opener
-
-
-def on_aiosqlite(saver: Any) -> Opener:
-    @asynccontextmanager
-    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
-        async with aiosqlite.connect(place) as connection:
-            await connection.execute(NO_WAITING)
-            yield saver(connection, serde=serde)
-
-    return opener
-
-
-def on_psycopg(saver: Any) -> Opener:
-    @asynccontextmanager
-    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
-        with psycopg.connect(place, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
-            opened = saver(connection, serde=serde)
-            opened.setup()
-            yield opened
-
-    return opener
-
-
-def on_async_psycopg(saver: Any) -> Opener:
-    @asynccontextmanager
-    async def opener(place: str, serde: Any) -> AsyncIterator[Any]:
-        async with await psycopg.AsyncConnection.connect(
-            place, autocommit=True, prepare_threshold=0, row_factory=dict_row
-        ) as connection:
-            opened = saver(connection, serde=serde)
-            await opened.setup()
-            yield opened
-
-    return opener
-
-
-@asynccontextmanager
-async def their_memory(place: str, serde: Any) -> AsyncIterator[Any]:
-    yield TheirMemory(serde=serde)
-
-
-@asynccontextmanager
-async def our_memory(place: str, serde: Any) -> AsyncIterator[Any]:
-    with InMemorySaver(serde=serde) as saver:
-        yield saver
-
-
-@asynccontextmanager
-async def ours_by_path(place: str, serde: Any) -> AsyncIterator[Any]:
-    async with AsyncSqliteSaver.from_conn_string(place, serde=serde) as saver:
-        saver.conn.execute(NO_WAITING)
-        yield saver
-
+BOUND_TAG: Final = "+cobblestone256.row@k1"
 
 SAVERS: Final = {
     "LangGraph SqliteSaver": Entry("file", on_sqlite3(Theirs)),
@@ -139,13 +67,40 @@ SAVERS: Final = {
     "InMemorySaver, awaited": Entry("memory", our_memory, awaited=True),
 }
 
+HIDING: Final[dict[str, Any]] = {"pseudonyms": True, "indexed_metadata": ("user", "score")}
+WRAPPED: Final = {
+    "SealedSaver, LangGraph SqliteSaver": Entry("file", wrapped(on_sqlite3(Theirs))),
+    "SealedSaver, LangGraph AsyncSqliteSaver": Entry(
+        "file", wrapped(on_aiosqlite(TheirAsync), **HIDING), awaited=True
+    ),
+    "SealedSaver, LangGraph InMemorySaver": Entry("memory", wrapped(their_memory)),
+    "SealedSaver, LangGraph PostgresSaver": Entry("postgres", wrapped(on_psycopg(PostgresSaver), **HIDING)),
+    "SealedSaver, LangGraph PostgresSaver, pool": Entry("postgres", wrapped(on_pool(PostgresSaver))),
+    "SealedSaver, LangGraph PostgresSaver, pipeline": Entry("postgres", wrapped(on_pipeline(PostgresSaver))),
+    "SealedSaver, LangGraph AsyncPostgresSaver": Entry(
+        "postgres", wrapped(on_async_psycopg(AsyncPostgresSaver)), awaited=True
+    ),
+    "SealedSaver, LangGraph AsyncPostgresSaver, pool": Entry(
+        "postgres", wrapped(on_async_pool(AsyncPostgresSaver), **HIDING), awaited=True
+    ),
+    "SealedSaver, LangGraph AsyncPostgresSaver, pipeline": Entry(
+        "postgres", wrapped(on_async_pipeline(AsyncPostgresSaver)), awaited=True
+    ),
+    "SealedSaver, SqliteSaver": Entry("file", wrapped(on_sqlite3(SqliteSaver), **HIDING)),
+    "SealedSaver, AsyncSqliteSaver": Entry("file", wrapped(ours_by_path), awaited=True),
+    "SealedSaver, InMemorySaver": Entry("memory", wrapped(our_memory), awaited=True),
+}
+"""Savers within SealedSaver, with pseudonyms and an index or without."""
+
+ENTRIES: Final = SAVERS | WRAPPED
+
 
 @contextmanager
 def opened(name: str, place: str, *, sealed: bool) -> Iterator[tuple[Any, asyncio.Runner]]:
     """A saver of the table, and the loop that it belongs to, which runs only while something is awaited."""
     stack = AsyncExitStack()
     with asyncio.Runner() as runner:
-        opening = SAVERS[name].opener(place, SEALED if sealed else None)
+        opening = ENTRIES[name].opener(place, SEALED if sealed else None)
         saver = runner.run(stack.enter_async_context(opening))
         try:
             yield saver, runner
@@ -182,7 +137,9 @@ class Stored:
 
 def stored(name: str, saver: Any, place: str) -> Stored:
     """Read a database, past the saver; the one in memory of LangGraph from its attributes."""
-    kind = SAVERS[name].kind
+    kind = ENTRIES[name].kind
+    if isinstance(saver, SealedSaver):
+        saver = saver.inner
     if isinstance(saver, TheirMemory):
         found = [*pairs([saver.storage, saver.writes, saver.blobs])]
         return Stored(found, b"".join(blob or b"" for _, blob in found))

@@ -15,8 +15,9 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.maintenance.decrypt import decrypt
 from tests.graphs.graphs import SCRIPTS
+from tests.graphs.openers import Entry, on_sqlite3
 from tests.graphs.plays import plain, play
-from tests.graphs.savers import SAVERS, Entry, on_sqlite3
+from tests.graphs.savers import SAVERS
 from tests.support.bound import INDEX, PLAIN, PRIVATE
 from tests.support.sealed import failures, make_ring
 

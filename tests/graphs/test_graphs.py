@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 import pytest
@@ -12,7 +12,7 @@ from sealpoint.errors import BlockedTypeError
 from tests.graphs.conftest import Places
 from tests.graphs.graphs import SCRIPTS, SECRET, Kinds, Place
 from tests.graphs.plays import Elsewhere, play
-from tests.graphs.savers import SAVERS, SEALED, TAG
+from tests.graphs.savers import BOUND_TAG, SAVERS, SEALED, TAG, WRAPPED
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(Async)?ShallowPostgresSaver is deprecated as of version 2.0.20:DeprecationWarning"
@@ -66,6 +66,42 @@ def test_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, save
     sealed, in_sealed = strict(play, script, saver, places(saver), True)
     assert sealed == plain
     assert all(tag.endswith(TAG) for tag in in_sealed.tags)
+
+
+MAIN: Final = {f"SealedSaver, LangGraph {name}" for name in ("SqliteSaver", "PostgresSaver")}
+"""Wrapped savers that play every script every day; the others play some, and all in `make soak`."""
+
+SOME: Final = {"subgraphs", "time travel", "delta 30"}
+
+
+def wrapped_cases() -> Iterator[Any]:
+    for saver in WRAPPED:
+        left_out = "delta 30" if saver in MAIN else "delta 210"
+        for script in SCRIPTS:
+            if script != left_out:
+                is_long = saver not in MAIN and script not in SOME
+                yield pytest.param(script, saver, marks=[pytest.mark.soak] if is_long else [])
+
+
+@pytest.mark.parametrize(("script", "saver"), [*wrapped_cases()])
+def test_wrapped_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, saver: str) -> None:
+    """Every outcome and the history are the same, and the secret is nowhere, on Postgres too."""
+    plain, in_plain = play(script, saver, places(saver), False, elsewhere)
+    sealed, in_sealed = play(script, saver, places(saver), True, elsewhere)
+    assert sealed == plain
+    assert SECRET.encode() in in_plain.dump
+    assert SECRET.encode() not in in_sealed.dump
+    if WRAPPED[saver].kind != "memory":
+        assert all(tag.endswith(BOUND_TAG) for tag in in_sealed.tags)
+
+
+@pytest.mark.parametrize("saver", sorted(MAIN))
+@pytest.mark.parametrize("script", ["subgraphs", "pydantic state", "dataclass state"])
+def test_wrapped_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, saver: str) -> None:
+    plain, _ = play(script, saver, places(saver), False)
+    sealed, in_sealed = strict(play, script, saver, places(saver), True)
+    assert sealed == plain
+    assert all(tag.endswith(BOUND_TAG) for tag in in_sealed.tags)
 
 
 def test_strict_is_strict(strict: Elsewhere) -> None:

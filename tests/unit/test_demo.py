@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
+from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
 
-from demo import story
+from demo import planted, story
 from demo.__main__ import main
+from demo.agent import seal
 from demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
+from demo.claims import Claims
+from demo.keys import write_ring
 from demo.search import Database
 from sealpoint import EncryptedSerializer, KeyRing, KeyState, RingCipher
+from sealpoint.langgraph import SealedSaver
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 100
@@ -34,9 +42,16 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """`python -m demo --keep DIR`, in a process of its own."""
-    kept, temporary = tmp_path_factory.mktemp("demo") / "kept", tmp_path_factory.mktemp("temporary")
+    kept = tmp_path_factory.mktemp("demo") / "kept"
+    # Not in pytest's own folder: for root, Postgres runs as another user, see tests/support/server.py.
+    with TemporaryDirectory(prefix="sealpoint-") as temporary:
+        yield run_in(Path(temporary), kept)
+
+
+def run_in(temporary: Path, kept: Path) -> Run:
+    """Run the demo in another process, with ``temporary`` for its temporary files."""
     environment = os.environ | {"TMPDIR": str(temporary), "LANGSMITH_TRACING": "true"}
     environment.pop("LANGGRAPH_STRICT_MSGPACK", None)
     done = subprocess.run(
@@ -84,7 +99,7 @@ def test_second_process_ends_the_thread(run: Run) -> None:
 def test_both_keys_stand_in_both_tables(run: Run) -> None:
     for table in ("checkpoints", "writes"):
         for key_id in ("k1", "k2"):
-            assert line_of(run.output, f"{table:11}   msgpack+cobblestone256@{key_id}")
+            assert line_of(run.output, f"{table:11}   msgpack+cobblestone256.row@{key_id}")
 
 
 @pytest.mark.parametrize("what", story.SEALED)
@@ -93,15 +108,19 @@ def test_secret_is_found_only_without_sealpoint(run: Run, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", story.READABLE)
-def test_metadata_is_called_readable(run: Run, what: str) -> None:
+def test_thread_id_is_called_readable(run: Run, what: str) -> None:
     found = line_of(run.output, what).removeprefix(what).split()
     assert found == ["READABLE", "-", "found", "found", "found"]
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_attack_is_shown_with_its_outcome(run: Run, attack: Attack) -> None:
-    wanted = f"{attack.refusal.__name__}:" if attack.refusal else "ACCEPTED:"
-    assert line_of(run.output, attack.name).removeprefix(attack.name).split()[0] == wanted
+    wanted = [error.__name__ if error else "ACCEPTED" for error in (attack.sealed, attack.alone)]
+    assert line_of(run.output, attack.name).removeprefix(attack.name).split()[:2] == wanted
+
+
+def test_only_a_deletion_is_accepted() -> None:
+    assert [attack.name for attack in ATTACKS if attack.sealed is None] == ["newest row deleted"]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +130,9 @@ def test_attack_is_shown_with_its_outcome(run: Run, attack: Attack) -> None:
         ("type changed to null", "ACCEPTED"),
         ("plaintext row added", "ACCEPTED"),
         ("key k1 missing", "refused"),
+        ("value of another row", "ACCEPTED"),
+        ("metadata edited", "ACCEPTED"),
+        ("rows of another thread", "ACCEPTED"),
     ],
 )
 def test_langgraphs_own_column(run: Run, name: str, verdict: str) -> None:
@@ -133,6 +155,39 @@ def test_old_key_is_gone_and_the_thread_goes_on(run: Run) -> None:
     assert line_of(run.output, "a backup").endswith("KeyDestroyedError")
 
 
+@pytest.mark.parametrize("place", planted.PLACES)
+def test_planted_value_is_found_under_a_bare_saver_only(run: Run, place: str) -> None:
+    """On SQLite, then on Postgres."""
+    _, _, shown = run.output.partition("7. ")
+    assert line_of(shown, place).removeprefix(place).split() == ["found", "-"] * 2
+
+
+def test_search_knows_how_a_value_may_be_stored(tmp_path: Path) -> None:
+    """As text, hex, base64 wherever it begins, MessagePack and JSONB."""
+    file = tmp_path / "file"
+    stored = [
+        b"canary",
+        b"canary".hex().encode(),
+        *(b64encode(b"." * before + b"canary") for before in range(3)),
+    ]
+    for data in stored:
+        file.write_bytes(b"before" + data + b"after")
+        assert planted.search([file], {"text": "canary", "other": "absent"}) == {"text"}
+    number = 1234_0567_8900_0012_345
+    for data in (b"1234056789000012345", number.to_bytes(8, "big"), jsonb_digits(number)):
+        file.write_bytes(data)
+        assert planted.search([file], {"number": number, "other": number + 1}) == {"number"}
+
+
+def jsonb_digits(number: int) -> bytes:
+    """The digits of a number in JSONB: four of them in each 16 bits, from the right."""
+    groups: list[bytes] = []
+    while number:
+        number, group = divmod(number, 10_000)
+        groups.insert(0, group.to_bytes(2, "little"))
+    return b"".join(groups)
+
+
 def test_page_shows_what_the_demo_prints(run: Run) -> None:
     assert shown_in(ROOT / "docs" / "demo.md") == run.output.partition("Kept:")[0].strip()
 
@@ -147,9 +202,13 @@ def test_readme_shows_lines_of_it(run: Run) -> None:
 
 def test_kept_folder_holds_database_and_private_ring(run: Run) -> None:
     names = {path.name for path in run.kept.iterdir()}
-    assert names == {"state.db", "keys.toml", "k2.key"}
-    assert stat.S_IMODE(run.kept.stat().st_mode) == 0o700
-    assert {stat.S_IMODE((run.kept / name).stat().st_mode) for name in names - {"state.db"}} == {0o600}
+    assert names == {"state.db", "keys.toml", "keys.d", "k2.key"}
+    assert [path.name for path in (run.kept / "keys.d").iterdir()] == ["index.key"]
+    assert (
+        stat.S_IMODE(run.kept.stat().st_mode) == stat.S_IMODE((run.kept / "keys.d").stat().st_mode) == 0o700
+    )
+    private = [run.kept / "keys.toml", *run.kept.rglob("*.key")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
     assert str(run.kept) in run.output
 
 
@@ -157,35 +216,57 @@ def test_nothing_else_is_left(run: Run) -> None:
     assert not run.temporary
 
 
-def test_attack_gets_through_a_lax_serializer(run: Run) -> None:
+def test_attack_gets_through_a_lax_saver(run: Run) -> None:
     """The forged row is one that a reader takes, unless it refuses plaintext."""
-    lax = EncryptedSerializer(RingCipher(KeyRing.load(run.kept / "keys.toml")), plaintext="allow")
+    serde = EncryptedSerializer(RingCipher(KeyRing.load(run.kept / "keys.toml")), plaintext="allow")
+
+    def lax(connection: sqlite3.Connection) -> SealedSaver:
+        return SealedSaver(SqliteSaver(connection), serde=serde, unbound="allow")
+
     outcome = attempt(attack_named("plaintext row added"), Side(run.kept / "state.db", lax, lax))
     assert outcome == Outcome(None, 'the agent\'s last message is "Done: 48,250.00 EUR sent to Mallory."')
 
 
-def test_demo_notices_a_serializer_that_does_not_seal(
+def test_demo_notices_a_saver_that_does_not_seal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And without pycryptodome it leaves LangGraph's column out, and says so."""
+    """And without pycryptodome and Postgres it leaves their columns out, and says so."""
     for module in ("Crypto", "Crypto.Cipher"):  # another test may have imported it
         monkeypatch.setitem(sys.modules, module, None)
-    assert not story.run_demo(tmp_path, lambda ring: LangGraphSerializer())
+    monkeypatch.setenv("PGSERVER_POSTGRES_VERSION", "1")  # so that the server does not start
+    assert not story.run_demo(tmp_path, lambda saver, ring, **_: saver)
     output = capsys.readouterr().out
     broken = output.partition("claims do NOT hold:\n")[2].splitlines()
     assert {
         "another process resumes the thread",
         "every row names its key",
         "the customer, in a message: sealed",
-        "one bit flipped: IntegrityError",
-        "plaintext row added: PlaintextError",
-        "key k1 missing: UnknownKeyError",
+        "one bit flipped, SealedSaver: IntegrityError",
+        "plaintext row added, SealedSaver: PlaintextError",
+        "key k1 missing, SealedSaver: UnknownKeyError",
+        "rows of another thread, SealedSaver: IntegrityError",
         "rotation leaves no value under the old key",
         "every row is under k2 now",
         "another process continues the thread",
+        "rows under the old key: KeyDestroyedError",
+        *(f"the {place}: not in the files of SQLite" for place in planted.PLACES),
     } <= {line.strip() for line in broken}
     assert "it needs pycryptodome, which is not installed" in output
+    assert "Postgres is LEFT OUT: RuntimeError: Unsupported Postgres version" in output
     assert "claims of this demo hold" not in output
+
+
+def test_demo_runs_without_the_packages_for_postgres(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.postgres", None)
+    claims = Claims()
+    planted.show_planted(tmp_path, write_ring(tmp_path, "keys.toml", active="k1"), seal, claims)
+    output = capsys.readouterr().out
+    assert "Postgres is LEFT OUT: " in output
+    assert line_of(output, "thread id").split() == ["thread", "id", "found", "-"]
+    assert claims.count == 2 * len(planted.PLACES) + 2
+    assert not claims.broken
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -127,8 +127,7 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
         copied = [item async for item in self.inner.alist(thread_config(source.place.thread_id))]
         for found in reversed(copied):
             entry = self._do.entry(found, source)
-            sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None
-            put, writes = self._do.copied(entry, target, sends)
+            put, writes = self._do.copied(entry, target)
             await self.inner.aput(*put)
             for arguments in writes:
                 await self.inner.aput_writes(*arguments)

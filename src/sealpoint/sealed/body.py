@@ -22,6 +22,7 @@ from json.encoder import encode_basestring_ascii as encode_text
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
+from sealpoint.base.frame import KEY
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
 
@@ -143,7 +144,7 @@ def require_same_metadata(readable: Mapping[str, Any], metadata: Mapping[str, An
         RowError: If a key has another value. Keys that were not sealed have no effect.
     """
     for key, value in readable.items():
-        if key in metadata and metadata[key] != value:
+        if key != KEY and key in metadata and metadata[key] != value:
             raise RowError(f"metadata {excerpt(key)} is not what was sealed")
 
 

@@ -124,8 +124,8 @@ class Entry:
         document = self._decode()[0]
         if self._rows.layout is not Layout.WHOLE:
             document = {**document, "channel_values": self.values()}
-            if sends is not None:
-                document["channel_values"][TASKS] = [write.value for write in sends if write.channel == TASKS]
+            if messages := [write.value for write in sends or () if write.channel == TASKS]:
+                document["channel_values"][TASKS] = messages
                 last = max(document["channel_versions"].values(), default=None)
                 document["channel_versions"] = {**document["channel_versions"], TASKS: last}
         require_document(document, str(self.place.checkpoint_id))
@@ -140,10 +140,9 @@ class Entry:
         if self._rows.layout is Layout.WHOLE:
             return self.document()["channel_values"]
         found, versions = self.found.checkpoint["channel_values"], self._decode()[0]["channel_versions"]
-        names: Collection[str] = found
-        inline: Mapping[str, Any] = {
-            name: value for name, value in found.items() if type(value) is not Sealed
-        }
+        # A list is what PostgresSaver made of the messages that `needs_sends` means: still sealed.
+        names: Collection[str] = [name for name, value in found.items() if type(value) is not list]
+        inline: Mapping[str, Any] = {name: found[name] for name in names if type(found[name]) is not Sealed}
         if self._header is not None:
             names, inline = self._header.get("channels", ()), self._header.get("inline", {})
         values = dict[str, Any]()
@@ -161,11 +160,11 @@ class Entry:
     def needs_sends(self) -> bool:
         """Whether messages of the step are among the writes to the parent, as in checkpoints of old releases.
 
-        PostgresSaver adds them to a checkpoint itself, if the readable part of the row says that it is old.
+        Whether PostgresSaver added them proves nothing: it asks the readable version and the parent's column.
         """
         if self._rows.layout is not Layout.INLINE or not self.parent:
             return False
-        return self._decode()[0]["v"] < SENDS_MOVED and TASKS in self.found.checkpoint["channel_values"]
+        return bool(self._decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
         """Return writes on top of the checkpoint, in their order.

@@ -164,11 +164,9 @@ class Procedures:
             raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
         return self.rows.seal_writes(asked.place, task_id, task_path, writes), task_id, task_path
 
-    def copied(
-        self, entry: Entry, target: Asked, sends: Sequence[Write] | None
-    ) -> tuple[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
+    def copied(self, entry: Entry, target: Asked) -> tuple[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
         """Return the arguments of ``put``, and those of each ``put_writes``, for a copy of a checkpoint."""
-        checkpoint = entry.document(sends)
+        checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
         place = entry.place._replace(thread_id=target.place.thread_id)
         sealed = self.rows.seal_checkpoint(
             place,

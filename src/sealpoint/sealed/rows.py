@@ -147,17 +147,16 @@ class Rows:
         """Seal a checkpoint whose values are stored apart: the header and the rest go into the metadata."""
         thread_id, checkpoint_ns, checkpoint_id = place
         versions = dict(checkpoint["channel_versions"])
-        values = {name: value for name, value in checkpoint["channel_values"].items() if name in versions}
         stored = dict[str, Any]()
         inline = dict[str, Any]()
-        for name, value in values.items():
+        for name, value in checkpoint["channel_values"].items():
             if self.layout is Layout.INLINE and isinstance(value, INLINE):
                 inline[name], stored[name] = value, ""
-                continue
-            row = value_row(thread_id, checkpoint_ns, name, str(new_versions.get(name, versions[name])))
-            sealable = Sealable(partial(self.serde.seal, value, row=row))
-            stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
-        header["channels"] = list(values)
+            elif name in versions:  # else the saver would not find it again
+                row = value_row(thread_id, checkpoint_ns, name, str(new_versions.get(name, versions[name])))
+                sealable = Sealable(partial(self.serde.seal, value, row=row))
+                stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
+        header["channels"] = list(stored)
         document: Any = {name: part for name, part in checkpoint.items() if name != "channel_values"}
         metadata = header["metadata"]
         if self.layout is Layout.INLINE:

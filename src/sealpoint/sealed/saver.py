@@ -288,8 +288,7 @@ class SealedSaver(AsyncMethods):
         target = self._ask(thread_config(target_thread_id), is_new=True)
         for found in reversed([*self.inner.list(thread_config(source.place.thread_id))]):
             entry = self._do.entry(found, source)
-            sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
-            put, writes = self._do.copied(entry, target, sends)
+            put, writes = self._do.copied(entry, target)
             self.inner.put(*put)
             for arguments in writes:
                 self.inner.put_writes(*arguments)
