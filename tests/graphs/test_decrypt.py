@@ -17,7 +17,7 @@ from sealpoint.maintenance.decrypt import decrypt
 from tests.graphs.graphs import SCRIPTS
 from tests.graphs.openers import Entry, on_sqlite3
 from tests.graphs.plays import plain, play
-from tests.graphs.savers import SAVERS
+from tests.graphs.savers import ENTRIES
 from tests.support.bound import INDEX, PLAIN, PRIVATE
 from tests.support.sealed import failures, make_ring
 
@@ -56,7 +56,7 @@ def test_the_copy_is_as_if_nothing_had_been_sealed(
     def wrapped(connection: Any, serde: object) -> Any:
         return SealedSaver(Theirs(connection), serde=EncryptedSerializer(CIPHER), **options)
 
-    monkeypatch.setitem(SAVERS, "sealed", Entry("file", on_sqlite3(wrapped)))
+    monkeypatch.setitem(ENTRIES, "sealed", Entry("file", on_sqlite3(wrapped)))
     play(script, "LangGraph SqliteSaver", str(tmp_path / "plain.db"), False)
     play(script, "sealed", str(tmp_path / "sealed.db"), True)
     ring = RingCipher(make_ring("k2"))  # which has no index key
