@@ -193,6 +193,19 @@ def test_versions_that_are_numbers(url: str) -> None:
     assert wrapped(url) == before
 
 
+def test_one_thread_alone(url: str) -> None:
+    """Its id is not part of a statement's text as it is."""
+    name = "a%s{}'\\é"
+    put(url, name)
+    put(url, "b")
+    assert moved(run(url, K1, thread_id="c")) == 0
+    assert moved(run(url, K1, thread_id=name)) == VALUES
+    assert sentinels(url) == {(name, "")}
+    assert moved(run(url, K1, thread_id="b", unbind=True)) == 0
+    assert moved(run(url, K1, thread_id=name, unbind=True)) == VALUES
+    assert sentinels(url) == set()
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 FORGED = {

@@ -58,6 +58,14 @@ _ENDS: Final = {
     End.STOPPED: "stopped early: run the same command again; it continues where it stopped",
     End.UNVERIFIED: "stopped early: the rows are changed; check them with `sealpoint verify DB`",
 }
+_ADVICE: Final = {
+    Action.NEEDS_PLAINTEXT: "not sealed: --allow-plaintext seals them",
+    Action.NEEDS_LEGACY: "under LANGGRAPH_AES_KEY: --allow-legacy seals them anew",
+    Action.NEEDS_KEY: "under a key that the ring has not, or does not open with",
+    Action.PICKLE: "pickles that are not sealed: read them with LangGraph and put them again",
+    Action.OTHER_TYPE: "of other types: read them as the writer did and put them again",
+    Action.UNRECOGNISED: "with an unrecognised tag: `sealpoint status DB` shows them",
+}
 _LATE: Final = "rows are left, or written meanwhile: run again, or end the writers that do not bind"
 
 
@@ -241,18 +249,8 @@ def _show_outcome(outcome: Outcome, document: dict[str, Any], *, failed: bool) -
     elif outcome.end is not End.COMPLETE:
         say(_ENDS[outcome.end])
     elif outcome.left:
-        for action, line in ADVICE.items():
+        for action, line in _ADVICE.items():
             if number := outcome.count(action):
                 say(f"{render.values_line(number)} {line}")
         if outcome.pending and not failed:
             say(_LATE)
-
-
-ADVICE: Final = {
-    Action.NEEDS_PLAINTEXT: "not sealed: --allow-plaintext seals them",
-    Action.NEEDS_LEGACY: "under LANGGRAPH_AES_KEY: --allow-legacy seals them anew",
-    Action.NEEDS_KEY: "under a key that the ring has not, or does not open with",
-    Action.PICKLE: "pickles that are not sealed: read them with LangGraph and put them again",
-    Action.OTHER_TYPE: "of other types: read them as the writer did and put them again",
-    Action.UNRECOGNISED: "with an unrecognised tag: `sealpoint status DB` shows them",
-}

@@ -13,13 +13,12 @@ from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import Any, Final
 
-from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, Unreadable
 from sealpoint.databases.postgres.cleartext import PostgresCleartext
 from sealpoint.databases.postgres.columns import Access, access_to
 from sealpoint.databases.postgres.connection import connect, name_of
 from sealpoint.databases.postgres.newschema import NewSchema
-from sealpoint.databases.postgres.scan import Bound, Pass, condition, places, size_of
+from sealpoint.databases.postgres.scan import SHORT_TAG, Bound, Pass, condition, locked_since, places, size_of
 from sealpoint.databases.postgres.schema import NAMES, every_table, identity_of
 from sealpoint.databases.postgres.sessions import holding, locked
 from sealpoint.databases.postgres.snapshot import Snapshot, snapshot_of
@@ -40,10 +39,6 @@ from sealpoint.databases.rows import (
 from sealpoint.errors import DatabaseCorruptError, SealpointError
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
-# What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
-_SHORT_TAG: Final = f"""CASE WHEN length(tag) <= 100 THEN tag
-    ELSE left(tag, 49) || CASE strpos(tag, '{SEALED_MARK}') WHEN 0 THEN ' ' ELSE '{SEALED_MARK}' END
-        || right(tag, 50) END"""
 
 
 class PostgresRows:
@@ -147,7 +142,7 @@ class PostgresRows:
         for column in self.columns:
             access = self._access(column)
             statement = f"""
-                SELECT {_SHORT_TAG}, count(*), coalesce(sum(size), 0)::bigint
+                SELECT {SHORT_TAG}, count(*), coalesce(sum(size), 0)::bigint
                 FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
@@ -250,7 +245,7 @@ class PostgresRows:
                 start = perf_counter()  # no row is locked before this
                 if bound is not None:
                     done = self._change(column, after, bound, change, selection)
-            done = _locked_since(start, done)
+            done = locked_since(start, done)
         except DatabaseCorruptError:
             if bound is None:
                 raise
@@ -282,7 +277,7 @@ class PostgresRows:
         with self._locked(column, CHANGE):
             start = perf_counter()
             done = self._change(column, after, bound, change, selection)
-        return _locked_since(start, done)
+        return locked_since(start, done)
 
     def _change(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
@@ -351,8 +346,3 @@ class PostgresRows:
 
     def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
         return self._checked.select(table, statement, parameters)
-
-
-def _locked_since(start: float, done: Rewritten) -> Rewritten:
-    """Add the time during which rows were locked, until the end of their transaction."""
-    return done._replace(lock_seconds=perf_counter() - start) if done.seen else done
