@@ -23,6 +23,7 @@ SUBJECTS: Final = (
     "throughput",
     "memory",
     "graph",
+    "sealed",
     "rotation",
     "imports",
 )

@@ -29,5 +29,6 @@ def fill(saver: Saver, thread: str, length: int, values: dict[str, Any], write: 
     """Store a chain of checkpoints, with pending writes on top of each."""
     place = config(thread)
     for number in range(length):
-        place = saver.put(place, checkpoint(number, values), {"source": "loop", "step": number}, {})
+        made = checkpoint(number, values)
+        place = saver.put(place, made, {"source": "loop", "step": number}, made["channel_versions"])
         saver.put_writes(place, [("log", write)] * writes, f"task-{number}")

@@ -25,11 +25,12 @@ class State(TypedDict):
 def cases(options: Options) -> Iterator[Case]:
     """Make one case: a thread of its own for every run, which grows by one message every other step."""
     with savers(options.folder) as opened:
-        peers = {peer: timed(_run(saver), loops=1) for peer, saver in opened.items()}
+        peers = {peer: timed(graph_run(saver), loops=1) for peer, saver in opened.items()}
         yield Case(f"graph of {SUPERSTEPS} supersteps", peers, LG_ENC, rounds=9)
 
 
-def _run(saver: Saver) -> Callable[[], object]:
+def graph_run(saver: Saver) -> Callable[[], object]:
+    """Prepare a run of the graph on a saver, in a thread of its own each time."""
     graph: Any = _graph().compile(checkpointer=saver)
     threads = count()
 

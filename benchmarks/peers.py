@@ -27,6 +27,9 @@ LG_GCM: Final = "LG-enc GCM"
 PLAIN: Final = "plain"
 SEALED: Final = "sealed"
 SEALED_XAES: Final = "sealed XAES"
+SERIALIZER: Final = "serializer"
+WHOLE: Final = "whole"
+WHOLE_XAES: Final = "whole XAES"
 FLOOR: Final = "floor"
 VALIDATION: Final = "validation"
 STRICT: Final = "strict"
@@ -47,6 +50,9 @@ LEGEND: Final = {
     PLAIN: "sealpoint's JsonPlusSerializer, no encryption",
     SEALED: "sealpoint's EncryptedSerializer as it comes: cobblestone256",
     SEALED_XAES: "the same with suite xaes256gcm",
+    SERIALIZER: "LangGraph's saver with sealpoint's EncryptedSerializer, suite xaes256gcm",
+    WHOLE: "LangGraph's saver in SealedSaver as it comes: cobblestone256",
+    WHOLE_XAES: "the same with suite xaes256gcm",
     FLOOR: "bare ormsgpack of the same content without objects, and one AES-GCM call",
     VALIDATION: "pydantic's validation of the same fields, alone: nothing is unpacked or opened",
     STRICT: "sealpoint's JsonPlusSerializer with an allowlist: the check, then strict decoding",

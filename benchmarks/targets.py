@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.harness import Result
-from benchmarks.peers import INVENTORY, LG, ROTATE, SEALED, SEALED_STRICT, SEALED_XAES, STRICT, WRITE_BACK
+from benchmarks.peers import (
+    INVENTORY,
+    LG,
+    ROTATE,
+    SEALED,
+    SEALED_STRICT,
+    SEALED_XAES,
+    SERIALIZER,
+    STRICT,
+    WHOLE_XAES,
+    WRITE_BACK,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,14 @@ BOUNDS: Final = (
     Bound("4 processes, one file, 1 KB state", SEALED_XAES, target=1.15),
     Bound("graph of 100 supersteps", SEALED, target=0.50, goal=0.47),
     Bound("graph of 100 supersteps", SEALED, goal=1.0, against=LG),
+    Bound("SQLite, graph of 100 supersteps", WHOLE_XAES, target=1.10),
+    Bound("Postgres, graph of 100 supersteps", WHOLE_XAES, target=1.15),
+    Bound("SQLite, graph of 100 supersteps", WHOLE_XAES, target=1.16, against=SERIALIZER),
+    Bound("Postgres, graph of 100 supersteps", WHOLE_XAES, target=1.18, against=SERIALIZER),
+    Bound("SQLite, put of 1 KB", WHOLE_XAES, target=1.45, against=SERIALIZER),
+    Bound("Postgres, put of 1 KB", WHOLE_XAES, target=1.39, against=SERIALIZER),
+    Bound("SQLite, get_tuple", WHOLE_XAES, target=1.34, against=SERIALIZER),
+    Bound("Postgres, get_tuple", WHOLE_XAES, target=1.48, against=SERIALIZER),
     Bound("rotation, a row", ROTATE, target=1 / 35),
     Bound("rotation, against cp and fsync", ROTATE, goal=7.0),
     Bound("rotation, against cp and fsync", ROTATE, goal=2.0, against=WRITE_BACK),

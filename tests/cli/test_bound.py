@@ -41,7 +41,7 @@ def test_unbound_rows_are_not_proven(run: Run, path: Path) -> None:
 
 def test_audit_says_that_nothing_else_is_readable(run: Run, path: Path) -> None:
     ended = run("audit", path)
-    assert "only ids, names, versions and known keys of metadata are readable" in ended.out
+    assert "only ids, names and known keys of metadata are readable" in ended.out
     assert SECRET not in ended.out
 
 

@@ -532,7 +532,7 @@ def read_postgres(url: str) -> Facts:
         )
 
         def rows(table: str, columns: str) -> list[tuple[Any, ...]]:
-            query = f"SELECT {columns} FROM {table}".encode()
+            query = f"SELECT {columns} FROM {table} ORDER BY 1, 2, 3, 4, 5, 6".encode()
             return connection.execute(query).fetchall() if table in tables else []
 
         checkpoints = rows("checkpoints", f"{', '.join(_KEY)}, parent_checkpoint_id, metadata, checkpoint")

@@ -409,10 +409,7 @@ class Bench:
 
     @property
     def before(self) -> Facts:
-        if self._before is None:
-            self.restore()
-            self._before = self.facts()
-        return self._before
+        return self._before or self.restore()
 
     def facts(self) -> Facts:
         return oracle.read_sqlite(Path("x.db")) if self._url is None else oracle.read_postgres(self._url)
@@ -425,12 +422,14 @@ class Bench:
         found = oracle.read_postgres(path)
         return found if found.tables else None
 
-    def restore(self) -> None:
-        """Put the database back as it was made."""
+    def restore(self) -> Facts:
+        """Put the database back as it was made: a graph makes other ids each time."""
         if self._template is not None:
             databases.copy_file(self._template, Path("x.db"))
         elif self._url is not None:
             databases.fill_postgres(self._url, self._name)
+        self._before = self.facts()
+        return self._before
 
     def words(self, command: str, words: list[str], ring: str | None) -> list[str]:
         """The words of a run, with the database and the ring."""

@@ -53,7 +53,27 @@ def plain_kept(document: Row) -> Row:
     return {name: value for name, value in document.items() if name != FRAME}
 
 
+def opened_exchanged(db: Raw) -> None:
+    """Exchange what is readable in the metadata of two threads, tokens included."""
+    (one,) = found(db, "checkpoints", of(ALICE, ROOT, C3))
+    (other,) = found(db, "checkpoints", of(BOB, ROOT, C3))
+    for row, source in ((one, other), (other, one)):
+        sealed = {name: value for name, value in row["metadata"].items() if name == FRAME}
+        db.put("checkpoints", {**row, "metadata": {**plain_kept(source["metadata"]), **sealed}})
+
+
+def tokens_added(db: Raw) -> None:
+    """Add the tokens of one thread to a row of another."""
+    (row,) = found(db, "checkpoints", of(BOB, ROOT, C3))
+    (source,) = found(db, "checkpoints", of(ALICE, ROOT, C3))
+    tokens = {name: value for name, value in source["metadata"].items() if name.startswith("sp")}
+    db.put("checkpoints", {**row, "metadata": {**row["metadata"], **tokens}})
+
+
 METADATA: Final[dict[str, Act]] = {
+    "readable metadata of two threads exchanged": opened_exchanged,
+    "tokens of another thread added": tokens_added,
+    "tenant edited": within("metadata", "tenant", to="tenant bob"),
     "step edited": within("metadata", "step", to=77),
     "step as text": within("metadata", "step", to="1"),
     "step as a boolean": within("metadata", "step", to=True),

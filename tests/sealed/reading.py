@@ -141,10 +141,12 @@ class Reading:
         else:
             self.forged.append(f"{how}: {place}: {', '.join(wrong)}")
 
-    def check_listing(self, how: str, found: Iterator[CheckpointTuple]) -> None:
+    def check_listing(self, how: str, found: Iterator[CheckpointTuple], chosen: Any = None) -> None:
         places = []
         for each in found:
             self.check_tuple(how, each)
+            if any(each.metadata.get(key) != value for key, value in (chosen or {}).items()):
+                self.forged.append(f"{how}: {place_of(each)} does not match the filter")
             places.append(place_of(each))
         if len(set(places)) < len(places):
             self.forged.append(f"{how}: a checkpoint more than once")
@@ -194,5 +196,7 @@ def read_everything(saver: Any, truth: Truth) -> Reading:
         reading.attempt(f"latest of {thread!r} {ns!r}", read, reading.check_tuple)
     for named, chosen in LISTINGS:
         read = partial(saver.list, None if named is None else at(named, None), filter=chosen)
-        reading.attempt(f"list({named}, filter={chosen})", read, reading.check_listing)
+        reading.attempt(
+            f"list({named}, filter={chosen})", read, partial(reading.check_listing, chosen=chosen)
+        )
     return reading

@@ -92,7 +92,8 @@ ELSEWHERE: Final[dict[str, Opener]] = {
     "AsyncSqliteSaver, on aiosqlite": on_aiosqlite(AsyncSqliteSaver),
     "InMemorySaver": our_memory,
 }
-SAVERS: Final = ELSEWHERE | ON_POSTGRES
+ALL: Final = ELSEWHERE | ON_POSTGRES
+SAVERS: Final = [pytest.param(name, marks=[pytest.mark.soak] if "pool" in name else []) for name in ALL]
 FORMS: Final = ("sealed", "all options")
 
 
@@ -105,10 +106,10 @@ def report(pytestconfig: pytest.Config) -> Callable[[str, str], Report]:
         async def savers() -> AsyncIterator[Any]:
             if name in ON_POSTGRES:
                 with schema(server(pytestconfig)) as place:
-                    async with SAVERS[name](place, None) as saver:
+                    async with ALL[name](place, None) as saver:
                         yield wrap(saver, form)
             else:
-                async with SAVERS[name](":memory:", None) as saver:
+                async with ALL[name](":memory:", None) as saver:
                     yield wrap(saver, form)
 
         found = asyncio.run(validate(checkpointer_test(name="saver")(savers)))

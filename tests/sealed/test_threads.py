@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
-from langgraph.checkpoint.serde.types import TASKS
+from langgraph.checkpoint.serde.types import ERROR, TASKS
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
@@ -123,6 +123,13 @@ def test_rows_of_the_serializer_alone_are_refused_and_read_if_allowed(open_: Ope
         list(refusing.list(None))
     listings = [sorted(map(parts, saver.list(None)), key=repr) for saver in (alone, allowing)]
     assert listings[1] == listings[0]
+    allowing.copy_thread(BOB, "copy")
+    for place in PLACES[-3:]:
+        written = [
+            content(saver.get_tuple(at(thread, place.ns, place.id)))["writes"]
+            for saver, thread in ((alone, BOB), (refusing, "copy"))
+        ]
+        assert written[1] == written[0]
     place = PLACES[4]  # an old one, of a subgraph
     values = allowing.get_tuple(place.config).checkpoint["channel_values"]
     if entry.kind == "postgres":
@@ -215,3 +222,24 @@ def test_threads_of_before_keep_their_ids_when_pseudonyms_are_used(tmp_path: Pat
         assert sorted(ids(each)[0] for each in new.list(None)) == ["after", "before", "before"]
         assert new.get_tuple(at("after")) is not None
         assert len([*new.list(at("before"))]) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["LangGraph SqliteSaver", "LangGraph PostgresSaver", "LangGraph InMemorySaver"]
+)
+def test_writes_of_a_copy_are_put_again_as_in_the_original(open_: Open, name: str) -> None:
+    """Of a task that failed and then ended, when it is replayed: those that are there are kept."""
+    saver = open_(name, EXACT)
+    put(saver, "t", C1)
+    writes = [("log", "a"), ("note", "b")]
+    saver.put_writes(at("t", ROOT, C1), [(ERROR, "failed")], "task")
+    saver.put_writes(at("t", ROOT, C1), writes, "task")
+    saver.copy_thread("t", "copy")
+    for thread in ("t", "copy"):
+        saver.put_writes(at(thread, ROOT, C1), writes, "task")
+        found = saver.get_tuple(at(thread))
+        assert found.pending_writes == [
+            ("task", ERROR, "failed"),
+            ("task", "log", "a"),
+            ("task", "note", "b"),
+        ]

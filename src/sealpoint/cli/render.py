@@ -87,7 +87,7 @@ def show_audit(document: Document) -> None:
     if not document["is_silent"]:
         put("more is readable beside the values, where a serializer cannot seal it")
     elif document["rows"]:
-        put("beside the values only ids, names, versions and known keys of metadata are readable")
+        put("beside the values only ids, names and known keys of metadata are readable")
 
 
 _KNOWN: Final = {

@@ -17,7 +17,8 @@ If values are stored apart, the document lacks ``channel_values``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from json.encoder import encode_basestring_ascii as encode_text
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
@@ -137,15 +138,39 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     return Claims(path, int.from_bytes(data[:_INDEX], "big", signed=True)), data[end:]
 
 
-def require_same_metadata(readable: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+def require_same_metadata(
+    readable: Mapping[str, Any], metadata: Mapping[str, Any], plain: Collection[str] = PLAIN
+) -> None:
     """Compare the metadata that is readable in a row with what was sealed.
 
+    Args:
+        readable: What stands in the row.
+        metadata: What was sealed.
+        plain: Keys that savers search for: one that was not sealed would be found.
+
     Raises:
-        RowError: If a key has another value. Keys that were not sealed have no effect.
+        RowError: If a key has another value, or a plain key was not sealed. Other keys have no effect.
     """
     for key, value in readable.items():
-        if key != KEY and key in metadata and metadata[key] != value:
+        if key == KEY:
+            continue
+        if not _is_same(value, metadata[key]) if key in metadata else key in plain:
             raise RowError(f"metadata {excerpt(key)} is not what was sealed")
+
+
+def _is_same(readable: Any, sealed: Any) -> bool:
+    """Whether two JSON values are the same, except that Postgres returns large floats as integers."""
+    if readable == sealed:
+        return True
+    if isinstance(sealed, float) and isinstance(readable, int):
+        return readable == int(Decimal(repr(sealed)))
+    if isinstance(sealed, dict) and isinstance(readable, dict):
+        return readable.keys() == sealed.keys() and all(
+            _is_same(readable[key], sealed[key]) for key in sealed
+        )
+    if isinstance(sealed, list) and isinstance(readable, list):
+        return len(readable) == len(sealed) and all(map(_is_same, readable, sealed))
+    return False
 
 
 def require_same_kind(channel: str, claims: Claims) -> None:

@@ -102,7 +102,7 @@ class Entry:
             self.thread_id = self._header.get("thread", place.thread_id)
             parent = self._header["parent"] if parent else None
             if rows.layout is not Layout.VALUES:
-                require_same_metadata(found.metadata, self._header["metadata"])
+                require_same_metadata(found.metadata, self._header["metadata"], rows.plain)
         self.parent: str | None = parent
 
     @property

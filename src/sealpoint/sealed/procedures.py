@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sealpoint.base import (
+    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -176,13 +177,17 @@ class Procedures:
             entry.metadata,
             checkpoint["channel_versions"],
         )
-        tasks = dict[tuple[str, str], list[Write]]()
-        for number, write in enumerate(entry.writes()):
-            claims = write.claims or Claims("", number)
-            tasks.setdefault((write.task_id, claims.task_path), []).append(write._replace(claims=claims))
+        # Savers number the writes of one call. Apart from special ones the others get their numbers again.
+        groups = dict[tuple[str, str, bool], list[Write]]()
+        for write in entry.writes():
+            path, idx = write.claims or ("", None)
+            group = groups.setdefault((write.task_id, path, write.channel in WRITES_IDX_MAP), [])
+            if idx is None:
+                idx = WRITES_IDX_MAP.get(write.channel, len(group))
+            group.append(write._replace(claims=Claims(path, idx)))
         writes = [
             (place.config(target.more), self.rows.seal_claimed(place, group), task_id, task_path)
-            for (task_id, task_path), group in tasks.items()
+            for (task_id, task_path, _), group in groups.items()
         ]
         return (place._replace(checkpoint_id=entry.parent).config(target.more), *sealed), writes
 

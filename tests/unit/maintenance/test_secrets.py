@@ -18,6 +18,7 @@ from sealpoint.errors import (
     UnknownKeyError,
     WrongRingError,
 )
+from sealpoint.maintenance.bound import take_apart, widened
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.rotate import outstanding
 from sealpoint.maintenance.verify import verify
@@ -25,6 +26,7 @@ from tests.support.rings import material_of
 from tests.support.sealed import (
     VALUES,
     failures,
+    head_of,
     make_cipher,
     moved,
     opened,
@@ -48,11 +50,12 @@ def secret_of(row: Row) -> bytes:
 def mix(path: Path, thread_id: str, *, is_bound: bool) -> None:
     """Seal a thread's values anew with its secret."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        for cell in values_of(path):
+        for cell in values_of(path, widened):
             if cell.where.key[0] == thread_id:
-                row = cell.where.row
-                value = open_cell(K1, cell).typed
-                put(connection, cell, *K1.seal(*value, row=row if is_bound else None, secret=secret_of(row)))
+                row, (kind, data) = cell.where.row, open_cell(K1, cell).typed
+                secret = secret_of(row)
+                bound = K1.seal(kind, head_of(cell) + data, row=row, secret=secret)
+                put(connection, cell, *(bound if is_bound else K1.seal(kind, data, secret=secret)))
 
 
 @pytest.fixture(params=[True, False], ids=["bound", "unbound"])
@@ -135,4 +138,7 @@ def test_a_copy_is_made_with_secrets(path: Path, tmp_path: Path) -> None:
 
 
 def opened_with_secrets(path: Path) -> dict[tuple[object, ...], tuple[str, bytes]]:
-    return {place_of(cell): open_cell(K1, cell, secret_of=secret_of).typed for cell in values_of(path)}
+    return {
+        place_of(cell): take_apart(cell, open_cell(K1, cell, secret_of=secret_of)).opened.typed
+        for cell in values_of(path)
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from sealpoint.sealed.body import Claims, Header, pack_claims, pack_header, spli
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(st.characters(codec="utf-8"))
 )
-metadata = st.dictionaries(st.text(st.characters(codec="utf-8")), scalars, max_size=5)
-# Lone surrogates, NUL and integers of any size may be in inline values, but not in metadata.
+finite = scalars.filter(lambda value: not isinstance(value, float) or math.isfinite(value))
+metadata = st.dictionaries(st.text(st.characters(codec="utf-8")), finite, max_size=5)
+# Lone surrogates and infinity may be in inline values, but not in metadata.
 texts = st.text(st.characters())
 
 
