@@ -22,6 +22,7 @@ from tests.support.rebinding import rebound
 from tests.support.sealed import failures
 
 SAVERS: Final = ("LangGraph SqliteSaver", "LangGraph PostgresSaver", "SqliteSaver")
+"""The last one stores what the first one does."""
 
 
 def cipher() -> RingCipher:
@@ -54,7 +55,7 @@ def refused(place: str) -> list[Failure]:
         return failures([*Verification(store, cipher()).events()])
 
 
-@pytest.mark.parametrize("saver", SAVERS)
+@pytest.mark.parametrize("saver", SAVERS[:2])
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 def test_there_and_back(places: Places, script: str, saver: str) -> None:
     """Of a database that is sealed by the serializer alone."""
