@@ -28,6 +28,7 @@ from tests.support.sealed import (
     langgraph,
     make_cipher,
     moved,
+    opened,
     sealing,
     tags_of,
     write,
@@ -79,6 +80,18 @@ def test_each_kind_of_rows_is_bound(path: Path, kind: str) -> None:
     rebound(path, CIPHER, unbind=True)
     assert bare(path, SERDE) == before
     assert not any(".row@" in tag for tag in tags_of(path))
+
+
+def test_bytes_pass_through_as_they_are(path: Path) -> None:
+    """There behind what SealedSaver seals in front of them, and back as they were."""
+    write(path, "k1", "a")
+    before = opened(path, CIPHER)
+    rebound(path, CIPHER)
+    bound = opened(path, CIPHER)
+    assert all(bound[place][0] == kind for place, (kind, _) in before.items())
+    assert all(bound[place][1].endswith(data) for place, (_, data) in before.items())
+    rebound(path, CIPHER, unbind=True)
+    assert opened(path, CIPHER) == before
 
 
 def test_rows_are_counted_by_kind(path: Path) -> None:
