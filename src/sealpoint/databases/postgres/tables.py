@@ -146,7 +146,7 @@ class CheckedTables:
         """
         with translate_errors():
             try:
-                self._begin([*self.found.oids], READ, "ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self._begin([*self.found.oids], READ, kind="ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 self._connection.execute(WAIT_FOR_OTHER)
                 for name, (table, statement) in cursors.items():
                     declared = f"DECLARE {name} BINARY NO SCROLL CURSOR FOR {statement}"
