@@ -16,6 +16,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.errors import ConfigError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from sealpoint.langgraph import SqliteSaver as OurSqliteSaver
 from tests.support.server import schema, server
@@ -152,3 +153,11 @@ def test_the_saver_can_be_used_while_it_lists(kind: str, request: pytest.Fixture
             saver.put(config, empty_checkpoint(), {"step": step}, {})
         for found in saver.list(config):
             assert saver.get_tuple(found.config) == found
+
+
+def test_before_names_a_checkpoint(kind: str, request: pytest.FixtureRequest) -> None:
+    """Bare savers list nothing then, or everything."""
+    with ExitStack() as stack:
+        saver = SealedSaver(_open(kind, stack, request.config), serde=SERDE)
+        with pytest.raises(ConfigError, match="before"):
+            list(saver.list(None, before={"configurable": {}}))
