@@ -34,9 +34,12 @@ from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import Batch, Event
 from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.databases.sqlite.whole import SqliteWholeRows
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.decrypt import decrypt
+from sealpoint.maintenance.rebind import RebindOptions, rebind
 from sealpoint.maintenance.rotate import rotate
+from sealpoint.sealed import SealedSaver
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
 
@@ -95,6 +98,21 @@ def sealing(path: str, name: str) -> None:
     """Seal everything for the first time, under the key ``name``."""
     with closing(SqliteRows(path, writable=True)) as store, store.hold():
         tell(rotate(store, make_cipher(name), allow_plaintext=True, batch=BATCH))
+
+
+def binding(path: str, name: str) -> None:
+    """Bind everything to its place, under the key ``name``."""
+    _rebinding(path, name, RebindOptions(batch=BATCH))
+
+
+def unbinding(path: str, name: str) -> None:
+    """The reverse."""
+    _rebinding(path, name, RebindOptions(batch=BATCH, unbind=True))
+
+
+def _rebinding(path: str, name: str, options: RebindOptions) -> None:
+    with closing(SqliteWholeRows(path, writable=True)) as store, store.hold():
+        tell(rebind(store, make_cipher(name), options))
 
 
 def decrypting(path: str, name: str) -> None:
@@ -172,7 +190,7 @@ class Upserter:
 
 @contextmanager
 def make_saver(path: str, name: str) -> Iterator[Any]:
-    """Ours, LangGraph's, or one that upserts; it seals under the key after the dash."""
+    """Ours, LangGraph's, one that upserts, or one that is wrapped; it seals under the key after the dash."""
     kind, _, key = name.partition("-")
     serde = EncryptedSerializer(make_cipher(key))
     if kind == "ours":
@@ -181,7 +199,10 @@ def make_saver(path: str, name: str) -> Iterator[Any]:
     else:
         with closing(sqlite3.connect(path, check_same_thread=False, timeout=60)) as connection:
             theirs = Theirs(connection, serde=serde)
-            yield Upserter(theirs) if kind == "upsert" else theirs
+            if kind.startswith("wrapped"):
+                yield SealedSaver(theirs, serde=serde, unbound="allow")
+            else:
+                yield Upserter(theirs) if kind == "upsert" else theirs
 
 
 def writing(path: str, name: str, count: str) -> None:
@@ -226,6 +247,8 @@ def _found(saver: Any, name: str, checkpoint_id: str) -> tuple[int, int | None]:
 ACTS: dict[str, Callable[..., None]] = {
     "rotate": rotating,
     "seal": sealing,
+    "bind": binding,
+    "unbind": unbinding,
     "decrypt": decrypting,
     "cramped": cramped,
     "full": full,

@@ -20,9 +20,11 @@ from psycopg.rows import dict_row
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.databases.postgres.whole import PostgresWholeRows
 from sealpoint.databases.rows import Batch, Progress
 from sealpoint.errors import LockedError
-from sealpoint.langgraph import EncryptedSerializer
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
 from sealpoint.maintenance.rotate import rotate
 from tests.support.checkpoints import at
 from tests.support.postgres import K2
@@ -55,9 +57,17 @@ def write(url: str, name: str, steps: int, awaited: bool) -> int:
     return asyncio.run(_write(url, name, steps, awaited))
 
 
-async def _write(url: str, name: str, steps: int, awaited: bool) -> int:
+def write_while_rebound(url: str, name: str, steps: int, awaited: bool, wrapped: bool) -> int:
+    """The same, wrapped; or not, and without looking: a bare saver reads no bound rows."""
+    return asyncio.run(_write(url, name, steps, awaited, wrapped=wrapped, looks=wrapped))
+
+
+async def _write(
+    url: str, name: str, steps: int, awaited: bool, *, wrapped: bool = False, looks: bool = True
+) -> int:
     lost = 0
-    async with saver_at(url, awaited=awaited) as saver:
+    async with saver_at(url, awaited=awaited) as bare:
+        saver = SealedSaver(bare, serde=WRITER, unbound="allow") if wrapped else bare
 
         async def call(method: str, *arguments: Any) -> Any:
             if awaited:
@@ -71,6 +81,8 @@ async def _write(url: str, name: str, steps: int, awaited: bool) -> int:
             await call("put_writes", config, [("out", {"step": step})], "task")
             # LangGraph overwrites an error where it leaves every other write as it is.
             await call("put_writes", at(name, FIXED), [("__error__", {"step": step})], "other task")
+            if not looks:
+                continue
             found = await call("get_tuple", at(name, FIXED))
             lost += ("other task", "__error__", {"step": step}) not in found.pending_writes
     return lost
@@ -107,6 +119,24 @@ def rotate_until(url: str, end: Path, rows: int) -> tuple[int, int]:
                     last = event if isinstance(event, Progress) else last
             moved, raced = moved + (last.changed if last else 0), raced + (last.raced if last else 0)
     return moved, raced
+
+
+def rotate_and_rebind_until(url: str, end: Path, rows: int) -> int:
+    """Rotate and bind in turns until the file ``end`` is there; return how many rows were bound."""
+    bound, options = 0, RebindOptions(batch=Batch(rows=rows))
+    with (
+        closing(PostgresRows(url, writable=True)) as store,
+        closing(PostgresWholeRows(url, writable=True, sentinel=sealing_sentinels(K2))) as whole,
+    ):
+        while not end.exists():
+            last = None
+            with suppress(LockedError):  # others of us have the rest
+                list(rotate(store, K2, batch=Batch(rows=rows)))
+            with suppress(LockedError):
+                for event in rebind(whole, K2, options):
+                    last = event if isinstance(event, Progress) else last
+            bound += last.changed if last else 0
+    return bound
 
 
 def rotate_when_told(url: str, talk: Connection, rows: int) -> None:

@@ -603,8 +603,8 @@ def test_a_schema_that_was_renamed_is_refused(
     with closing(PostgresRows(role)) as store:
         begin = store._checked._begin
 
-        def begin_and_rename(*arguments: Any) -> None:
-            begin(*arguments)
+        def begin_and_rename(*arguments: Any, **options: Any) -> None:
+            begin(*arguments, **options)
             alter(url, f"ALTER SCHEMA {schema} RENAME TO away; ALTER SCHEMA away RENAME TO {schema}")
 
         monkeypatch.setattr(store._checked, "_begin", begin_and_rename)

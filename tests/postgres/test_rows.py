@@ -42,7 +42,16 @@ from tests.support.server import server
 TAGS = (
     *("msgpack", "null", "", "k1", "x@k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
     *("msgpack+cobblestone256@k1", "msgpack+cobblestone256.row@k1", "msgpack+xaes256gcm@k2", "+@k1"),
-    *("msgpack+cobblestone256@k11", "msgpack+cobblestone256@1k1", "a%b+c@k_", "\\+@k1", "é+x@k1", None),
+    *(
+        "msgpack+cobblestone256@k11",
+        "msgpack+cobblestone256@1k1",
+        "a%b+c@k_",
+        "\\+@k1",
+        "é+x@k1",
+        "m.row@k1",
+        "a.row@b+x@k1",
+        None,
+    ),
 )
 SELECTIONS = [
     Selection(key, plaintext, legacy, thread)
@@ -53,6 +62,9 @@ SELECTIONS = [
 SELECTIONS += [
     Selection(plaintext=plaintext, legacy=legacy, with_key=key)
     for key, plaintext, legacy in product(("k1", "k_"), (True, False), (True, False))
+]
+SELECTIONS += [
+    Selection(plaintext=plaintext, bound=bound) for plaintext, bound in product((True, False), repeat=2)
 ]
 
 

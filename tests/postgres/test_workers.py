@@ -27,7 +27,7 @@ from sealpoint.maintenance import workers
 from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop
 from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.workers import Assignment, _raise_worst, rotate_in_processes
+from sealpoint.maintenance.workers import Assignment, _raise_worst, run_in_processes
 from tests.postgres.processes import (
     FORKS,
     WRITES_OF_A_STEP,
@@ -110,7 +110,7 @@ def test_rows_that_stay_locked_end_a_run_of_workers(url: str, ring: Path) -> Non
         writer.execute("SELECT FROM checkpoint_blobs WHERE version IN ('00000007', '00000031') FOR UPDATE")
         with pytest.raises(LockedError, match=r"^2 rows are locked"):
             events.extend(
-                rotate_in_processes(
+                run_in_processes(
                     Assignment(url, ring, "k2", options=Options(batch=Batch(rows=10))), 2, Stop()
                 )
             )
@@ -133,9 +133,7 @@ def test_what_was_locked_for_all_of_them_is_looked_at_once_more(
                 raise
 
         monkeypatch.setattr(workers, "_raise_worst", judge)
-        *_, last = rotate_in_processes(
-            Assignment(url, ring, "k2", options=Options(max_seconds=100)), 1, Stop()
-        )
+        *_, last = run_in_processes(Assignment(url, ring, "k2", options=Options(max_seconds=100)), 1, Stop())
     assert isinstance(last, Progress)
     assert last.changed == 60
 
@@ -162,7 +160,7 @@ def test_a_bug_in_a_worker_is_told_as_one(url: str, ring: Path, capfd: pytest.Ca
     put_blobs(url, blobs(3))
     assignment = Assignment(url, ring, "k2", options=Options(batch=cast(Any, "no batch")))
     with pytest.raises(RuntimeError, match=r"^a worker ended with AttributeError") as caught:
-        [*rotate_in_processes(assignment, 2, Stop())]
+        [*run_in_processes(assignment, 2, Stop())]
     assert exit_code(caught.value) is Exit.BUG
     (note,) = caught.value.__notes__
     assert "rotate.py" in note

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from sealpoint.cli import audit, decrypt, inspect, keys, rotate, scrub, status, trial, types, verify
+from sealpoint.cli import audit, decrypt, inspect, keys, rebind, rotate, scrub, status, trial, types, verify
 from sealpoint.cli.exits import Exit, exit_code, message
 from sealpoint.cli.output import (
     complain,
@@ -74,6 +74,7 @@ def sealpoint(
 for command in (
     status.status,
     rotate.rotate,
+    rebind.rebind,
     scrub.scrub,
     decrypt.decrypt,
     verify.verify,

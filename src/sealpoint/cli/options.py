@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from sealpoint.errors import excerpt
+from sealpoint.maintenance.options import Check
 
 DatabaseArgument = Annotated[
     str | None, typer.Argument(metavar="DB", show_default=False, help="A SQLite file or a postgresql:// URL.")
@@ -54,6 +55,23 @@ KeysOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 AllowPlaintextOption = Annotated[
     bool, typer.Option("--allow-plaintext", help="Accept values that are not sealed.")
+]
+AllowLegacyOption = Annotated[
+    bool, typer.Option("--allow-legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
+]
+ApplyOption = Annotated[bool, typer.Option("--apply", help="Apply the plan; without it, only show the plan.")]
+CheckOption = Annotated[Check, typer.Option("--verify", help="Which values to open once more at the end.")]
+BatchOption = Annotated[
+    int,
+    typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most."),
+]
+WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")]
+NoKeyCheckOption = Annotated[
+    bool,
+    typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
+]
+SuiteOption = Annotated[
+    str, typer.Option("--suite", help="The suite to seal with: cobblestone256 or xaes256gcm.")
 ]
 
 
@@ -115,3 +133,40 @@ def require_text(text: str, name: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise typer.BadParameter(f"{excerpt(text)} is not UTF-8", param_hint=name) from None
+
+
+RateOption = Annotated[
+    float | None,
+    typer.Option(
+        "--rate",
+        min=0.001,
+        max=1_000_000_000,
+        callback=require_number,
+        metavar="ROWS",
+        show_default=False,
+        help="Rows a second, at most.",
+    ),
+]
+MaxLockOption = Annotated[
+    float,
+    typer.Option(
+        "--max-lock-ms",
+        min=1,
+        max=3_600_000,
+        callback=require_number,
+        metavar="MS",
+        help="Smaller batches if writers wait longer.",
+    ),
+]
+MaxSecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-seconds",
+        min=0,
+        max=1_000_000_000,
+        callback=require_number,
+        metavar="S",
+        show_default=False,
+        help="Stop after this time.",
+    ),
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from sealpoint.cli import render
@@ -43,8 +43,13 @@ _ENDS: Final = {
 }
 
 
-def plan_rows(plan: Iterable[Step]) -> list[dict[str, Any]]:
-    """Return a plan as JSON, or as rows of a table."""
+def plan_rows(plan: Iterable[Step], actions: Mapping[Action, str] = ACTIONS) -> list[dict[str, Any]]:
+    """Return a plan as JSON, or as rows of a table.
+
+    Args:
+        plan: The plan.
+        actions: What is said of each action.
+    """
     return [
         {
             "table": share.table,
@@ -52,7 +57,7 @@ def plan_rows(plan: Iterable[Step]) -> list[dict[str, Any]]:
             "key": share.key_id,
             "rows": share.rows,
             "bytes": share.size_bytes,
-            "action": ACTIONS[action],
+            "action": actions[action],
         }
         for share, action in plan
     ]

@@ -13,12 +13,21 @@ from sealpoint.cli import render
 from sealpoint.cli.databases import is_url, one_database
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import (
+    AllowLegacyOption,
     AllowPlaintextOption,
+    ApplyOption,
+    BatchOption,
+    CheckOption,
     DatabaseArgument,
     JsonOption,
     KeysOption,
+    MaxLockOption,
+    MaxSecondsOption,
+    NoKeyCheckOption,
+    RateOption,
+    SuiteOption,
     VariableOption,
-    require_number,
+    WorkersOption,
 )
 from sealpoint.cli.outcome import outcome_object, outcome_reasons, plan_rows, show_outcome
 from sealpoint.cli.output import complain, complain_of_damage, print_json, progress_bar, say, show_table, warn
@@ -41,66 +50,20 @@ _NOTICED_SECONDS: Final = 1.0
 
 def rotate(
     database: DatabaseArgument = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Apply the plan; without it, only show the plan.")
-    ] = False,
+    apply: ApplyOption = False,
     allow_plaintext: AllowPlaintextOption = False,
-    allow_legacy: Annotated[
-        bool, typer.Option("--allow-legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
-    ] = False,
-    verify: Annotated[
-        Check, typer.Option("--verify", help="Which values to open once more at the end.")
-    ] = Check.ALL,
+    allow_legacy: AllowLegacyOption = False,
+    verify: CheckOption = Check.ALL,
     scrub: Annotated[
         bool, typer.Option("--scrub", help="Clear old contents out of a SQLite file, and search it for them.")
     ] = False,
-    batch: Annotated[
-        int,
-        typer.Option("--batch", min=1, max=100_000, metavar="ROWS", help="Rows in one transaction, at most."),
-    ] = BATCH.rows,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate",
-            min=0.001,
-            max=1_000_000_000,
-            callback=require_number,
-            metavar="ROWS",
-            show_default=False,
-            help="Rows a second, at most.",
-        ),
-    ] = None,
-    max_lock_ms: Annotated[
-        float,
-        typer.Option(
-            "--max-lock-ms",
-            min=1,
-            max=3_600_000,
-            callback=require_number,
-            metavar="MS",
-            help="Smaller batches if writers wait longer.",
-        ),
-    ] = MAX_LOCK_SECONDS * 1000,
-    max_seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--max-seconds",
-            min=0,
-            max=1_000_000_000,
-            callback=require_number,
-            metavar="S",
-            show_default=False,
-            help="Stop after this time.",
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes, for Postgres.")] = 1,
-    no_key_check: Annotated[
-        bool,
-        typer.Option("--no-key-check", help="Do not first try the ring's keys on some rows that name them."),
-    ] = False,
-    suite: Annotated[
-        str, typer.Option("--suite", help="The suite to seal with: cobblestone256 or xaes256gcm.")
-    ] = "cobblestone256",
+    batch: BatchOption = BATCH.rows,
+    rate: RateOption = None,
+    max_lock_ms: MaxLockOption = MAX_LOCK_SECONDS * 1000,
+    max_seconds: MaxSecondsOption = None,
+    workers: WorkersOption = 1,
+    no_key_check: NoKeyCheckOption = False,
+    suite: SuiteOption = "cobblestone256",
     variable: VariableOption = None,
     keys: KeysOption = None,
     as_json: JsonOption = False,
@@ -110,7 +73,10 @@ def rotate(
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
     named = one_database(database, variable)
-    _require_fitting(named, workers=workers, scrub=scrub, suite=suite)
+    require_fitting(named, workers=workers, suite=suite)
+    if scrub and is_url(named):
+        cause = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"
+        raise typer.BadParameter(cause, param_hint="--scrub")
     if not is_url(named):
         warn_of_leftovers(Path(named))
         if scrub:
@@ -155,14 +121,16 @@ def warn_of_scrub(path: Path) -> None:
     )
 
 
-def _require_fitting(database: str, *, workers: int, scrub: bool, suite: str) -> None:
+def require_fitting(database: str, *, workers: int, suite: str) -> None:
+    """Refuse a suite that is not known, and several workers for a SQLite file.
+
+    Raises:
+        BadParameter: If one of them does not fit.
+    """
     if suite not in SUITES:
         raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
     if workers > 1 and not is_url(database):
         raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
-    if scrub and is_url(database):
-        cause = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"
-        raise typer.BadParameter(cause, param_hint="--scrub")
 
 
 def _show(database: str, cipher: RingCipher, options: Options, result: Result, *, as_json: bool) -> Exit:
@@ -192,7 +160,7 @@ def _apply(database: str, cipher: RingCipher, options: Options, result: Result, 
     failures = render.ShownFailures(shown=not as_json)
     with closing(open_store(database, writable=True)) as store:
         part, plan = result.looks_at(store), make_plan(store, cipher.ring, options, damage=[])
-        with stopping() as stop, _Reporter(failures) as report:
+        with stopping() as stop, Reporter(failures) as report:
             outcome = Job(store, cipher, options, stop=stop, report=report, url=database).run()
     if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
         complain(str(outcome.problem), outcome.problem.hint)
@@ -209,7 +177,7 @@ def _apply(database: str, cipher: RingCipher, options: Options, result: Result, 
     return result_code(result)
 
 
-class _Reporter:
+class Reporter:
     """Shows a bar for each phase of a job but the scrub, and collects failures."""
 
     def __init__(self, failures: render.ShownFailures) -> None:
@@ -224,6 +192,7 @@ class _Reporter:
         self._bar.close()
 
     def __call__(self, event: Phase | Event) -> None:
+        """Take what a job reports."""
         if isinstance(event, Phase):
             self._bar.close()
             if event is not Phase.SCRUB:

@@ -20,6 +20,9 @@ Row = Mapping[str, str]
 """Coordinates of a row: the text of its columns, by name."""
 
 
+_LENGTH_BYTES: Final = 4
+
+
 class PackedRow(bytes):
     """Coordinates of one row, packed by `pack_row` or `RowTemplate`: the end of a context."""
 
@@ -88,26 +91,19 @@ class RowTemplate:
                 self._between[-1] += _field(name)
                 self._between.append(b"")
 
-    def bind(self, **values: str) -> RowTemplate:
-        """Return a template in which some of the names are shared too.
+    def bind(self, *values: str) -> RowTemplate:
+        """Return a template of which one name is left: the one that sorts first.
 
-        Raises:
-            KeyError: If the template has no such name.
+        Args:
+            values: One for each of the other names, in their order.
         """
-        names = [name for name in self._names if name not in values]
-        if len(names) + len(values) != len(self._names):
-            raise KeyError(f"not all of {', '.join(values)} are names of the template")
+        first = self._order[0]
+        given = (*values[:first], "", *values[first:])
         bound = RowTemplate.__new__(RowTemplate)
-        bound._names = tuple(names)
-        bound._order = sorted(range(len(names)), key=names.__getitem__)
-        bound._between = between = [self._between[0]]
-        for place, end in zip(self._order, self._between[1:], strict=True):
-            value = values.get(self._names[place])
-            if value is None:
-                between.append(end)
-            else:
-                data = str.encode(value)
-                between[-1] += len(data).to_bytes(4, "big") + data + end
+        bound._names, bound._order = (self._names[first],), [0]
+        head = self._between[0]
+        end = self.row(*given)[len(head) + _LENGTH_BYTES :]
+        bound._between = [head, end]
         return bound
 
     def row(self, *values: str) -> PackedRow:

@@ -27,6 +27,9 @@ SEALED_MARK: Final = "+"
 LEGACY_END: Final = f"{SEALED_MARK}{LEGACY}"
 """The end of each tag under LANGGRAPH_AES_KEY."""
 
+BOUND_MARK: Final = ".row@"
+"""What the tag of a value that is bound to its row, and of no other, holds behind `SEALED_MARK`."""
+
 # Printable ASCII without '+', which separates the type from the suite.
 _INNER = re.compile(r"[!-*,-~]+")
 
@@ -137,6 +140,11 @@ def key_end(key_id: str) -> str:
 def is_under(tag: object, key_id: str | None) -> bool:
     """Whether a value is sealed under a key; ``None`` is LANGGRAPH_AES_KEY."""
     return is_sealed(tag) and tag.endswith(LEGACY_END if key_id is None else key_end(key_id))
+
+
+def is_marked_bound(tag: object) -> bool:
+    """Whether a value is bound to its row, if its tag is valid."""
+    return isinstance(tag, str) and BOUND_MARK in tag.partition(SEALED_MARK)[2]
 
 
 def key_id_of(tag: object) -> str | None:

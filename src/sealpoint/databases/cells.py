@@ -11,7 +11,7 @@ from sealpoint.base.coordinates import Coordinates
 from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.kinds import JSON, MSGPACK, PICKLE
 from sealpoint.crypto.prepared import Opened, parse_tag
-from sealpoint.crypto.tag import is_legacy, is_sealed, is_under
+from sealpoint.crypto.tag import is_legacy, is_marked_bound, is_sealed, is_under
 from sealpoint.errors import BlobError, PlaintextError, RowError, UnknownTypeError, excerpt
 from sealpoint.serde.kinds import read_plain
 from sealpoint.serde.legacy_json import parse_json
@@ -159,6 +159,7 @@ class Selection:
         legacy: Include values under LANGGRAPH_AES_KEY.
         thread_id: Only values of this thread.
         with_key: Of the sealed values, only those under this key.
+        bound: Only values that are bound to their rows, or only those that are not.
     """
 
     without_key: str | None = None
@@ -166,10 +167,13 @@ class Selection:
     legacy: bool = True
     thread_id: str | None = None
     with_key: str | None = None
+    bound: bool | None = None
 
     def takes(self, tag: Any) -> bool:
         """Whether values with ``tag`` are selected, in any thread. A missing tag counts as not sealed."""
         text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
+        if self.bound is not None and self.bound is not is_marked_bound(text):
+            return False
         if not is_sealed(text):
             return self.plaintext
         if is_legacy(text):
@@ -220,9 +224,7 @@ def _open(
     cipher: RingCipher, cell: Cell, allow_plaintext: bool, secret_of: SecretOf | None
 ) -> tuple[Opened, _Binding]:
     cell.where.require_key()
-    if isinstance(cell.value, Unreadable):
-        hint = "restore the row from backup; the log of the server says where it is damaged"
-        raise BlobError("the database cannot read the value: its bytes are lost", hint=hint)
+    require_readable(cell)
     if type(cell.value) is not bytes:
         raise BlobError(f"value is {type(cell.value).__name__}, not bytes")
     if is_sealed(cell.tag) or not isinstance(cell.tag, str):
@@ -234,6 +236,17 @@ def _open(
         hint = _READ_FIRST if cell.tag == PICKLE else _SEAL
         raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)
     return Opened(cell.tag, cell.value, authenticated=False, key_id=None), {}
+
+
+def require_readable(cell: Cell) -> None:
+    """Check that the database can read a value.
+
+    Raises:
+        BlobError: If its bytes are lost.
+    """
+    if isinstance(cell.value, Unreadable):
+        hint = "restore the row from backup; the log of the server says where it is damaged"
+        raise BlobError("the database cannot read the value: its bytes are lost", hint=hint)
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -140,8 +140,10 @@ class Rewritten(NamedTuple):
     last: Any
 
 
-Change = Callable[[Cell], tuple[str, bytes] | None]
-"""Returns the new tag and bytes of a value, or ``None`` to leave it unchanged."""
+Change = Callable[[Cell], tuple[Any, ...] | None]
+"""Returns the new tag and bytes of a value, or ``None`` to leave it unchanged.
+
+For a store of whole rows it returns a `sealpoint.databases.whole.Replacement`."""
 
 
 class RowStore(Protocol):

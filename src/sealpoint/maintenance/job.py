@@ -25,11 +25,11 @@ from sealpoint.keys.ids import LEGACY
 from sealpoint.maintenance.options import Check, Options
 from sealpoint.maintenance.pace import Pace, Signal
 from sealpoint.maintenance.ringcheck import require_own_ring
-from sealpoint.maintenance.rotate import outstanding, rotate
+from sealpoint.maintenance.rotate import BeforeChange, outstanding, rotate
 from sealpoint.maintenance.scrub import Scrubbed, Traces, scrub
 from sealpoint.maintenance.status import Share, status
 from sealpoint.maintenance.verify import verify
-from sealpoint.maintenance.workers import Assignment, rotate_in_processes
+from sealpoint.maintenance.workers import Assignment, Work, rotating, run_in_processes
 
 SAMPLE_EVERY: Final = 100
 
@@ -39,6 +39,7 @@ class Action(StrEnum):
 
     NONE = "none"
     ROTATE = "rotate"
+    INDEX = "index"
     SEAL = "seal"
     NEEDS_PLAINTEXT = "needs allow_plaintext"
     NEEDS_LEGACY = "needs allow_legacy"
@@ -69,13 +70,26 @@ def make_plan(
 
 
 def _action(share: Share, ring: KeyRing, options: Options) -> Action:
+    active = ring.require_active().id
+    return action_of(share, ring, options, is_done=lambda one: one.key_id == active)
+
+
+def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: Callable[[Share], bool]) -> Action:
+    """Return what a job does with values.
+
+    Args:
+        share: The values.
+        ring: The ring.
+        options: What the job is to do.
+        is_done: Whether sealed values of known tags are as they are to be.
+    """
     if share.is_skipped:
         return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
     if share.kind is Kind.PLAINTEXT:
         return Action.SEAL if options.allow_plaintext else Action.NEEDS_PLAINTEXT
     if share.kind is Kind.UNKNOWN:
         return Action.UNRECOGNISED
-    if share.key_id == ring.require_active().id:
+    if is_done(share):
         return Action.NONE
     if share.kind is Kind.LEGACY and not options.allow_legacy:
         return Action.NEEDS_LEGACY
@@ -169,6 +183,8 @@ def require_keys(store: RowStore, ring: KeyRing, options: Options) -> None:
 class Job:
     """One run over one database."""
 
+    _work: Work = staticmethod(rotating)
+
     def __init__(
         self,
         store: RowStore,
@@ -226,11 +242,15 @@ class Job:
                 self._scrub(self._store.path)
         return outcome
 
+    @property
+    def _changed_store(self) -> RowStore:
+        return self._store
+
     def _rotate(self) -> None:
         start = monotonic()
         self._report(Phase.ROTATE)
         try:
-            with _halting(self._store, self._pace), closing(self._events()) as events:
+            with _halting(self._changed_store, self._pace), closing(self._events()) as events:
                 for event in events:
                     self._take(event)
         except LockedError as error:  # all other rows are done, and reported
@@ -243,22 +263,26 @@ class Job:
             rate = options.rows_per_second
             each = replace(options, rows_per_second=None if rate is None else rate / options.workers)
             key_id = cipher.ring.require_active().id
-            return rotate_in_processes(
-                Assignment(self._url, cipher.ring.path, key_id, cipher.suite, each),
+            return run_in_processes(
+                Assignment(self._url, cipher.ring.path, key_id, cipher.suite, each, self._work),
                 options.workers,
                 self._stop,
             )
-        run = rotate(
+        return self._pace.limit(self._run(self._traces.add if options.scrub else None))
+
+    def _run(self, before_change: BeforeChange | None) -> Events:
+        """Begin the run of this process."""
+        options = self._options
+        return rotate(
             self._store,
-            cipher,
+            self._cipher,
             allow_plaintext=options.allow_plaintext,
             allow_legacy=options.allow_legacy,
             batch=options.paced_batch,
             max_lock_seconds=options.max_lock_seconds,
-            before_change=self._traces.add if options.scrub else None,
+            before_change=before_change,
             check_keys=False,
         )
-        return self._pace.limit(run)
 
     def _take(self, event: Event) -> None:
         """Count an event, and report it; of a value's failures only the first."""
@@ -275,12 +299,16 @@ class Job:
         self._outcome.left = sum(count.rows for count in outstanding(store, ring.require_active().id))
         self._outcome.remaining = make_plan(store, ring, self._options) if self._outcome.left else []
 
+    @property
+    def _to_verify(self) -> Selection:
+        return Selection(plaintext=False)
+
     def _verify(self) -> None:
         """Open sealed values again. Values that the rotation left are already reported."""
         every = SAMPLE_EVERY if self._options.check is Check.SAMPLE else 1
         rows = failed = 0
         self._report(Phase.VERIFY)
-        for event in verify(self._store, self._cipher, selection=Selection(plaintext=False), every=every):
+        for event in verify(self._store, self._cipher, selection=self._to_verify, every=every):
             if isinstance(event, Progress):
                 rows = event.rows
                 self._report(event)

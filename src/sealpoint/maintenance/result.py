@@ -44,6 +44,8 @@ class Reason(StrEnum):
     VALUES_FAILED = "values-failed"
     KEYS_MISSING = "keys-missing"
     VALUES_LEFT = "values-left"
+    NOT_BOUND = "not-bound"
+    STILL_BOUND = "still-bound"
     OTHER_KEYS = "other-keys"
     NOT_SEALED = "not-sealed"
     READABLE_TABLES = "readable-tables"
@@ -79,6 +81,8 @@ REFUTING: Final = frozenset(
         Reason.VALUES_FAILED,
         Reason.KEYS_MISSING,
         Reason.VALUES_LEFT,
+        Reason.NOT_BOUND,
+        Reason.STILL_BOUND,
         Reason.OTHER_KEYS,
         Reason.NOT_SEALED,
         Reason.READABLE_TABLES,

@@ -10,13 +10,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.tag import Kind, classify
 from sealpoint.databases.cells import Cell, SecretOf, Selection, reseal_cell
 from sealpoint.databases.failures import Failure, Failures, failure
-from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress, Rewritten, RowStore, TagCount
+from sealpoint.databases.rows import (
+    BATCH,
+    Batch,
+    Change,
+    Event,
+    Events,
+    Progress,
+    Rewritten,
+    RowStore,
+    TagCount,
+)
 from sealpoint.errors import SealpointError
 from sealpoint.maintenance.ringcheck import require_own_ring
 
@@ -81,7 +91,7 @@ def rotate(
             before_change(cell)
         return changed
 
-    return _Run(store, change, selection, batch, max_lock_seconds).events()
+    return Run(store, change, selection, batch, max_lock_seconds).events()
 
 
 def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
@@ -90,8 +100,8 @@ def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
     return [count for count in store.count() if selection.takes(count.tag)]
 
 
-class _Run:
-    """The counts of a run, and the state that its passes share.
+class Run:
+    """One run over a store: the counts, and the state that its passes share.
 
     A `SealpointError` of ``change`` is a failure of that value alone.
     """
@@ -99,11 +109,20 @@ class _Run:
     def __init__(
         self,
         store: RowStore,
-        change: Callable[[Cell], tuple[str, bytes]],
+        change: Change,
         selection: Selection,
         batch: Batch,
         max_lock_seconds: float,
     ) -> None:
+        """Prepare a run.
+
+        Args:
+            store: A database, writable.
+            change: Returns what takes the place of a value; ``None`` if it is right as it is.
+            selection: The values to pass to ``change``.
+            batch: How much to change in one transaction, at most.
+            max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
+        """
         self._changed = self._raced = self._size = 0
         self._kinds = Counter[Kind]()
         self._store = store
@@ -168,7 +187,7 @@ class _Run:
         elif done.lock_seconds < self._max_lock_seconds / 2:
             self._rows = min(self._batch.rows, self._rows * 2)
 
-    def _try(self, cell: Cell) -> tuple[str, bytes] | None:
+    def _try(self, cell: Cell) -> tuple[Any, ...] | None:
         try:
             changed = self._change(cell)
         except SealpointError as error:
@@ -176,6 +195,6 @@ class _Run:
             if self._failures.add(failed):  # later passes read it again
                 self._new_failures.append(failed)
             return None
-        if self._selection.plaintext or self._selection.legacy:
+        if changed is not None and (self._selection.plaintext or self._selection.legacy):
             self._kinds[classify(cell.tag)[0]] += 1
         return changed

@@ -1,10 +1,10 @@
-"""Several processes that share one rotation of a Postgres database: no two change the same row."""
+"""Several processes that share one run over a Postgres database: no two change the same row."""
 
 from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
@@ -32,6 +32,23 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 0.1
 
 
+def rotating(assignment: Assignment, cipher: RingCipher) -> Events:
+    """Rotate: the work of each worker."""
+    from sealpoint.databases.postgres.rows import PostgresRows
+
+    options = assignment.options
+    with closing(PostgresRows(assignment.url, writable=True)) as store:
+        yield from rotate(
+            store,
+            cipher,
+            allow_plaintext=options.allow_plaintext,
+            allow_legacy=options.allow_legacy,
+            batch=options.paced_batch,
+            max_lock_seconds=options.max_lock_seconds,
+            check_keys=False,  # done once, before the workers start
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """The task of each worker. It is sent to another process, so it contains no keys.
@@ -42,6 +59,7 @@ class Assignment:
         key_id: The active key when the run began: all workers seal under it.
         suite: The suite to seal with.
         options: Options of the job; the rate is that of one worker.
+        work: What each worker does: it opens the database, and yields events. A function of a module.
     """
 
     url: str
@@ -49,10 +67,14 @@ class Assignment:
     key_id: str
     suite: str = "cobblestone256"
     options: Options = field(default_factory=Options)
+    work: Work = rotating
 
 
-def rotate_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Events:
-    """Run `rotate` in several processes, and add up their progress.
+Work: TypeAlias = Callable[[Assignment, RingCipher], Events]
+
+
+def run_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Events:
+    """Run the work of an assignment in several processes, and add up their progress.
 
     The caller has checked the ring (`require_own_ring`), and holds the store. The processes end with
     this one, however it ends.
@@ -207,26 +229,14 @@ def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
 
 def _work(assignment: Assignment, line: Line) -> None:
     """Run one worker, and send its result: ``None``, or the error."""
-    from sealpoint.databases.postgres.rows import PostgresRows
-
     problem: Exception | None = None
     with suppress(ConnectionError):  # the parent process has ended
         try:
             options = assignment.options
             cipher = RingCipher(_load(assignment), assignment.suite, follow=False)
             pace = Pace(_Halt(line), rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
-            with closing(PostgresRows(assignment.url, writable=True)) as store:
-                run = rotate(
-                    store,
-                    cipher,
-                    allow_plaintext=options.allow_plaintext,
-                    allow_legacy=options.allow_legacy,
-                    batch=options.paced_batch,
-                    max_lock_seconds=options.max_lock_seconds,
-                    check_keys=False,  # done once, before the workers start
-                )
-                for event in pace.limit(run):
-                    line.send(event)
+            for event in pace.limit(assignment.work(assignment, cipher)):
+                line.send(event)
         except DatabaseMissingError as error:  # the parent process has a connection
             problem = StoppedError(
                 str(error), hint="N workers take N + 1 connections, as a superuser twice as many"

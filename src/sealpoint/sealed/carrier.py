@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn, Self
 
 from sealpoint.base.frame import KEY
-from sealpoint.errors import DecodeError, SealingError
+from sealpoint.errors import DecodeError, MetadataError, SealingError
 
 Dump = Callable[[], tuple[str, bytes]]
 """Seals a value: returns its tag and the sealed bytes."""
@@ -131,5 +131,12 @@ class Carrier:
 
 
 def dump_mapping(mapping: dict[str, Any]) -> bytes:
-    """Return the bytes of a mapping that is stored readable."""
-    return json.dumps(mapping).encode()
+    """Return the bytes of a mapping that is stored readable.
+
+    Raises:
+        MetadataError: If it has no form in JSON.
+    """
+    try:
+        return json.dumps(mapping).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MetadataError(f"readable metadata has no form in JSON: {type(error).__name__}") from None

@@ -17,7 +17,7 @@ from sealpoint.base import (
     get_serializable_checkpoint_metadata,
 )
 from sealpoint.base.place import Place, configurable_of, optional_text
-from sealpoint.errors import ConfigError, RowError, excerpt
+from sealpoint.errors import ConfigError, ConfigKeyError, RowError, excerpt
 from sealpoint.sealed.body import Claims
 from sealpoint.sealed.entry import Entry, open_entry
 from sealpoint.sealed.filters import Filter
@@ -86,6 +86,8 @@ class Procedures:
     ) -> Pages:
         """Return the pages of a listing."""
         older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
+        if before is not None and older is None:
+            raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
         config = None if asked is None else asked.config
         if config is not None and asked is not None and not asked.has_ns:
             del config["configurable"]["checkpoint_ns"]

@@ -189,29 +189,20 @@ class Rows:
         self, place: Place, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]
     ) -> list[tuple[str, Sealable]]:
         """Return what to store for the writes of a task, in their order."""
-        claims = (
-            Claims(task_path, WRITES_IDX_MAP.get(channel, idx)) for idx, (channel, _) in enumerate(writes)
-        )
-        return self.seal_claimed(
-            place, [Write(claim, task_id, *write) for claim, write in zip(claims, writes, strict=True)]
-        )
+        row, seal = _WRITES.bind(*self.key(place), task_id).row, self.serde.seal
+        found = []
+        for idx, (channel, value) in enumerate(writes):
+            head = pack_claims(Claims(task_path, WRITES_IDX_MAP.get(channel, idx)))
+            found.append((channel, Sealable(partial(seal, value, row=row(channel), head=head))))
+        return found
 
     def seal_claimed(self, place: Place, writes: Sequence[Write]) -> list[tuple[str, Sealable]]:
         """Return what to store for writes whose places are known."""
-        thread_id, checkpoint_ns, checkpoint_id = self.key(place)
-        seal, rows = self.serde.seal, dict[str, RowTemplate]()
         found = []
         for claims, task_id, channel, value in writes:
-            template = rows.get(task_id)
-            if template is None:
-                template = rows[task_id] = _WRITES.bind(
-                    thread_id=thread_id,
-                    checkpoint_ns=checkpoint_ns,
-                    checkpoint_id=checkpoint_id,
-                    task_id=task_id,
-                )
+            row = _WRITES.row(*self.key(place), task_id, channel)
             head = pack_claims(claims or Claims("", 0))
-            found.append((channel, Sealable(partial(seal, value, row=template.row(channel), head=head))))
+            found.append((channel, Sealable(partial(self.serde.seal, value, row=row, head=head))))
         return found
 
     # --- opening ------------------------------------------------------------------------------

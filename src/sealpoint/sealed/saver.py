@@ -280,6 +280,8 @@ class SealedSaver(AsyncMethods):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another, each sealed anew for its place.
 
+        The rows of the thread are in memory meanwhile.
+
         Raises:
             SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
                 oldest first, are copied then.

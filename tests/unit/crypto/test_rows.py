@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sealpoint.crypto import Row, Tag
+from sealpoint.crypto.context import RowTemplate, pack_row
 from sealpoint.errors import (
     IntegrityError,
     KeyMaterialError,
@@ -184,3 +187,12 @@ def test_values_of_two_threads_do_not_open_for_each_other() -> None:
     assert all(cipher.open(*value, secret=secret)[1] == secret for secret, value in values.items())
     with pytest.raises(IntegrityError):
         cipher.open(*values[SECRET], secret=OTHER)
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8")), min_size=5, max_size=5))
+def test_a_bound_template_packs_as_the_whole(values: list[str]) -> None:
+    """Coordinates that several values share are packed once."""
+    names = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel")
+    template = RowTemplate({"table": "writes"}, names)
+    row = {"table": "writes", **dict(zip(names, values, strict=True))}
+    assert template.bind(*values[:4]).row(values[4]) == template.row(*values) == pack_row(row)

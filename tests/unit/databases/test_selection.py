@@ -19,6 +19,8 @@ TAGS: dict[str, tuple[Any, str]] = {
     "under the key, bound": ("bytes+xaes256gcm.row@k2", "key"),
     "plaintext": ("msgpack", "plaintext"),
     "plaintext that names a key": ("msgpack@k2", "plaintext"),
+    "plaintext that looks bound": ("msgpack.row@k2", "plaintext"),
+    "a type that looks bound": ("a.row@b+xaes256gcm@k1", "other key"),
     "nothing": (None, "plaintext"),
     "empty": ("", "plaintext"),
     "number": (7, "plaintext"),
@@ -35,6 +37,9 @@ def test_a_selection_takes_what_it_says(tag: Any, kind: str) -> None:
     assert Selection(plaintext=False).takes(tag) == (kind != "plaintext")
     assert Selection(legacy=False).takes(tag) == (kind != "legacy")
     assert Selection("k2", plaintext=False, legacy=False).takes(tag) == (kind == "other key")
+    is_bound = tag in ("msgpack+cobblestone256.row@k1", "bytes+xaes256gcm.row@k2")
+    assert Selection(bound=True).takes(tag) == is_bound
+    assert Selection(bound=False).takes(tag) == (not is_bound)
 
 
 def test_coordinates_are_those_of_the_design() -> None:

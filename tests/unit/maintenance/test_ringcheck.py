@@ -136,6 +136,8 @@ TAGS = [
     "m+cobblestone256@k1",
     "m+x@k11",
     "m+x.row@k2",
+    "m.row@k2",
+    "a.row@b+x@k1",
     None,
     b"m+x@k1",
 ]
@@ -145,6 +147,9 @@ SELECTIONS = [
     Selection(without, plaintext=plaintext, legacy=legacy, with_key=key)
     for without, key in product((None, "k2"), (None, "k1"))
     for plaintext, legacy in product((True, False), (True, False))
+]
+SELECTIONS += [
+    Selection(plaintext=plaintext, bound=bound) for plaintext, bound in product((True, False), repeat=2)
 ]
 
 

@@ -17,7 +17,7 @@ from sealpoint.databases.rows import Batch, Event, Progress
 from sealpoint.errors import IntegrityError, RingFileMissingError, StoppedError
 from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Stop
-from sealpoint.maintenance.workers import Assignment, _sum, rotate_in_processes
+from sealpoint.maintenance.workers import Assignment, _sum, run_in_processes
 from tests.support.postgres import K1, blobs, contents, put_blobs, set_up
 from tests.support.rings import states_text, write
 from tests.support.sealed import make_cipher
@@ -84,9 +84,7 @@ def test_assignment_names_keys_and_holds_none(ring: Path) -> None:
 
 def test_two_of_them_move_all(url: str, ring: Path) -> None:
     before = {place: K1.open(*sealed).typed for place, sealed in contents(url).items()}
-    *_, last = rotate_in_processes(
-        Assignment(url, ring, "k2", options=Options(batch=Batch(rows=10))), 2, Stop()
-    )
+    *_, last = run_in_processes(Assignment(url, ring, "k2", options=Options(batch=Batch(rows=10))), 2, Stop())
     assert isinstance(last, Progress)
     assert (last.changed, last.raced) == (ROWS, 0)
     k2 = make_cipher("k2")
@@ -96,7 +94,7 @@ def test_two_of_them_move_all(url: str, ring: Path) -> None:
 def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
     """When the others have ended too; what all of them did stands, and no row is lost."""
     others = {*multiprocessing.active_children()}  # of other tests
-    events = rotate_in_processes(
+    events = run_in_processes(
         Assignment(url, ring, "k2", options=Options(batch=Batch(rows=1), rows_per_second=20)), 2, Stop()
     )
     next(events)  # one is at work for three seconds, and the other at most begins
@@ -112,20 +110,20 @@ def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
 
 def test_what_ends_one_of_them_is_raised(url: str, tmp_path: Path) -> None:
     with pytest.raises(RingFileMissingError):
-        list(rotate_in_processes(Assignment(url, tmp_path / "missing.toml", "k2"), 1, Stop()))
+        list(run_in_processes(Assignment(url, tmp_path / "missing.toml", "k2"), 1, Stop()))
 
 
 def test_workers_have_the_aim_of_the_run(url: str, ring: Path) -> None:
     """One that met another active key would undo what the others do."""
     with pytest.raises(StoppedError, match="active key was 'k9' when the run began"):
-        list(rotate_in_processes(Assignment(url, ring, "k9"), 2, Stop()))
+        list(run_in_processes(Assignment(url, ring, "k9"), 2, Stop()))
     assert {type_ for type_, _ in contents(url).values()} == {"msgpack+cobblestone256@k1"}
 
 
 def test_they_end_with_who_started_them(url: str, ring: Path) -> None:
     """Also if that does not come to its end."""
     others = {*multiprocessing.active_children()}
-    events = rotate_in_processes(
+    events = run_in_processes(
         Assignment(url, ring, "k2", options=Options(batch=Batch(rows=1), rows_per_second=5)), 2, Stop()
     )
     next(events)

@@ -12,7 +12,7 @@ import ormsgpack
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
 
-from sealpoint.errors import DecodeError, SealingError, SealpointError
+from sealpoint.errors import DecodeError, MetadataError, SealingError, SealpointError
 from sealpoint.sealed.carrier import GUARD, OPEN, Carrier, Document, Sealable, Sealed
 from sealpoint.serde import JsonPlusSerializer
 
@@ -75,3 +75,8 @@ def test_a_readable_mapping_is_read_only_where_the_saver_stores_such() -> None:
     assert type(Carrier().loads_typed(stored)) is Sealed
     with pytest.raises(DecodeError):
         Carrier(stores_mappings=True).loads_typed((OPEN, b"{"))
+
+
+def test_a_readable_mapping_has_a_form_in_json() -> None:
+    with pytest.raises(MetadataError):
+        Carrier(stores_mappings=True).dumps_typed({"tenant": object(), "__sealpoint__": {}})

@@ -13,13 +13,12 @@ from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import Any, Final
 
-from sealpoint.crypto.tag import SEALED_MARK
 from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, Unreadable
 from sealpoint.databases.postgres.cleartext import PostgresCleartext
 from sealpoint.databases.postgres.columns import Access, access_to
 from sealpoint.databases.postgres.connection import connect, name_of
 from sealpoint.databases.postgres.newschema import NewSchema
-from sealpoint.databases.postgres.scan import Bound, Pass, condition, places, size_of
+from sealpoint.databases.postgres.scan import SHORT_TAG, Bound, Pass, condition, locked_since, places, size_of
 from sealpoint.databases.postgres.schema import NAMES, every_table, identity_of
 from sealpoint.databases.postgres.sessions import holding, locked
 from sealpoint.databases.postgres.snapshot import Snapshot, snapshot_of
@@ -40,10 +39,6 @@ from sealpoint.databases.rows import (
 from sealpoint.errors import DatabaseCorruptError, SealpointError
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
-# What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
-_SHORT_TAG: Final = f"""CASE WHEN length(tag) <= 100 THEN tag
-    ELSE left(tag, 49) || CASE strpos(tag, '{SEALED_MARK}') WHEN 0 THEN ' ' ELSE '{SEALED_MARK}' END
-        || right(tag, 50) END"""
 
 
 class PostgresRows:
@@ -86,6 +81,14 @@ class PostgresRows:
         self._most = _MOST
         columns = (layout.column for layout in self._found.layouts.values())
         self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
+
+    def _access(self, column: Column) -> Access:
+        """Return how the cells of a column are found, read and replaced."""
+        return access_to(column)
+
+    def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
+        """Begin a transaction in which the table of a column is locked and checked."""
+        return self._checked.transaction(column.table, mode)
 
     @property
     def kind(self) -> str:
@@ -137,9 +140,9 @@ class PostgresRows:
         """Return how many values have which tag, by column and tag. See `RowStore.count`."""
         counts = []
         for column in self.columns:
-            access = access_to(column)
+            access = self._access(column)
             statement = f"""
-                SELECT {_SHORT_TAG}, count(*), coalesce(sum(size), 0)::bigint
+                SELECT {SHORT_TAG}, count(*), coalesce(sum(size), 0)::bigint
                 FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
                     AS found
                 GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
@@ -156,7 +159,7 @@ class PostgresRows:
         bound: Bound | None = None
         cells: list[Cell] = []
         try:
-            with self._checked.transaction(column.table, READ):
+            with self._locked(column, READ):
                 bound = self._bound(column, after, selection, batch)
                 if bound is not None:
                     cells = self._cells(column, after, bound, selection)
@@ -202,7 +205,7 @@ class PostgresRows:
 
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
         """Return the cell with this key, with `Unreadable` in place of lost bytes."""
-        access = access_to(column)
+        access = self._access(column)
         try:
             return self._at(access, key, access.value)
         except DatabaseCorruptError:
@@ -237,12 +240,12 @@ class PostgresRows:
         bound: Bound | None = None
         done = Rewritten(0, 0, 0, 0, 0.0, None)
         try:
-            with self._checked.transaction(column.table, CHANGE):
+            with self._locked(column, CHANGE):
                 bound = self._bound(column, after, selection, batch)
                 start = perf_counter()  # no row is locked before this
                 if bound is not None:
                     done = self._change(column, after, bound, change, selection)
-            done = _locked_since(start, done)
+            done = locked_since(start, done)
         except DatabaseCorruptError:
             if bound is None:
                 raise
@@ -271,16 +274,16 @@ class PostgresRows:
             change(lost[0])  # which cannot open it, and reports that
             return Rewritten(1, 0, 0, 0, 0.0, bound.next)
         # A writer has replaced it meanwhile, or something else cannot be read.
-        with self._checked.transaction(column.table, CHANGE):
+        with self._locked(column, CHANGE):
             start = perf_counter()
             done = self._change(column, after, bound, change, selection)
-        return _locked_since(start, done)
+        return locked_since(start, done)
 
     def _change(
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
         """Change the cells of a batch, in the open transaction."""
-        access = access_to(column)
+        access = self._access(column)
         cells = self._cells(column, after, bound, selection, "FOR UPDATE SKIP LOCKED")
         updates = [
             access.replacement(cell, *changed) for cell in cells if (changed := change(cell)) is not None
@@ -300,7 +303,7 @@ class PostgresRows:
 
         Runs in the open transaction, before `_cells`.
         """
-        access = access_to(column)
+        access = self._access(column)
         rows = max(1, min(batch.rows, self._most))
         primary = self._primary(column)
         where, parameters = condition(access, primary, after, selection)
@@ -318,7 +321,7 @@ class PostgresRows:
     def _cells(
         self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
     ) -> list[Cell]:
-        access = access_to(column)
+        access = self._access(column)
         primary = self._primary(column)
         where, parameters = condition(access, primary, after, selection)
         statement = f"""
@@ -343,8 +346,3 @@ class PostgresRows:
 
     def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
         return self._checked.select(table, statement, parameters)
-
-
-def _locked_since(start: float, done: Rewritten) -> Rewritten:
-    """Add the time during which rows were locked, until the end of their transaction."""
-    return done._replace(lock_seconds=perf_counter() - start) if done.seen else done

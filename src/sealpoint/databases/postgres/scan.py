@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
-from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK, key_end
+from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK, key_end
 from sealpoint.databases.cells import Selection
 from sealpoint.databases.postgres.columns import Access
 from sealpoint.databases.rows import Rewritten
 
 _SEALED: Final = f"%{SEALED_MARK}%"
 _LEGACY: Final = f"%{LEGACY_END}"
+# What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
+SHORT_TAG: Final = f"""CASE WHEN length(tag) <= 100 THEN tag
+    ELSE left(tag, 49) || CASE strpos(tag, '{SEALED_MARK}') WHEN 0 THEN ' ' ELSE '{SEALED_MARK}' END
+        || right(tag, 50) END"""
 
 
 class Bound(NamedTuple):
@@ -74,6 +79,9 @@ def condition(access: Access, primary: str, after: Any, selection: Selection) ->
     if after is not None:
         parts.append(f"({primary}) > ({places(after)})")
         parameters.extend(after)
+    if selection.bound is not None:
+        parts.append(f"{tag} {'' if selection.bound else 'NOT '}LIKE %s")
+        parameters.append(f"{_SEALED}{BOUND_MARK}%")
     if not selection.plaintext:
         parts.append(f"{tag} LIKE %s")
         parameters.append(_SEALED)
@@ -107,3 +115,8 @@ def size_of(access: Access) -> str:
 def places(values: Sequence[Any]) -> str:
     """Return a placeholder for each value."""
     return ", ".join(["%s"] * len(values))
+
+
+def locked_since(start: float, done: Rewritten) -> Rewritten:
+    """Add the time during which rows were locked, until the end of their transaction."""
+    return done._replace(lock_seconds=perf_counter() - start) if done.seen else done

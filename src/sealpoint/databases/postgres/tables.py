@@ -34,7 +34,7 @@ from sealpoint.databases.postgres.connection import (
 from sealpoint.databases.postgres.schema import Found, check_table, find_tables
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from psycopg import Connection, Cursor
     from psycopg.sql import Composed
 
 READ: Final = "ACCESS SHARE"
@@ -108,8 +108,10 @@ class CheckedTables:
             self._guard.close()
 
     @contextmanager
-    def transaction(self, table: str, mode: str) -> Iterator[None]:
+    def transaction(self, table: str, mode: str, *more: str) -> Iterator[None]:
         """Begin a transaction with a table locked in ``mode`` and checked; the first statement follows.
+
+        Tables in ``more`` are locked and checked too, and until the end.
 
         Raises:
             SchemaError: If the tables have changed. The transaction is rolled back.
@@ -117,7 +119,7 @@ class CheckedTables:
         """
         with translate_errors():
             try:
-                self._begin([table], mode)
+                self._begin([table], mode, more)
                 self._is_open = True
                 yield
                 self._require_same_name()
@@ -144,7 +146,7 @@ class CheckedTables:
         """
         with translate_errors():
             try:
-                self._begin([*self.found.oids], READ, "ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self._begin([*self.found.oids], READ, kind="ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 self._connection.execute(WAIT_FOR_OTHER)
                 for name, (table, statement) in cursors.items():
                     declared = f"DECLARE {name} BINARY NO SCROLL CURSOR FOR {statement}"
@@ -175,12 +177,19 @@ class CheckedTables:
 
     def update(self, table: str, statement: str, parameters: Sequence[Any]) -> int:
         """Return how many rows an UPDATE changed, in the open transaction; ``{}`` is the table."""
+        return self._execute(table, statement, parameters).rowcount
+
+    def returning(self, table: str, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows that a statement with RETURNING gives; see `update`."""
+        return self._execute(table, statement, parameters).fetchall()
+
+    def _execute(self, table: str, statement: str, parameters: Sequence[Any]) -> Cursor[Any]:
         if self._guard is not None:
             # A session that waits for this session's first lock does not delay its second lock.
             self._connection.execute(_named(f"LOCK TABLE ONLY {{}} IN {_EXCLUDE} MODE", self.found, table))
             self._guard.hold(self.found)
             check_table(self._connection, self.found, table)
-        return self._connection.execute(_named(statement, self.found, table), parameters).rowcount
+        return self._connection.execute(_named(statement, self.found, table), parameters)
 
     def _select(
         self, table: str, statement: str, parameters: Sequence[Any], is_last: bool
@@ -194,7 +203,7 @@ class CheckedTables:
             self._guard.release()
             return cursor.execute("FETCH ALL FROM sealpoint").fetchall()
 
-    def _begin(self, tables: Sequence[str], mode: str, kind: str = "") -> None:
+    def _begin(self, tables: Sequence[str], mode: str, more: Sequence[str] = (), kind: str = "") -> None:
         """Lock and check. With a guard this session never waits: others would go first."""
         from psycopg.errors import LockNotAvailable
         from psycopg.sql import SQL
@@ -207,12 +216,16 @@ class CheckedTables:
                 nowait = "" if self._guard is None else "NOWAIT"
                 locking = SQL(f"BEGIN {kind}; LOCK TABLE {{}} IN {mode} MODE {nowait}")
                 self._connection.execute(locking.format(_only(self.found, tables)), prepare=False)
+                if more:  # a guard would exclude this session too, which is to change them
+                    own = mode if self._guard is None else _EXCLUDE
+                    lock = SQL(f"LOCK TABLE {{}} IN {own} MODE {nowait}")
+                    self._connection.execute(lock.format(_only(self.found, more)))
                 break
             except LockNotAvailable:
                 if self._guard is None or monotonic() > end:
                     raise
                 self._end()
-        for table in tables:
+        for table in (*more, *tables):
             self._schema_version = check_table(self._connection, self.found, table)
 
     def _end(self) -> None:
@@ -253,7 +266,9 @@ def _only(found: Found, tables: Sequence[str]) -> Composed:
 def _named(statement: str, found: Found, table: str) -> Composed:
     from psycopg.sql import SQL, Identifier
 
-    return SQL(statement).format(Identifier(found.schema, table))
+    named = {"blobs": "checkpoint_blobs", "checkpoints": "checkpoints"}
+    others = {name: Identifier(found.schema, other) for name, other in named.items()}
+    return SQL(statement).format(Identifier(found.schema, table), **others)
 
 
 def _roll_back(connection: Connection[Any]) -> None:

@@ -30,7 +30,7 @@ from sealpoint.databases.rows import (
 )
 from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
 from sealpoint.databases.sqlite.cleartext import LOWEST, SqliteCleartext
-from sealpoint.databases.sqlite.columns import COLUMNS, access_to
+from sealpoint.databases.sqlite.columns import COLUMNS, Access, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.scan import condition, require_found, require_rising, tally
 from sealpoint.errors import DatabaseMissingError, SealpointError
@@ -80,6 +80,7 @@ class SqliteRows:
         self._lock_seconds = 0.0
         self._ahead: tuple[Column, Any, Selection, Page] | None = None
         self._in_order = set[str]()
+        self._holds = "1"  # in SQL, which rows the store has
         self.cleartext = SqliteCleartext(self._file, self._rows, self._require_order)
 
     @property
@@ -129,6 +130,10 @@ class SqliteRows:
         """The columns with values in the tables of the file."""
         return tuple(column for column in COLUMNS if column.table in self._file.tables)
 
+    def _access(self, column: Column) -> Access:
+        """Return how the cells of a column are found, read and replaced."""
+        return access_to(column)
+
     @property
     def has_task_path(self) -> bool:
         """Whether ``writes`` has the column, which older databases lack."""
@@ -157,7 +162,8 @@ class SqliteRows:
             # Lengths first: a sort by tag would move whole values.
             statement = f"""
                 WITH found(tag, size) AS (
-                    SELECT type, length({column.name}) FROM main.{column.table} NOT INDEXED),
+                    SELECT type, length({column.name}) FROM main.{column.table} NOT INDEXED
+                    WHERE {self._holds}),
                 sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
                 SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
             found = self._file.query(statement, (), tally, _SUBQUERIES)
@@ -181,11 +187,11 @@ class SqliteRows:
         self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
     ) -> Page:
         """Return the selected cells after a row id. See `RowStore.read`."""
-        access = access_to(column)
+        access = self._access(column)
         where, parameters = condition(selection, self._file.encoding)
         statement = f"""
             SELECT {access.read} FROM main.{column.table} NOT INDEXED
-            WHERE rowid >= ? {where} ORDER BY rowid"""
+            WHERE rowid >= ? AND {self._holds} {where} ORDER BY rowid"""
         first = LOWEST
         if after is not None:
             self._require_order(column.table)
@@ -224,7 +230,7 @@ class SqliteRows:
             page = ahead[3]
         else:
             page = self.read(column, after, selection, batch)
-        access, updates = access_to(column), []
+        access, updates = self._access(column), []
         for cell in page.cells:
             changed = change(cell)
             if changed is not None:

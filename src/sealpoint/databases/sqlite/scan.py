@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK, key_end
+from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK, key_end
 from sealpoint.databases.cells import Selection
 from sealpoint.errors import DatabaseCorruptError, EndlessTreeError
 
@@ -80,6 +80,9 @@ def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple
     """
     text, parts, parameters = "coalesce(type, '')", list[str](), list[Any]()
     mark, stored = f"instr({text}, '{SEALED_MARK}')", f"CAST({text} AS BLOB)"
+    if selection.bound is not None:
+        found = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
+        parts.append(f"AND {'' if selection.bound else 'NOT '}{found}")
     if not selection.plaintext:
         parts.append(f"AND {mark}")
     for end in _left_out(selection):

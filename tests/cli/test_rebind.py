@@ -1,0 +1,104 @@
+"""`sealpoint rebind`: its plan, its exit codes, and what it says of rows that are left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sealpoint.cli.exits import Exit
+from tests.cli.conftest import Run
+from tests.support.sealed import VALUES, tags_of, write
+from tests.unit.maintenance.test_rebind import change
+
+
+def test_the_plan_names_what_would_be_done(run: Run, path: Path, keys: Path) -> None:
+    write(path, "plain", "b")
+    ended = run("rebind", path, "--json")
+    plan = {(row["table"], row["kind"]): (row["rows"], row["action"]) for row in ended.document["plan"]}
+    assert plan == {
+        ("checkpoints", "sealed"): (3, "to bind"),
+        ("checkpoints", "plaintext"): (3, "skipped: not sealed, add --allow-plaintext"),
+        ("writes", "sealed"): (9, "to bind"),
+        ("writes", "plaintext"): (9, "skipped: not sealed, add --allow-plaintext"),
+    }
+    assert ended.document["reasons"] == ["not-applied"]
+    assert not any(".row@" in tag for tag in tags_of(path))
+
+
+def test_rows_that_are_left_end_in_3(run: Run, path: Path, keys: Path) -> None:
+    write(path, "plain", "b")
+    ended = run("rebind", path, "--apply")
+    assert ended.code == Exit.FOUND
+    assert ended.out.splitlines()[-1] == "not ok: rows are left that are not bound to their places"
+    assert f"{VALUES} values not sealed: --allow-plaintext seals them" in ended.err
+    found = run("rebind", path, "--apply", "--allow-plaintext", "--json")
+    assert (found.code, found.document["reasons"]) == (Exit.DONE, ["plaintext-allowed"])
+    assert (found.document["changed"], found.document["plaintext"], found.document["left"]) == (
+        VALUES,
+        VALUES,
+        0,
+    )
+
+
+def test_there_and_back(run: Run, path: Path, keys: Path) -> None:
+    for words, bound in (([], True), (["--unbind"], False)):
+        found = run("rebind", path, "--apply", *words, "--json").document
+        assert (found["changed"], found["left"], found["verified"], found["ok"]) == (VALUES, 0, VALUES, True)
+        assert {".row@" in tag for tag in tags_of(path)} == {bound}
+        again = run("rebind", path, "--apply", *words, "--json").document
+        assert (again["changed"], again["ok"]) == (0, True)
+
+
+def test_a_refused_row_is_named(run: Run, path: Path, keys: Path) -> None:
+    change(path, "UPDATE checkpoints SET metadata = 'x' WHERE checkpoint_id = '000001'")
+    ended = run("rebind", path, "--apply", "--json")
+    (failed,) = ended.document["failures"]
+    assert (ended.code, failed["error"], failed["place"]["checkpoint_id"]) == (
+        Exit.UNOPENED,
+        "MetadataError",
+        "000001",
+    )
+    assert ended.document["reasons"] == ["values-failed", "not-bound"]
+
+
+def test_a_run_that_stops_is_continued(run: Run, path: Path, keys: Path) -> None:
+    ended = run("rebind", path, "--apply", "--max-seconds", "0", "--batch", "2", "--json")
+    assert (ended.code, "ended-early" in ended.document["reasons"]) == (Exit.STOPPED, True)
+    assert 0 < ended.document["left"] < VALUES
+    assert run("rebind", path, "--apply").code == Exit.DONE
+
+
+def test_metadata_stays_readable_where_it_is_asked_for(run: Run, path: Path, keys: Path) -> None:
+    assert run("rebind", path, "--apply").code == Exit.DONE
+    found = run("rebind", path, "--plain-metadata", "tenant", "--json").document["plan"]
+    actions = {row["table"]: row["action"] for row in found}
+    assert actions == {
+        "checkpoints": "bound; to add readable metadata where it lacks some",
+        "writes": "bound",
+    }
+    assert run("rebind", path, "--index", "user_id", "--apply").code == Exit.KEYS  # the ring has no index key
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--unbind --index user_id",
+        "--unbind --plain-metadata tenant",
+        "--index step",
+        "--plain-metadata a --index a",
+        "--plain-metadata __sealpoint__",
+        "--workers 2",
+        "--suite rot13",
+    ],
+)
+def test_options_that_do_not_fit(run: Run, path: Path, keys: Path, words: str) -> None:
+    ended = run("rebind", path, *words.split())
+    assert (ended.code, ended.has_no_result) == (Exit.USAGE, True)
+
+
+def test_another_environments_ring_is_refused(run: Run, path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    assert run("keys", "init", "k1", "--keys", other).code == Exit.DONE
+    assert run("rebind", path, "--apply", "--keys", other).code == Exit.KEYS
+    assert not any(".row@" in tag for tag in tags_of(path))

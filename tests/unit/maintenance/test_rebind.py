@@ -1,0 +1,346 @@
+"""Rebinding a SQLite file: what is bound, what is refused, and what writers do meanwhile."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealpoint.base import empty_checkpoint
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.databases.cells import Cell
+from sealpoint.databases.rows import Batch, Progress
+from sealpoint.databases.sqlite.whole import SqliteWholeRows
+from sealpoint.errors import ConfigError, SealpointError, UnboundValueError, UnknownKeyError
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.maintenance.binding import Binder
+from sealpoint.maintenance.rebind import RebindOptions, rebind
+from tests.support.checkpoints import at
+from tests.support.rebinding import rebound, run, visible
+from tests.support.sealed import (
+    VALUES,
+    failures,
+    langgraph,
+    make_cipher,
+    moved,
+    opened,
+    sealing,
+    tags_of,
+    write,
+)
+
+CIPHER = make_cipher("k1", "langgraph")
+BOUND = "msgpack+cobblestone256.row@k1"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where no database is yet."""
+    return tmp_path / "rows.db"
+
+
+def states(path: Path, serde: EncryptedSerializer, **named: Any) -> list[Any]:
+    """All that SealedSaver reads."""
+    with langgraph(path, None) as saver:
+        return [*SealedSaver(saver, serde=serde, **named).list(None)]
+
+
+def bare(path: Path, serde: Any) -> list[Any]:
+    """All that LangGraph's saver alone reads."""
+    with langgraph(path, serde) as saver:
+        return [*saver.list(None)]
+
+
+def change(path: Path, statement: str, *parameters: Any) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(statement, parameters).rowcount == 1
+
+
+SERDE = EncryptedSerializer(CIPHER)
+
+
+@pytest.mark.parametrize("kind", ["k1", "plain", "gcm"])
+def test_each_kind_of_rows_is_bound(path: Path, kind: str) -> None:
+    """Plain ones and those under LANGGRAPH_AES_KEY only if that is allowed."""
+    write(path, kind, "a")
+    before = bare(path, sealing(kind))
+    if kind != "k1":
+        assert moved(run(path, CIPHER)) == 0
+    rebound(path, CIPHER, allow_plaintext=kind == "plain", allow_legacy=kind == "gcm")
+    assert states(path, SERDE) == before
+    assert all(".row@k1" in tag for tag in tags_of(path))
+    assert moved(run(path, CIPHER, allow_plaintext=True, allow_legacy=True)) == 0
+    with pytest.raises(SealpointError):
+        bare(path, SERDE)
+    rebound(path, CIPHER, unbind=True)
+    assert bare(path, SERDE) == before
+    assert not any(".row@" in tag for tag in tags_of(path))
+
+
+def test_bytes_pass_through_as_they_are(path: Path) -> None:
+    """There behind what SealedSaver seals in front of them, and back as they were."""
+    write(path, "k1", "a")
+    before = opened(path, CIPHER)
+    rebound(path, CIPHER)
+    bound = opened(path, CIPHER)
+    assert all(bound[place][0] == kind for place, (kind, _) in before.items())
+    assert all(bound[place][1].endswith(data) for place, (_, data) in before.items())
+    rebound(path, CIPHER, unbind=True)
+    assert opened(path, CIPHER) == before
+
+
+def test_rows_are_counted_by_kind(path: Path) -> None:
+    write(path, "plain", "a")
+    write(path, "gcm", "b")
+    write(path, "k1", "c")
+    *_, last = run(path, CIPHER, allow_plaintext=True, allow_legacy=True)
+    assert isinstance(last, Progress)
+    assert (last.changed, last.plaintext, last.legacy) == (3 * VALUES, VALUES, VALUES)
+
+
+@pytest.mark.parametrize("batches", range(1, 6))
+def test_any_mix_of_rows_is_read(path: Path, batches: int) -> None:
+    """Of a run that ended at any batch, on the way there and back; the next run completes it."""
+    write(path, "k1", "a")
+    write(path, "k1", "b")
+    before = bare(path, SERDE)
+    for unbind in (False, True):
+        options = RebindOptions(batch=Batch(rows=4), unbind=unbind)
+        with (
+            closing(SqliteWholeRows(path, writable=True)) as store,
+            closing(rebind(store, CIPHER, options)) as events,
+        ):
+            for _ in range(batches):
+                next(events)
+        assert len({".row@" in tag for tag in tags_of(path)}) == 2
+        assert states(path, SERDE, unbound="allow") == before
+        with pytest.raises(UnboundValueError):
+            states(path, SERDE)
+        rebound(path, CIPHER, unbind=unbind)
+    assert bare(path, SERDE) == before
+
+
+def test_one_thread_alone(path: Path) -> None:
+    write(path, "k1", "a é")
+    write(path, "k1", "b")
+    assert moved(run(path, CIPHER, thread_id="a é")) == VALUES
+    assert moved(run(path, CIPHER, thread_id="c")) == 0
+    with langgraph(path, None) as saver:
+        sealed = SealedSaver(saver, serde=SERDE)
+        assert len([*sealed.list(at("a é"))]) == 3
+        with pytest.raises(UnboundValueError):
+            [*sealed.list(at("b"))]
+
+
+FORGED = {  # table, what is set in one row of it
+    "metadata is not JSON": ("checkpoints", "metadata = 'x'"),
+    "metadata has NaN": ("checkpoints", "metadata = '{\"a\": NaN}'"),
+    "metadata has a sealed part": ("checkpoints", "metadata = '{\"__sealpoint__\": 1}'"),
+    "no id": ("checkpoints", "checkpoint_id = ''"),
+    "id is a BLOB": ("checkpoints", "checkpoint_id = x'00'"),
+    "parent is a BLOB": ("checkpoints", "parent_checkpoint_id = x'00'"),
+    "value was changed": ("checkpoints", "checkpoint = substr(checkpoint, 2)"),
+    "channel of an interrupt": ("writes", "channel = '__interrupt__'"),
+    "index of an interrupt": ("writes", "idx = -3"),
+    "index beyond 32 bits": ("writes", "idx = 4294967296"),
+    "index is text": ("writes", "idx = 'x'"),
+    "task_path is a BLOB": ("writes", "task_path = x'00'"),
+    "a plain pickle": ("writes", "type = 'pickle'"),
+}
+ONE = {"checkpoints": "checkpoint_id = '000001'", "writes": "task_id = 'task 1' AND idx = 1"}
+
+
+@pytest.mark.parametrize(("table", "what"), FORGED.values(), ids=FORGED)
+def test_a_row_that_no_saver_writes_is_left(path: Path, table: str, what: str) -> None:
+    write(path, "k1", "a")
+    change(path, f"UPDATE {table} SET {what} WHERE {ONE[table]}")
+    with closing(sqlite3.connect(path)) as connection:
+        rows = set(connection.execute(f"SELECT * FROM {table}"))
+    events = run(path, CIPHER, allow_plaintext=True)
+    (failed,) = failures(events)
+    assert (failed.table, moved(events)) == (table, VALUES - 1)
+    assert isinstance(failed.error, SealpointError)
+    with closing(sqlite3.connect(path)) as connection:
+        left = rows & set(connection.execute(f"SELECT * FROM {table}"))
+    assert len(left) == 1
+
+
+MOVED = {
+    "idx": "UPDATE writes SET idx = 7 WHERE task_id = 'task 1' AND idx = 1",
+    "task_path": "UPDATE writes SET task_path = 'x' WHERE task_id = 'task 1' AND idx = 1",
+    "task": "UPDATE writes SET task_id = 'x' WHERE task_id = 'task 1' AND idx = 1",
+    "checkpoint": "UPDATE checkpoints SET checkpoint_id = '000009' WHERE checkpoint_id = '000001'",
+    "metadata": "UPDATE checkpoints SET metadata = '{\"step\": 9}' WHERE checkpoint_id = '000001'",
+}
+
+
+@pytest.mark.parametrize("statement", MOVED.values(), ids=MOVED)
+def test_what_was_moved_is_not_unbound(path: Path, statement: str) -> None:
+    """Else a column that had no effect until then would have one."""
+    write(path, "k1", "a")
+    rebound(path, CIPHER)
+    change(path, statement)
+    events = run(path, CIPHER, unbind=True)
+    assert (len(failures(events)), moved(events)) == (1, VALUES - 1)
+
+
+@pytest.mark.parametrize(("stored", "restored"), [("000009", "000000"), (None, None)])
+def test_the_parent_is_restored(path: Path, stored: str | None, restored: str | None) -> None:
+    """An edited one has no effect; one that pruning removed is not put back."""
+    write(path, "k1", "a")
+    rebound(path, CIPHER)
+    change(path, "UPDATE checkpoints SET parent_checkpoint_id = ? WHERE checkpoint_id = '000001'", stored)
+    rebound(path, CIPHER, unbind=True)
+    with closing(sqlite3.connect(path)) as connection:
+        statement = "SELECT parent_checkpoint_id FROM checkpoints WHERE checkpoint_id = '000001'"
+        assert connection.execute(statement).fetchone() == (restored,)
+
+
+def test_a_thread_with_a_pseudonym_is_not_unbound(path: Path) -> None:
+    """Its id in the database is all that a bare saver would find."""
+    cipher = with_index()
+    with langgraph(path, None) as saver:
+        sealed = SealedSaver(saver, serde=EncryptedSerializer(cipher), pseudonyms=True)
+        config = sealed.put(at("a"), empty_checkpoint(), {}, {})
+        sealed.put_writes(config, [("c", 1)], "task")
+    events = run(path, cipher, unbind=True)
+    assert (len(failures(events)), moved(events)) == (2, 0)
+
+
+def with_index() -> RingCipher:
+    keys = [Key("k1", b"1" * 32, KeyState.ACTIVE)]
+    return RingCipher(KeyRing(keys, index=b"i" * 32))
+
+
+# --- readable metadata ----------------------------------------------------------------------------
+
+
+def metadata_of(path: Path) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [json.loads(text) for (text,) in connection.execute("SELECT metadata FROM checkpoints")]
+
+
+def put_with_metadata(path: Path, cipher: RingCipher) -> None:
+    with langgraph(path, EncryptedSerializer(cipher)) as saver:
+        for number in range(3):
+            metadata: Any = {"step": number, "user_id": f"u{number % 2}", "tenant": "t", "note": "n"}
+            checkpoint = {**empty_checkpoint(), "id": f"{number:06}"}
+            saver.put(at("a"), checkpoint, metadata, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_keys_stay_readable_and_are_indexed(path: Path, later: bool) -> None:
+    """At once, or in rows that are bound already: then the sealed bytes stay the same."""
+    cipher = with_index()
+    serde = EncryptedSerializer(cipher)
+    put_with_metadata(path, cipher)
+    wanted = visible("tenant", indexed=("user_id",))
+    if later:
+        rebound(path, cipher)
+        assert [set(metadata) for metadata in metadata_of(path)] == [{"step"}] * 3
+        sealed = stored(path)
+        events = run(path, cipher, visible=wanted)
+        assert (moved(events), failures(events)) == (3, [])
+        assert stored(path) == sealed
+    else:
+        rebound(path, cipher, visible=wanted)
+    assert moved(run(path, cipher, visible=wanted)) == 0
+    assert [len(metadata) for metadata in metadata_of(path)] == [3, 3, 3]
+    assert all({"step", "tenant"} < metadata.keys() for metadata in metadata_of(path))
+    with langgraph(path, None) as saver:
+        indexed = SealedSaver(saver, serde=serde, plain_metadata=["tenant"], indexed_metadata=["user_id"])
+        found = [found.checkpoint["id"] for found in indexed.list(None, filter={"user_id": "u0"})]
+        assert found == ["000002", "000000"]
+        assert [found.metadata["note"] for found in indexed.list(None)] == ["n"] * 3  # type: ignore[typeddict-item]
+    rebound(path, cipher)
+    assert [len(metadata) for metadata in metadata_of(path)] == [3, 3, 3]  # nothing is taken away
+
+
+def stored(path: Path) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT type, checkpoint FROM checkpoints").fetchall()
+
+
+def test_forged_readable_metadata_is_not_completed(path: Path) -> None:
+    cipher = with_index()
+    put_with_metadata(path, cipher)
+    rebound(path, cipher)
+    change(path, "UPDATE checkpoints SET metadata = '{\"step\": 9}' WHERE checkpoint_id = '000001'")
+    events = run(path, cipher, visible=visible("tenant"))
+    assert (len(failures(events)), moved(events)) == (1, 2)
+
+
+def test_keys_that_cannot_be_indexed(path: Path) -> None:
+    with pytest.raises(UnknownKeyError):
+        Binder(CIPHER, visible(indexed=("user_id",)))
+    for keys in (visible("a", indexed=("a",)), visible(indexed=("step",)), visible("__sealpoint__")):
+        with pytest.raises(ConfigError):
+            Binder(with_index(), keys)
+
+
+# --- writers meanwhile ----------------------------------------------------------------------------
+
+RACES: dict[str, str] = {
+    "value": "UPDATE checkpoints SET checkpoint = x'00'",
+    "tag": "UPDATE checkpoints SET type = 'x'",
+    "metadata": "UPDATE checkpoints SET metadata = '{}'",
+    "parent": "UPDATE checkpoints SET parent_checkpoint_id = 'x'",
+    "key": "UPDATE checkpoints SET thread_id = thread_id || 'x'",
+}
+
+
+@pytest.mark.parametrize("statement", RACES.values(), ids=RACES)
+def test_a_row_that_was_changed_meanwhile_is_left(path: Path, statement: str) -> None:
+    """Whichever of its columns it was: all of them are in the sealed value."""
+    write(path, "k1", "a")
+    assert raced(path, statement, Binder(CIPHER).bind, "checkpoints") == (0, 3)
+
+
+@pytest.mark.parametrize("what", ["value = x'00'", "type = 'x'", "task_path = 'x'", "idx = idx + 10"])
+def test_a_write_that_was_changed_meanwhile_is_left(path: Path, what: str) -> None:
+    write(path, "k1", "a")
+    assert raced(path, f"UPDATE writes SET {what}", Binder(CIPHER).bind, "writes") == (0, 9)
+
+
+def raced(path: Path, statement: str, make: Callable[[Cell], Any], table: str) -> tuple[int, int]:
+    """Change rows by a statement after they were read; return how many were changed, and how many raced."""
+    with closing(SqliteWholeRows(path, writable=True)) as store:
+        (column,) = (column for column in store.columns if column.table == table)
+        is_first = True
+
+        def changing(cell: Cell) -> Any:
+            nonlocal is_first
+            if is_first:
+                is_first = False
+                with closing(sqlite3.connect(path)) as connection, connection:
+                    connection.execute(statement)
+                after = connection_rows(path)
+                seen.append(after)
+            return make(cell)
+
+        seen: list[Any] = []
+        done = store.rewrite(column, None, changing)
+    assert connection_rows(path) == seen[0]
+    return done.changed, done.raced
+
+
+def connection_rows(path: Path) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        tables = ("checkpoints", "writes")
+        return [connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+
+
+def test_older_tables_without_a_path(path: Path) -> None:
+    """Their writes claim an empty one, as LangGraph reads it."""
+    write(path, "k1", "a")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE writes DROP COLUMN task_path")
+    rebound(path, CIPHER)
+    assert len(states(path, SERDE)) == 3
+    rebound(path, CIPHER, unbind=True)
+    assert len(bare(path, SERDE)) == 3
