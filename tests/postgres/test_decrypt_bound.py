@@ -223,6 +223,14 @@ def test_other_inline_values_are_kept(url: str, out: str, value: Any) -> None:
     assert found.checkpoint["channel_values"] == {"name": value}
 
 
+def test_a_large_value_in_metadata_is_opened(url: str, out: str) -> None:
+    """With its frame, metadata is larger than metadata alone may be."""
+    put_inline(url, "x" * 13_000_000)
+    assert not failures(copy(url, out, K2))
+    (found,) = read_all(leading_to(url, out))
+    assert len(found.checkpoint["channel_values"]["name"]) == 13_000_000
+
+
 def put_inline(url: str, value: Any) -> None:
     with sealed_schema(url) as saver:
         checkpoint: Any = {**make(LATE, name=value), "channel_versions": {"name": "1"}}

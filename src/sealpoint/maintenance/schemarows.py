@@ -80,11 +80,7 @@ class RowOpener:
         for name, value in row.items():
             if value is None and name not in nullable_columns(column.table):
                 raise RowError(f"column {name!r} of table {column.table!r} is NULL")
-        column_id: str = row["thread_id"]
-        thread_id = self._threads.get(column_id, column_id)
-        if "\0" in thread_id:
-            raise RowError("the thread id has a NUL character, and Postgres does not store it as text")
-        row = row | {"thread_id": thread_id}
+        row = row | {"thread_id": self._threads.get(row["thread_id"], row["thread_id"])}
         if column.in_json:
             return self._open_checkpoint(cell, row)
         if not holds_value(cell):
