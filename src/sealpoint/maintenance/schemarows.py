@@ -158,7 +158,7 @@ def cell_of(column: Column, row: StoredRow) -> Cell:
 
 
 def holds_value(cell: Cell) -> bool:
-    """Whether there is a value in a row: channels without a value have one."""
+    """Whether there is a value in a row. A channel without a value has a row too."""
     if cell.where.column.in_json:
         return bool(cell.where.others)
     return bool(cell.tag != _NO_VALUE or cell.value is not None)
