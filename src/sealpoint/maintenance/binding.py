@@ -182,7 +182,7 @@ class Binder:
         if PSEUDONYM.match(names["thread_id"]):
             raise RowError(
                 "the thread has a pseudonym, by which only SealedSaver finds it",
-                hint="copy the thread with SealedSaver.copy_thread, without pseudonyms, and delete this one",
+                hint="sealpoint decrypt makes a copy with the thread ids in place of the pseudonyms",
             )
         if coordinates is METADATA:
             return self._unbind_row(cell, opened.inner, opened.data)
