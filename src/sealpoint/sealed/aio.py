@@ -66,7 +66,7 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
     ) -> Mapping[str, DeltaChannelHistory]:
         """Async version of `get_delta_channel_history`."""
         asked = await self._aask(config)
-        return await arun(histories(self._do.rows, asked.place, channels), self.inner)
+        return await arun(histories(self._do.rows, asked.place, asked.thread_id, channels), self.inner)
 
     async def _aask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
         place = require_place(config)

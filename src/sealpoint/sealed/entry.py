@@ -106,6 +106,11 @@ class Entry:
         self.parent: str | None = parent
 
     @property
+    def is_bound(self) -> bool:
+        """Whether it is sealed to its row."""
+        return self._header is not None
+
+    @property
     def metadata(self) -> CheckpointMetadata:
         """All metadata."""
         if self._header is None or self._rows.layout is Layout.VALUES:

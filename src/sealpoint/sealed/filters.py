@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,12 +19,12 @@ class Filter:
         is_exact: Whether that part is the whole filter, so that a limit may be passed on too.
     """
 
-    __slots__ = ("_layout", "_rest", "is_exact", "stored")
+    __slots__ = ("_layout", "_wanted", "is_exact", "stored")
 
     def __init__(self, rows: Rows, wanted: Mapping[str, Any] | None) -> None:
         """Divide a filter."""
         self._layout = rows.layout
-        self._rest = dict[str, Any]()
+        self._wanted = {key: _as_json(self._layout, value) for key, value in (wanted or {}).items()}
         self.stored = dict[str, Any]()
         self.is_exact = True
         for key, value in (wanted or {}).items():
@@ -31,7 +32,6 @@ class Filter:
             if key in rows.plain or (rows.layout is Layout.WHOLE and key.split(".")[0] in rows.plain):
                 self.stored[key] = value
                 continue
-            self._rest[key] = value
             token = rows.tokens.token(key, value) if rows.tokens and key in rows.indexed else None
             # Rows from before the index, and rows that are not bound, have no tokens.
             if token is None or rows.allow_unbound or value is None:
@@ -40,8 +40,12 @@ class Filter:
                 self.stored[token] = 1
 
     def takes(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether metadata matches the part that the saver does not apply, as it would match there."""
-        return all(self._matches(metadata, key, value) for key, value in self._rest.items())
+        """Whether metadata matches, as it would match in the database.
+
+        The part that the saver applies too: an index, an operator or a key that stands twice in the readable
+        metadata may lead it to another row.
+        """
+        return all(self._matches(metadata, key, value) for key, value in self._wanted.items())
 
     def _matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         if self._layout is Layout.INLINE:
@@ -49,6 +53,18 @@ class Filter:
         if self._layout is Layout.VALUES:
             return bool(metadata.get(key) == wanted)
         return _equals(_member(metadata, key), wanted)
+
+
+def _as_json(layout: Layout, value: Any) -> Any:
+    """Return a value as it reads in JSON, into which savers turn what they search for."""
+    if layout is Layout.VALUES or value is None or isinstance(value, str | int | float | tuple):
+        return value
+    if not isinstance(value, dict | list):
+        return str(value) if layout is Layout.WHOLE else value  # as LangGraph's SqliteSaver does
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError, RecursionError):
+        return value
 
 
 def _member(metadata: Mapping[str, Any], path: str) -> Any:

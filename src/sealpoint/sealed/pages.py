@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
+from sealpoint.errors import RowError
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.steps import Request
 
@@ -28,7 +29,7 @@ class Pages:
         request: What to ask for next; ``None`` at the end.
     """
 
-    __slots__ = ("_has_unique_ids", "_is_whole", "request")
+    __slots__ = ("_has_unique_ids", "_is_whole", "_taken", "request")
 
     def __init__(
         self,
@@ -52,16 +53,28 @@ class Pages:
         self._has_unique_ids = configurable.get("checkpoint_ns") is not None
         self._is_whole = limit is not None and (limit <= MAX_ROWS or not is_paged)
         size = limit if self._is_whole else FIRST_ROWS if is_paged else None
+        self._taken = frozenset[tuple[str, ...]]()
         self.request: Request | None = Request(config, stored, before, size)
 
     def take(self, found: list[CheckpointTuple]) -> list[CheckpointTuple]:
-        """Return the part of a reply that is complete, and determine the next request."""
+        """Return the part of a reply that is complete, and determine the next request.
+
+        Raises:
+            RowError: If a checkpoint is listed twice: so would a listing never end.
+        """
         request = self.request
-        if request is None or request.limit is None or self._is_whole or len(found) < request.limit:
+        places = [_place(item) for item in found]
+        is_named = all(type(ns) is type(checkpoint_id) is str for _, ns, checkpoint_id in places)
+        if is_named and (len({*places}) < len(places) or not self._taken.isdisjoint(places)):
+            raise RowError("the database lists a checkpoint twice")
+        # A row that is not named by text is refused when it is opened, and has no order.
+        is_all = self._is_whole or not is_named
+        if request is None or request.limit is None or is_all or len(found) < request.limit:
             self.request = None
             return found
-        ids = [item.config["configurable"]["checkpoint_id"] for item in found]
-        if any(one < other for one, other in pairwise(ids)):
+        ids = [checkpoint_id for _, _, checkpoint_id in places]
+        is_below = not self._taken or request.before is None or ids[0] < request.before
+        if not is_below or any(one < other for one, other in pairwise(ids)):
             self.request = request._replace(limit=None)  # the saver has another order: all at once
             return []
         end = len(ids) if self._has_unique_ids else ids.index(ids[-1])
@@ -70,7 +83,14 @@ class Pages:
         size = min(request.limit * 2, MAX_ROWS, largest) if end else request.limit * 2
         before = ids[end - 1] if end else request.before
         self.request = request._replace(before=before, limit=size)
+        self._taken = frozenset(places[:end]) or self._taken
         return found[:end]
+
+
+def _place(found: CheckpointTuple) -> tuple[str, Any, Any]:
+    """Return the names of a row, of any types."""
+    named = found.config["configurable"]
+    return str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"]
 
 
 def stored_bytes(found: CheckpointTuple) -> int:
@@ -79,4 +99,5 @@ def stored_bytes(found: CheckpointTuple) -> int:
     values = [value for _, _, value in found.pending_writes or ()]
     if isinstance(checkpoint, dict):
         values += checkpoint.get("channel_values", {}).values()
-    return sum(len(value.blob) for value in (checkpoint, *values) if type(value) is Sealed)
+    blobs = [value.blob for value in (checkpoint, *values) if type(value) is Sealed]
+    return sum(len(blob) for blob in blobs if isinstance(blob, bytes | str))  # else it is refused later

@@ -78,8 +78,10 @@ class Procedures:
         return Asked(Place(column, checkpoint_ns, checkpoint_id), thread_id, has_ns, more)
 
     def check(self, found: CheckpointTuple, place: Place) -> None:
-        """Authenticate a row."""
-        open_entry(self.rows, found, place)
+        """Authenticate a row; what is not bound is only authenticated when it is decoded."""
+        entry = open_entry(self.rows, found, place)
+        if not entry.is_bound:
+            entry.document()
 
     def pages(
         self, asked: Asked | None, wanted: Filter, before: RunnableConfig | None, limit: int | None

@@ -210,7 +210,8 @@ class SealedSaver(AsyncMethods):
             RowError: If an ancestor is missing.
             SealpointError: If a row is not what was stored there.
         """
-        return run(histories(self._do.rows, self._ask(config).place, channels), self.inner)
+        asked = self._ask(config)
+        return run(histories(self._do.rows, asked.place, asked.thread_id, channels), self.inner)
 
     def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
         """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
