@@ -46,8 +46,8 @@ class SealedSaver(AsyncMethods):
     """A saver that seals checkpoints, writes and metadata, each bound to its row, and stores them in another.
 
     The wrapped saver is used as it is, in a copy whose serializer has no key. Every method raises a
-    `SealpointError` if what it reads was changed, moved or exchanged, or the error of the wrapped saver if that
-    cannot read the row. See docs/savers.md for what remains visible on each saver.
+    `SealpointError` if what it reads was changed, moved or exchanged, or the error of the wrapped saver if
+    that cannot read the row. See docs/savers.md for what remains visible on each saver.
 
     Attributes:
         inner: The copy of the wrapped saver.
