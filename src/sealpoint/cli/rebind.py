@@ -67,6 +67,7 @@ _ADVICE: Final = {
     Action.UNRECOGNISED: "with an unrecognised tag: `sealpoint status DB` shows them",
 }
 _LATE: Final = "rows are left, or written meanwhile: run again, or end the writers that do not bind"
+_LATE_UNBINDING: Final = "rows are left, or written meanwhile: end the writers that bind, and run again"
 
 
 def rebind(
@@ -221,7 +222,7 @@ def _apply(
         print_json(document)
     else:
         failures.show_causes()
-        _show_outcome(outcome, document, failed=bool(failures.count))
+        _show_outcome(outcome, document, _LATE_UNBINDING if options.unbind else _LATE, bool(failures.count))
         show_verdict(document)
     return result_code(result)
 
@@ -240,7 +241,7 @@ def _object(outcome: Outcome, failures: render.ShownFailures) -> dict[str, Any]:
     return changed | members
 
 
-def _show_outcome(outcome: Outcome, document: dict[str, Any], *, failed: bool) -> None:
+def _show_outcome(outcome: Outcome, document: dict[str, Any], late: str, failed: bool) -> None:
     columns = ("changed", "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
     names = ("changed", "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
     show_table(columns, [[document[name] for name in names]])
@@ -253,4 +254,4 @@ def _show_outcome(outcome: Outcome, document: dict[str, Any], *, failed: bool) -
             if number := outcome.count(action):
                 say(f"{render.values_line(number)} {line}")
         if outcome.pending and not failed:
-            say(_LATE)
+            say(late)

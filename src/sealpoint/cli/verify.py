@@ -13,7 +13,7 @@ from sealpoint.cli.options import (
     KeysOption,
     VariableOption,
 )
-from sealpoint.cli.output import progress_bar, say_how_far
+from sealpoint.cli.output import progress_bar, say, say_how_far
 from sealpoint.cli.stores import open_ring, opened
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.failures import Failures
@@ -60,6 +60,8 @@ def verify(
             report.end({**counts, **result.tail()})
             if not as_json:
                 render.show_causes(failures)
+                if Reason.UNBOUND in run.reasons():
+                    say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
             if not complete:
                 say_how_far(rows, total)
     return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)

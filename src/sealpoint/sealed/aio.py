@@ -37,7 +37,7 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
         """Async version of `get_tuple`."""
         asked = await self._aask(config)
         found = await self.inner.aget_tuple(asked.config)
-        return None if found is None else await self._adecode(self._do.entry(found, asked), asked)
+        return None if found is None else await self._adecode(await self._aopen(found, asked), asked)
 
     async def alist(
         self,
@@ -54,7 +54,7 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
         while (request := pages.request) and left != 0:
             page = [item async for item in self.inner.alist(request.config, **request.arguments)]
             for found in pages.take(page):
-                entry = self._do.entry(found, asked)
+                entry = await self._aopen(found, asked)
                 if wanted.takes(entry.metadata):
                     yield await self._adecode(entry, asked)
                     left = None if left is None else left - 1
@@ -75,6 +75,12 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
         if column is None:
             column = await arun(threads.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
         return self._do.asked(config, place, column)
+
+    async def _aopen(self, found: CheckpointTuple, asked: Asked | None) -> Entry:
+        """Authenticate a row; a large one on a worker thread, so that the event loop is not blocked."""
+        if stored_bytes(found) < LARGE_BYTES:
+            return self._do.entry(found, asked)
+        return await asyncio.to_thread(self._do.entry, found, asked)
 
     async def _adecode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
         sends = await arun(self._do.sends(entry), self.inner) if entry.needs_sends else None

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
+from sealpoint.base.frame import KEY
 from sealpoint.errors import RowError
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.steps import Request
@@ -96,8 +97,11 @@ def _place(found: CheckpointTuple) -> tuple[str, Any, Any]:
 def stored_bytes(found: CheckpointTuple) -> int:
     """Return how many bytes of values were read for a checkpoint."""
     checkpoint: Any = found.checkpoint
-    values = [value for _, _, value in found.pending_writes or ()]
+    values: list[Any] = [value for _, _, value in found.pending_writes or ()]
     if isinstance(checkpoint, dict):
         values += checkpoint.get("channel_values", {}).values()
     blobs = [value.blob for value in (checkpoint, *values) if type(value) is Sealed]
+    frame: Any = found.metadata.get(KEY) if isinstance(found.metadata, dict) else None
+    if isinstance(frame, dict):
+        blobs.append(frame.get("value"))
     return sum(len(blob) for blob in blobs if isinstance(blob, bytes | str))  # else it is refused later
