@@ -240,3 +240,14 @@ def put_inline(url: str, value: Any) -> None:
 def read_all(url: str) -> list[Any]:
     with saver_at(PostgresSaver, url) as saver:
         return [*saver.list(None)]
+
+
+def test_two_histories_of_a_thread_are_not_merged(url: str, out: str) -> None:
+    """A process without pseudonyms does not find the thread, and begins another one under its id."""
+    for options, checkpoint_id in ((PRIVATE, "1"), (PLAIN, "2")):
+        with sealed_schema(url, **options) as saver:
+            saver.put(at("w"), make(checkpoint_id, text=checkpoint_id), {"step": 1}, {"text": 1})
+    failed = failures(copy(url, out, K2))
+    assert {type(failure.error) for failure in failed} == {RowError}
+    assert "two histories" in str(failed[0].error)
+    assert not exists(url, out)

@@ -122,12 +122,46 @@ def needs_of(cell: Cell, header: Header, document: Any) -> Iterator[Need]:
         yield Need(cell.where.key, channel, version)
 
 
+class ThreadIds:
+    """The ids that threads have in a copy: their own in place of pseudonyms.
+
+    Holds about 100 bytes for each thread.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any thread."""
+        self._ids = dict[str, str]()  # by pseudonym: only checkpoints have them
+        self._columns = dict[str, str]()  # what stands for each in the database
+
+    def learn(self, column: str, header: Header) -> None:
+        """Remember the thread that a checkpoint names."""
+        if "thread" in header:
+            self._ids[column] = str(header["thread"])
+
+    def require_id(self, column: str) -> str:
+        """Return the id of a thread.
+
+        Args:
+            column: What stands for it in the database.
+
+        Raises:
+            RowError: If something else stands for it too: in the copy, two histories would be one.
+        """
+        thread_id = self._ids.get(column, column)
+        if self._columns.setdefault(thread_id, column) != column:
+            raise RowError(
+                "the thread has rows under its id and under a pseudonym: two histories",
+                hint="a process began it anew without pseudonyms: delete one of the two through such a saver",
+            )
+        return thread_id
+
+
 class Restoring:
     """Turns rows back into what a saver stores without `SealedSaver`. Checkpoints come before writes."""
 
     def __init__(self) -> None:
         """Begin without any thread."""
-        self._threads = dict[str, str]()  # ids by pseudonym: writes do not have them
+        self._threads = ThreadIds()
 
     def restore(self, cell: Cell, parts: Parts) -> dict[str, Any]:
         """Return all columns of a row.
@@ -137,17 +171,16 @@ class Restoring:
             parts: The value.
 
         Raises:
-            SealpointError: What `require_same_row` raises.
+            SealpointError: What `require_same_row` and `ThreadIds.require_id` raise.
         """
         where = cell.where
         row = where.names | where.beside
         column = row["thread_id"]
         if parts.header is not None:
             require_same_row(cell, parts.header)
-            if "thread" in parts.header:
-                self._threads[column] = str(parts.header["thread"])
+            self._threads.learn(column, parts.header)
             row["metadata"] = encode_metadata(parts.header["metadata"])
         if parts.claims is not None:
             row |= parts.claims._asdict()
         kind, data = parts.opened.typed
-        return {**row, "thread_id": self._threads.get(column, column), "type": kind, where.column.name: data}
+        return {**row, "thread_id": self._threads.require_id(column), "type": kind, where.column.name: data}

@@ -21,7 +21,7 @@ from sealpoint.databases.postgres.newschema import nullable_columns
 from sealpoint.databases.postgres.snapshot import StoredRow
 from sealpoint.databases.rows import Need
 from sealpoint.errors import DecodeError, RowError, SealpointError, excerpt
-from sealpoint.maintenance.bound import Parts, is_sentinel, needs_of, require_same_row
+from sealpoint.maintenance.bound import Parts, ThreadIds, is_sentinel, needs_of, require_same_row
 from sealpoint.maintenance.decrypt import open_value, require_no_frame
 from sealpoint.sealed.body import SENTINEL, Header
 from sealpoint.serde.jsontext import parse
@@ -52,7 +52,7 @@ class RowOpener:
         self._cipher = cipher
         self._allow_plaintext = allow_plaintext
         self._secret_of = secret_of
-        self._threads = dict[str, str]()  # ids by pseudonym
+        self._threads = ThreadIds()
 
     def learn(self, cell: Cell) -> None:
         """Remember the thread that the sealed part of a checkpoint names.
@@ -63,8 +63,8 @@ class RowOpener:
             header = self._open(cell).header
         except SealpointError:
             return
-        if header is not None and "thread" in header:
-            self._threads[cell.where.names["thread_id"]] = str(header["thread"])
+        if header is not None:
+            self._threads.learn(cell.where.names["thread_id"], header)
 
     def open(self, cell: Cell, row: StoredRow) -> Copied:
         """Return what to store in place of a row: nothing in it is sealed.
@@ -80,7 +80,7 @@ class RowOpener:
         for name, value in row.items():
             if value is None and name not in nullable_columns(column.table):
                 raise RowError(f"column {name!r} of table {column.table!r} is NULL")
-        row = row | {"thread_id": self._threads.get(row["thread_id"], row["thread_id"])}
+        row = row | {"thread_id": self._threads.require_id(row["thread_id"])}
         if column.in_json:
             return self._open_checkpoint(cell, row)
         if not holds_value(cell):
