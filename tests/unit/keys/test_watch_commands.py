@@ -96,6 +96,7 @@ def look(subject: RingCipher, clock: list[float]) -> None:
 
 def test_material_that_is_held_is_not_asked_for_again(ring: Commands, clock: list[float]) -> None:
     subject = RingCipher(KeyRing.load(ring.file))
+    assert subject.open(*sealed_under("k0")).typed == VALUE
     ring.put(k0="decrypt-only", k1="decrypt-only", k2="active")
     look(subject, clock)
     assert sealing_id(subject) == "k2"
@@ -136,6 +137,7 @@ def test_material_that_was_loaded_late_is_compared_after_the_key_was_disabled(
 
 def test_material_that_has_not_the_check_value_is_asked_for(ring: Commands, clock: list[float]) -> None:
     subject = RingCipher(KeyRing.load(ring.file))
+    assert subject.open(*sealed_under("k0")).typed == VALUE
     replace(ring.file, ring.text(k0="decrypt-only", k1="active") + "check = '00000000'\n")
     look(subject, clock)
     wait_until_loaded(subject)
