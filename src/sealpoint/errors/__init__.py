@@ -94,6 +94,16 @@ from sealpoint.errors.serde import (
     UnreadableTypeError,
     UnsupportedTypeError,
 )
+from sealpoint.errors.threads import (
+    RolledBackError,
+    ThreadStoreBehindError,
+    ThreadStoreDownError,
+    ThreadStoreError,
+    ThreadStoreFullError,
+    ThreadStoreReadOnlyError,
+    ThreadStoreTimeoutError,
+    WrongThreadStoreError,
+)
 
 __all__ = [
     "EXCERPT_CHARS",
@@ -140,6 +150,7 @@ __all__ = [
     "RingFileError",
     "RingFileMissingError",
     "RingRollbackError",
+    "RolledBackError",
     "RowError",
     "RowMissingError",
     "SaverError",
@@ -159,6 +170,12 @@ __all__ = [
     "TagError",
     "TestKeysError",
     "TextError",
+    "ThreadStoreBehindError",
+    "ThreadStoreDownError",
+    "ThreadStoreError",
+    "ThreadStoreFullError",
+    "ThreadStoreReadOnlyError",
+    "ThreadStoreTimeoutError",
     "UnauthenticatedTypeError",
     "UnboundValueError",
     "UnbuildableValueError",
@@ -171,6 +188,7 @@ __all__ = [
     "UnrelatedDatabaseError",
     "UnsupportedTypeError",
     "WrongRingError",
+    "WrongThreadStoreError",
     "excerpt",
 ]
 

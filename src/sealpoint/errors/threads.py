@@ -1,0 +1,71 @@
+"""Errors of thread stores, and of databases that lack what a store remembers."""
+
+from __future__ import annotations
+
+from sealpoint.errors.root import SealpointError, excerpt
+
+
+class RolledBackError(SealpointError, LookupError):
+    """A database lacks a checkpoint that its thread store remembers, or has an earlier state of it.
+
+    Attributes:
+        thread_id: The thread.
+        have: Id of the checkpoint that the database has instead; ``None`` if it has none.
+        want: Id of the checkpoint that the store remembers.
+    """
+
+    hint = (
+        "compare all of it with `sealpoint heads verify DB`; after a backup that was restored lawfully, "
+        "`sealpoint heads adopt DB --reason TEXT` takes what is there"
+    )
+
+    def __init__(self, thread_id: str, have: str | None, want: str, *, hint: str | None = None) -> None:
+        super().__init__(thread_id, have, want, hint=hint)
+        self.thread_id, self.have, self.want = thread_id, have, want
+
+    def __str__(self) -> str:
+        thread, want = excerpt(self.thread_id), excerpt(self.want)
+        if self.have == self.want:
+            return f"thread {thread}: checkpoint {want} is in an earlier state than the last that was stored"
+        have = "none" if self.have is None else excerpt(self.have)
+        return f"thread {thread}: checkpoint {want} is missing; the database has {have}"
+
+
+class ThreadStoreError(SealpointError):
+    """A thread store cannot be used."""
+
+
+class ThreadStoreDownError(ThreadStoreError, ConnectionError):
+    """A thread store cannot be reached or opened, or is not one."""
+
+    hint = "start it again, or name the right one; nothing was read as current or written meanwhile"
+
+
+class ThreadStoreTimeoutError(ThreadStoreError, TimeoutError):
+    """A thread store did not answer in time."""
+
+    hint = "find out what slows it down or locks it, or raise the time limit: timeout=SECONDS"
+
+
+class ThreadStoreReadOnlyError(ThreadStoreError, PermissionError):
+    """A thread store cannot be written to: it is mounted read-only, a replica, or lacks a permission."""
+
+    hint = "let this account write to it, and to its folder"
+
+
+class ThreadStoreFullError(ThreadStoreError, OSError):
+    """There is no space for a thread store."""
+
+    hint = "make space; a checkpoint that was stored without its head is recorded by the next put"
+
+
+class ThreadStoreBehindError(ThreadStoreError, LookupError):
+    """A thread store was put back to an earlier state: the database names a later one."""
+
+    hint = "a store that was restored from backup is brought up to date with `sealpoint heads adopt`"
+
+
+class WrongThreadStoreError(ThreadStoreError, ValueError):
+    """A thread store belongs to another database."""
+
+    hint = "name the store that belongs to the database, or take this one over with `sealpoint heads adopt`"

@@ -1,0 +1,5 @@
+"""Thread stores: what a database must hold, remembered outside of it.
+
+A database cannot show that a row is missing, or that a thread was put back to last week. A thread store is a
+log of its checkpoints: one event for each that was stored or deleted, with a keyed hash of its content.
+"""

@@ -1,0 +1,185 @@
+"""ThreadStore: a log of what was stored in a database, and kept apart from it.
+
+The log is only appended to. The last event of a checkpoint says what the database must have:
+
+    PUT       the checkpoint, with the content that the event names
+    LEAVING   that checkpoint, or none: its deletion began, and may have been interrupted
+    DELETED   none; a row that is there was put back
+
+A checkpoint without an event is newer than the last head, or older than the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+MAC_BYTES: Final = 16
+"""Size of the keyed hash of a checkpoint's content: HMAC-SHA-256, its first 128 bits (RFC 4868)."""
+
+TIMEOUT_SECONDS: Final = 1.0
+"""How long a call may take by default."""
+
+REPLACED: Final = 64
+"""How many earlier contents of one checkpoint are compared: LangGraph stores each id once."""
+
+
+class Kind(IntEnum):
+    """What happened to a checkpoint; see the module. The numbers are stored."""
+
+    PUT = 0
+    LEAVING = 1
+    DELETED = 2
+
+
+class Spot(NamedTuple):
+    """The row of a checkpoint: its primary key in the database.
+
+    Attributes:
+        thread_id: The thread, as the database names it: perhaps a pseudonym.
+        checkpoint_ns: The namespace.
+        checkpoint_id: The checkpoint.
+    """
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+
+
+class Head(NamedTuple):
+    """The last event of a checkpoint.
+
+    Attributes:
+        spot: Its row.
+        kind: What happened.
+        mac: `MAC_BYTES` that identify the content; empty if it was deleted.
+    """
+
+    spot: Spot
+    kind: Kind
+    mac: bytes
+
+
+class Event(NamedTuple):
+    """One line of the log.
+
+    Attributes:
+        seq: Its number: greater than that of every line before it.
+        head: What it says.
+        at: When it was written, in seconds since 1970.
+    """
+
+    seq: int
+    head: Head
+    at: int
+
+
+class Answer(NamedTuple):
+    """What a store knows.
+
+    Attributes:
+        heads: The heads that were asked for.
+        clock: How far the log was when it was read. It never decreases.
+    """
+
+    heads: Sequence[Head]
+    clock: int
+
+
+@runtime_checkable
+class ThreadStore(Protocol):
+    """A log of checkpoints. Safe to share between threads, and after a fork.
+
+    Every method raises `ThreadStoreError`, each subclass for one cause, and nothing else.
+
+    Attributes:
+        identity: Names this store in what is sealed: 32 hex digits.
+        identities: All that were names of it: `adopt` adds those of other stores.
+        claim: A clock that no power failure makes greater than that of the store; 0 if none is known.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def identities(self) -> frozenset[str]: ...
+    @property
+    def claim(self) -> int: ...
+
+    def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
+        """Return the head with the greatest id of those whose kind is PUT, or none. One round trip."""
+        ...
+
+    def find(self, spots: Sequence[Spot]) -> Answer:
+        """Return the heads of those of ``spots`` that have one, in any order. One round trip."""
+        ...
+
+    def between(
+        self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
+    ) -> Answer:
+        """Return the heads of a thread whose kind is PUT, in any order. One round trip.
+
+        Args:
+            thread_id: The thread.
+            checkpoint_ns: Its namespace; ``None`` for all.
+            least: Least id; ``None`` for no limit.
+            below: Id that is greater than all; ``None`` for no limit.
+        """
+        ...
+
+    def replaced(self, spot: Spot) -> Sequence[bytes]:
+        """Return the MACs of the earlier contents of a checkpoint: at most the last `REPLACED`."""
+        ...
+
+    def require_writable(self) -> None:
+        """Check that heads can be appended now."""
+        ...
+
+    def append(self, heads: Sequence[Head]) -> None:
+        """Append events in one transaction, and update `claim`."""
+        ...
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Append DELETED for each checkpoint of a thread whose last event is another."""
+        ...
+
+    def heads(self) -> Iterator[Head]:
+        """Yield the head of each checkpoint, by thread, namespace and id, in the order of their bytes."""
+        ...
+
+    def end(self) -> int:
+        """Return the number of the last event: events with a smaller number that come later are excluded."""
+        ...
+
+    def events(self, until: int) -> Iterator[Event]:
+        """Yield the events up to a number, in their order."""
+        ...
+
+    def adopt(self, heads: Iterable[Head], identities: frozenset[str], clock: int, reason: str) -> None:
+        """Take what a database has as true, in one transaction.
+
+        Args:
+            heads: Events to append.
+            identities: More names of this store.
+            clock: A clock that the store reaches with this, at least.
+            reason: Why, for the record.
+        """
+        ...
+
+    def trim(self, before: int) -> int:
+        """Remove the events of checkpoints that were deleted before a time, in seconds since 1970.
+
+        The last event of the log is kept, so that numbers are not used again.
+
+        Returns:
+            How many checkpoints are forgotten.
+        """
+        ...
+
+    def trimmed(self) -> int:
+        """Return the greatest number of an event that was removed; 0 if none was."""
+        ...
+
+    def close(self) -> None:
+        """Close the store's connection."""
+        ...
