@@ -100,11 +100,19 @@ class ThreadStore(Protocol):
     """
 
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """See the class."""
+        ...
+
     @property
-    def identities(self) -> frozenset[str]: ...
+    def identities(self) -> frozenset[str]:
+        """See the class. Read anew each time."""
+        ...
+
     @property
-    def claim(self) -> int: ...
+    def claim(self) -> int:
+        """See the class."""
+        ...
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT, or none. One round trip."""
