@@ -125,7 +125,7 @@ class ThreadStore(Protocol):
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
     ) -> Answer:
-        """Return the heads of a thread whose kind is PUT, in any order. One round trip.
+        """Return the heads of a thread whose kind is not DELETED, in any order. One round trip.
 
         Args:
             thread_id: The thread.
