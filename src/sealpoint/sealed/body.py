@@ -10,6 +10,7 @@ The header:
     thread     only if the column holds a pseudonym: the thread id
     channels   only if values are stored apart: the names of all channels with a value
     inline     only if values are stored apart: those that a Postgres saver does not pass to its serializer
+    store      only beside a thread store: its identity, ":", and a clock that it had reached
 
 If values are stored apart, the document lacks ``channel_values``.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from hashlib import sha256
 from json.encoder import encode_basestring_ascii as encode_text
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
@@ -58,6 +60,7 @@ class Header(TypedDict):
     thread: NotRequired[Any]
     channels: NotRequired[Sequence[str]]
     inline: NotRequired[Mapping[str, Any]]
+    store: NotRequired[str]
 
 
 class Claims(NamedTuple):
@@ -87,8 +90,10 @@ def pack_header(header: Header) -> bytes:
     parent = header["parent"]
     parts = [b'{"metadata":', encode_metadata(header["metadata"])]
     parts.append(b',"parent":%b' % (b"null" if parent is None else encode_text(parent).encode()))
+    if "store" in header:
+        parts.append(b',"store":%b' % encode_text(header["store"]).encode())
     # Most headers have nothing else: an encoder takes longer than all that is above.
-    rest = {name: value for name, value in header.items() if name not in ("metadata", "parent")}
+    rest = {name: value for name, value in header.items() if name not in ("metadata", "parent", "store")}
     try:
         parts.append(f",{_ENCODER.encode(rest)[1:]}".encode() if rest else b"}")
     except (TypeError, ValueError, RecursionError) as error:
@@ -111,6 +116,11 @@ def split_header(data: bytes) -> tuple[Header, bytes]:
     if not isinstance(header, dict) or not isinstance(header.get("metadata"), dict) or "parent" not in header:
         raise DecodeError("a sealed checkpoint has no header")
     return header, data[end:]  # type: ignore[return-value]
+
+
+def digest_of(inner: str, data: bytes) -> bytes:
+    """Return 32 bytes for what is sealed of a checkpoint; rotation does not change it."""
+    return sha256(b"%b\0%b" % (inner.encode(), data)).digest()
 
 
 def pack_claims(claims: Claims) -> bytes:

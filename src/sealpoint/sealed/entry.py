@@ -11,7 +11,14 @@ from sealpoint.base.frame import KEY, decode_value
 from sealpoint.base.place import Place
 from sealpoint.crypto import Opened
 from sealpoint.errors import RowError, SealingError, excerpt
-from sealpoint.sealed.body import SENTINEL, Claims, Header, require_same_metadata, split_header
+from sealpoint.sealed.body import (
+    SENTINEL,
+    Claims,
+    Header,
+    digest_of,
+    require_same_metadata,
+    split_header,
+)
 from sealpoint.sealed.carrier import Sealed
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
@@ -74,6 +81,8 @@ class Entry:
         place: Its row.
         thread_id: The thread.
         parent: Id of its parent; ``None`` if it has none, or the saver has removed it.
+        digest: `digest_of` what was sealed, if there is a thread store and it is bound to its row.
+        claim: What it says of the thread store; ``None`` if nothing.
     """
 
     __slots__ = (
@@ -82,6 +91,8 @@ class Entry:
         "_header",
         "_inner",
         "_rows",
+        "claim",
+        "digest",
         "found",
         "parent",
         "place",
@@ -95,11 +106,16 @@ class Entry:
         self._inner, self._content = "", b""
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self.thread_id: str = place.thread_id
+        self.digest: bytes | None = None
+        self.claim: object = None
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         if opened is not None:
             self._inner = opened.inner
+            if rows.claim is not None:
+                self.digest = digest_of(opened.inner, opened.data)
             self._header, self._content = split_header(opened.data)
             self.thread_id = self._header.get("thread", place.thread_id)
+            self.claim = self._header.get("store")
             parent = self._header["parent"] if parent else None
             if rows.layout is not Layout.VALUES:
                 require_same_metadata(found.metadata, self._header["metadata"], rows.plain)

@@ -6,18 +6,39 @@ A page is a finished list before the next call of the saver: some hold a lock wh
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.base.frame import KEY
 from sealpoint.errors import RowError
 from sealpoint.sealed.carrier import Sealed
-from sealpoint.sealed.steps import Request
 
 FIRST_ROWS: Final = 16
 MAX_ROWS: Final = 128
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Bytes of values in a page, about, if it has more than one checkpoint."""
+
+
+class Request(NamedTuple):
+    """A call of ``list``.
+
+    Attributes:
+        config: Names a thread, and perhaps more; ``None`` for all threads.
+        filter: Metadata to search for.
+        before: Id that the checkpoints must be older than.
+        limit: How many at most.
+    """
+
+    config: RunnableConfig | None
+    filter: dict[str, Any] | None = None
+    before: str | None = None
+    limit: int | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of ``list``."""
+        before = None if self.before is None else {"configurable": {"checkpoint_id": self.before}}
+        return {"filter": self.filter or None, "before": before, "limit": self.limit}
 
 
 class Pages:
@@ -40,6 +61,7 @@ class Pages:
         limit: int | None,
         *,
         is_paged: bool,
+        first: int = FIRST_ROWS,
     ) -> None:
         """Begin.
 
@@ -49,11 +71,12 @@ class Pages:
             before: Id that the checkpoints must be older than.
             limit: How many rows are needed at most; ``None`` if it is not known.
             is_paged: Whether the saver lists by id, over all threads and namespaces.
+            first: How many rows to begin with, if it is not known how many are needed.
         """
         configurable = {} if config is None else config["configurable"]
         self._has_unique_ids = configurable.get("checkpoint_ns") is not None
         self._is_whole = limit is not None and (limit <= MAX_ROWS or not is_paged)
-        size = limit if self._is_whole else FIRST_ROWS if is_paged else None
+        size = limit if self._is_whole else first if is_paged else None
         self._taken = frozenset[tuple[str, ...]]()
         self.request: Request | None = Request(config, stored, before, size)
 

@@ -1,4 +1,4 @@
-"""What SealedSaver does with the wrapped saver, apart from calling it."""
+"""What SealedSaver makes of the arguments and the rows of the wrapped saver, apart from calling it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from sealpoint.base import (
     get_checkpoint_metadata,
     get_serializable_checkpoint_metadata,
 )
-from sealpoint.base.place import Place, configurable_of, optional_text
-from sealpoint.errors import ConfigError, ConfigKeyError, RowError, excerpt
+from sealpoint.base.place import Place
+from sealpoint.errors import ConfigError, RowError, excerpt
 from sealpoint.sealed.body import Claims
 from sealpoint.sealed.entry import Entry, open_entry
-from sealpoint.sealed.filters import Filter
+from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.layout import Layout
-from sealpoint.sealed.pages import Pages
+from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.rows import Put, Rows, Write
-from sealpoint.sealed.steps import Get, Steps
-from sealpoint.sealed.threads import Threads
+from sealpoint.sealed.steps import Call, Get, Steps
 
 
 class Asked(NamedTuple):
@@ -51,17 +50,19 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Procedures:
-    """The steps and the arguments of each method.
+    """What all methods share.
 
     Attributes:
         rows: Seals and opens rows.
-        threads: Finds the ids of threads in the database.
+        pseudonyms: Finds the ids of threads in the database.
         pass_through: Keys of ``configurable`` that the wrapped saver gets.
+        heads: Compares rows with a thread store; ``None`` if there is none.
     """
 
     rows: Rows
-    threads: Threads
+    pseudonyms: Pseudonyms
     pass_through: tuple[str, ...]
+    heads: Heads | None
 
     def asked(self, config: RunnableConfig, place: Place, column: str) -> Asked:
         """Return what a config asks for.
@@ -83,19 +84,6 @@ class Procedures:
         if not entry.is_bound:
             entry.document()
 
-    def pages(
-        self, asked: Asked | None, wanted: Filter, before: RunnableConfig | None, limit: int | None
-    ) -> Pages:
-        """Return the pages of a listing."""
-        older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
-        if before is not None and older is None:
-            raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
-        config = None if asked is None else asked.config
-        if config is not None and asked is not None and not asked.has_ns:
-            del config["configurable"]["checkpoint_ns"]
-        exact = limit if wanted.is_exact else None
-        return Pages(config, wanted.stored, older, exact, is_paged=self.rows.layout is not Layout.VALUES)
-
     def entry(self, found: CheckpointTuple, asked: Asked | None) -> Entry:
         """Authenticate a row, and check that it is what was asked for: an index may lead to another.
 
@@ -115,6 +103,11 @@ class Procedures:
             or (asked.place.checkpoint_id and checkpoint_id != asked.place.checkpoint_id)
         ):
             raise RowError(f"the database returned the row of another checkpoint, {excerpt(checkpoint_id)}")
+        return entry
+
+    def opened(self, found: CheckpointTuple, asked: Asked | None) -> Steps[Entry]:
+        """Return `entry`, opened on a worker thread if it is large."""
+        entry: Entry = yield Call(self.entry, (found, asked), found)
         return entry
 
     def sends(self, entry: Entry) -> Steps[Sequence[Write]]:
@@ -147,8 +140,9 @@ class Procedures:
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
+        digests: list[bytes],
     ) -> Put:
-        """Return the arguments of the wrapped saver's ``put`` after the config."""
+        """Return the arguments of ``put`` after the config; ``digests`` is as for `Rows.seal_checkpoint`."""
         is_inline = self.rows.layout is Layout.INLINE
         merge = get_serializable_checkpoint_metadata if is_inline else get_checkpoint_metadata
         column, checkpoint_ns, parent = asked.place
@@ -159,6 +153,7 @@ class Procedures:
             checkpoint,
             merge(config, metadata),
             new_versions,
+            digests,
         )
 
     def put_writes(
@@ -169,8 +164,16 @@ class Procedures:
             raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
         return self.rows.seal_writes(asked.place, task_id, task_path, writes), task_id, task_path
 
-    def copied(self, entry: Entry, target: Asked) -> tuple[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
-        """Return the arguments of ``put``, and those of each ``put_writes``, for a copy of a checkpoint."""
+    def copied(
+        self, entry: Entry, target: Asked, digests: list[bytes]
+    ) -> tuple[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
+        """Return the arguments of ``put``, and those of each ``put_writes``, for a copy of a checkpoint.
+
+        Args:
+            entry: The checkpoint.
+            target: The thread of the copy.
+            digests: As for `Rows.seal_checkpoint`.
+        """
         checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
         place = entry.place._replace(thread_id=target.place.thread_id)
         sealed = self.rows.seal_checkpoint(
@@ -180,6 +183,7 @@ class Procedures:
             checkpoint,
             entry.metadata,
             checkpoint["channel_versions"],
+            digests,
         )
         # Savers number the writes of one call. Apart from special ones the others get their numbers again.
         groups = dict[tuple[str, str, bool], list[Write]]()

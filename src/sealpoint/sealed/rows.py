@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -29,6 +29,7 @@ from sealpoint.sealed.body import (
     SENTINEL_VERSION,
     Claims,
     Header,
+    digest_of,
     pack_claims,
     pack_header,
     require_same_kind,
@@ -81,6 +82,7 @@ class Rows:
         indexed: Keys of metadata that are searched by token.
         tokens: Computes tokens; ``None`` if there are neither indexed keys nor pseudonyms.
         allow_unbound: Whether values that are not bound to a row are read.
+        claim: Returns what a checkpoint says of the thread store; ``None`` if there is none.
     """
 
     serde: EncryptedSerializer
@@ -89,6 +91,7 @@ class Rows:
     indexed: frozenset[str]
     tokens: Tokens | None
     allow_unbound: bool
+    claim: Callable[[], str] | None = None
 
     def with_serde(self, serde: object) -> Rows:
         """Return the same with another serializer.
@@ -112,6 +115,7 @@ class Rows:
         checkpoint: Mapping[str, Any],
         metadata: CheckpointMetadata,
         new_versions: Mapping[str, Any],
+        digests: list[bytes],
     ) -> Put:
         """Return what to store for a checkpoint.
 
@@ -122,6 +126,7 @@ class Rows:
             checkpoint: The checkpoint.
             metadata: All of it.
             new_versions: Versions of the channels that changed.
+            digests: What `digest_of` returns is added when it is sealed, if there is a thread store.
 
         Raises:
             ConfigError: If the checkpoint has no id.
@@ -133,16 +138,31 @@ class Rows:
         header: Header = {"metadata": metadata, "parent": parent}
         if thread_id != place.thread_id:
             header["thread"] = thread_id
+        if self.claim is not None:
+            header["store"] = self.claim()
         if self.layout is Layout.WHOLE:
             row = document_row(*place[:2], checkpoint_id)
-            dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
+            dump = partial(self._seal, dict(checkpoint), row, pack_header(header), digests)
             values = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
             parts = {**checkpoint, "channel_values": values}
             return Put(Document(parts, dump), self._readable(metadata), dict(new_versions))
-        return self._seal_apart(place, header, checkpoint, new_versions)
+        return self._seal_apart(place, header, checkpoint, new_versions, digests)
+
+    def _seal(self, document: Any, row: PackedRow, head: bytes, digests: list[bytes]) -> tuple[str, bytes]:
+        if self.claim is None:
+            return self.serde.seal(document, row=row, head=head)
+        inner, data = self.serde.encode(document)
+        data = head + data
+        digests.append(digest_of(inner, data))
+        return self.serde.seal_encoded(inner, data, row=row)
 
     def _seal_apart(
-        self, place: Place, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+        self,
+        place: Place,
+        header: Header,
+        checkpoint: Mapping[str, Any],
+        new_versions: Mapping[str, Any],
+        digests: list[bytes],
     ) -> Put:
         """Seal a checkpoint whose values are stored apart: the header and the rest go into the metadata."""
         thread_id, checkpoint_ns, checkpoint_id = place
@@ -169,7 +189,7 @@ class Rows:
             header["metadata"] = {}
             document = [document, metadata]
         row = header_row(thread_id, checkpoint_ns, str(checkpoint_id))
-        tag, blob = self.serde.seal(document, row=row, head=pack_header(header))
+        tag, blob = self._seal(document, row, pack_header(header), digests)
         frame = {**self._readable(metadata), KEY: make_frame(tag, blob)}
         parts = {name: checkpoint[name] for name in ("v", "id") if name in checkpoint}
         parts |= {"channel_values": stored, "channel_versions": versions}

@@ -24,16 +24,19 @@ from sealpoint.errors import CipherSurfaceError, ConfigError, excerpt
 from sealpoint.sealed.aio import AsyncMethods
 from sealpoint.sealed.body import PLAIN
 from sealpoint.sealed.carrier import Carrier
-from sealpoint.sealed.entry import Entry
-from sealpoint.sealed.filters import Filter
+from sealpoint.sealed.heads import PURPOSE, Heads, Policy
 from sealpoint.sealed.layout import Layout, layout_of
-from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, named, thread_config
+from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, thread_config
+from sealpoint.sealed.pseudonyms import Pseudonyms
+from sealpoint.sealed.reading import Listing, decoded, get
 from sealpoint.sealed.rows import Rows
 from sealpoint.sealed.steps import run
-from sealpoint.sealed.threads import Threads
 from sealpoint.sealed.tokens import Tokens
+from sealpoint.sealed.transactions import require_own_transactions
 from sealpoint.sealed.walk import histories
+from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
+from sealpoint.threads.store import ThreadStore
 
 UnboundPolicy = Literal["refuse", "allow"]
 
@@ -77,6 +80,8 @@ class SealedSaver(AsyncMethods):
         pass_through: Collection[str] = (),
         unbound: UnboundPolicy = "refuse",
         layout: str = "auto",
+        threads: ThreadStore | None = None,
+        heads: Policy = "require",
     ) -> None:
         """Wrap a saver.
 
@@ -91,6 +96,9 @@ class SealedSaver(AsyncMethods):
             unbound: ``refuse``, or ``allow`` to read rows that are not bound to their places, as they were
                 before this wrapper, during a migration. What is written is always bound.
             layout: How the saver stores a checkpoint; ``auto`` knows LangGraph's and sealpoint's savers.
+            threads: Remembers, outside of the database, what must be there. Needs an index key.
+            heads: ``require``, or ``warn`` to go on where the thread store is not available or the database
+                lacks what it remembers; each time is logged, and counted in `warnings`.
 
         Raises:
             ConfigError: If an argument is invalid, or the saver cannot be sealed.
@@ -101,6 +109,8 @@ class SealedSaver(AsyncMethods):
             raise ConfigError("the saver is a SealedSaver already")
         if unbound not in ("refuse", "allow"):
             raise ConfigError(f"unbound is 'refuse' or 'allow', not {excerpt(str(unbound))}")
+        if heads not in ("require", "warn"):
+            raise ConfigError(f"heads is 'require' or 'warn', not {excerpt(str(heads))}")
         plain, indexed = _names(plain_metadata), _names(indexed_metadata)
         if KEY in plain or plain & indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
@@ -114,9 +124,14 @@ class SealedSaver(AsyncMethods):
             tokens=tokens,
             allow_unbound=unbound == "allow",
         ).with_serde(serde)
-        threads = Threads(tokens if pseudonyms else None)
-        self._do = Procedures(rows, threads, tuple(sorted(_names(pass_through))))
-        if tokens is not None:
+        compared = None if threads is None else Heads(threads, self._heads_key, heads)
+        self._do = Procedures(
+            rows if compared is None else replace(rows, claim=compared.claim),
+            Pseudonyms(tokens if pseudonyms else None, compared),
+            tuple(sorted(_names(pass_through))),
+            compared,
+        )
+        if tokens is not None or compared is not None:
             self._require_ring().index_key("metadata")  # raises now, not at the first write
         self.inner = copy.copy(saver)
         self.inner.serde = Carrier(stores_mappings=found is Layout.VALUES)
@@ -129,6 +144,14 @@ class SealedSaver(AsyncMethods):
     @serde.setter
     def serde(self, serde: SerializerProtocol) -> None:
         self._do = replace(self._do, rows=self._do.rows.with_serde(serde))
+
+    @property
+    def warnings(self) -> Mapping[str, int]:
+        """How often each error of ``heads="warn"`` was only counted, by its class."""
+        return {} if self._do.heads is None else dict(self._do.heads.warnings)
+
+    def _heads_key(self) -> bytes:
+        return self._require_ring().index_key(PURPOSE)
 
     def _require_ring(self) -> KeyRing:
         cipher = self._do.rows.serde.cipher
@@ -164,8 +187,8 @@ class SealedSaver(AsyncMethods):
             SealpointError: If the row is not what was stored there.
         """
         asked = self._ask(config)
-        found = self.inner.get_tuple(asked.config)
-        return None if found is None else self._decode(self._do.entry(found, asked), asked)
+        entry = run(get(self._do, asked), self.inner)
+        return None if entry is None else run(decoded(self._do, entry, asked), self.inner)
 
     def list(
         self,
@@ -189,17 +212,12 @@ class SealedSaver(AsyncMethods):
         Raises:
             SealpointError: If one of the rows is not what was stored there.
         """
-        wanted = Filter(self._do.rows, filter)
         asked = None if config is None else self._ask(config)
-        pages, left = self._do.pages(asked, wanted, before, limit), limit
-        while (request := pages.request) and left != 0:
-            for found in pages.take([*self.inner.list(request.config, **request.arguments)]):
-                entry = self._do.entry(found, asked)
-                if wanted.takes(entry.metadata):
-                    yield self._decode(entry, asked)
-                    left = None if left is None else left - 1
-                    if left == 0:
-                        break
+        listing = Listing(self._do, asked, filter, before, limit)
+        while listing.is_open:
+            for row in run(listing.page(), self.inner):
+                if (entry := run(listing.take(row), self.inner)) is not None:
+                    yield run(decoded(self._do, entry, asked), self.inner)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -210,21 +228,18 @@ class SealedSaver(AsyncMethods):
             RowError: If an ancestor is missing.
             SealpointError: If a row is not what was stored there.
         """
-        asked = self._ask(config)
-        return run(histories(self._do.rows, asked.place, asked.thread_id, channels), self.inner)
+        return run(histories(self._do, self._ask(config), channels), self.inner)
 
     def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
         """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
         place = require_place(config)
-        threads = self._do.threads
-        column = threads.known(place.thread_id)
+        if self._do.heads is not None:
+            require_own_transactions(self.inner)
+        pseudonyms = self._do.pseudonyms
+        column = pseudonyms.known(place.thread_id)
         if column is None:
-            column = run(threads.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
+            column = run(pseudonyms.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
         return self._do.asked(config, place, column)
-
-    def _decode(self, entry: Entry, asked: Asked | None) -> CheckpointTuple:
-        sends = run(self._do.sends(entry), self.inner) if entry.needs_sends else None
-        return self._do.decode(entry, asked, sends)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -242,8 +257,7 @@ class SealedSaver(AsyncMethods):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         asked = self._ask(config, is_new=True)
-        self.inner.put(asked.config, *self._do.put(asked, config, checkpoint, metadata, new_versions))
-        return named(config, checkpoint, asked)
+        return run(put(self._do, asked, config, checkpoint, metadata, new_versions), self.inner)
 
     def put_writes(
         self,
@@ -265,18 +279,16 @@ class SealedSaver(AsyncMethods):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        asked = self._ask(thread_config(thread_id))
-        self.inner.delete_thread(asked.place.thread_id)
-        self._do.threads.forget(asked.thread_id)
+        run(delete_thread(self._do, self._ask(thread_config(thread_id))), self.inner)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
-        self.inner.delete_for_runs(run_ids)
+        run(delete_for_runs(self._do, run_ids), self.inner)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints, as the wrapped saver does."""
-        found = [self._ask(thread_config(thread_id)).place.thread_id for thread_id in listed_ids(thread_ids)]
-        self.inner.prune(found, strategy=strategy)
+        threads = [self._ask(thread_config(thread_id)) for thread_id in listed_ids(thread_ids)]
+        run(prune(self._do, threads, strategy), self.inner)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another, each sealed anew for its place.
@@ -289,12 +301,7 @@ class SealedSaver(AsyncMethods):
         """
         source = self._ask(thread_config(source_thread_id))
         target = self._ask(thread_config(target_thread_id), is_new=True)
-        for found in reversed([*self.inner.list(thread_config(source.place.thread_id))]):
-            entry = self._do.entry(found, source)
-            put, writes = self._do.copied(entry, target)
-            self.inner.put(*put)
-            for arguments in writes:
-                self.inner.put_writes(*arguments)
+        run(copy_thread(self._do, source, target), self.inner)
 
 
 @cache

@@ -1,38 +1,21 @@
 """Steps: what a saver does with the wrapped one, written once for sync and async.
 
-A procedure is a generator. It yields requests to the wrapped saver, and receives the replies.
+A procedure is a generator. It yields requests, and receives the replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, NamedTuple, TypeVar
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
+from sealpoint.sealed.pages import Request, stored_bytes
 
 R = TypeVar("R")
 
-
-class Request(NamedTuple):
-    """A call of ``list``.
-
-    Attributes:
-        config: Names a thread, and perhaps more; ``None`` for all threads.
-        filter: Metadata to search for.
-        before: Id that the checkpoints must be older than.
-        limit: How many at most.
-    """
-
-    config: RunnableConfig | None
-    filter: dict[str, Any] | None = None
-    before: str | None = None
-    limit: int | None = None
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of ``list``."""
-        before = None if self.before is None else {"configurable": {"checkpoint_id": self.before}}
-        return {"filter": self.filter or None, "before": before, "limit": self.limit}
+LARGE_BYTES: Final = 65_536
+"""From this size on, values are opened and decoded on a worker thread, so that no event loop waits."""
 
 
 class Get(NamedTuple):
@@ -41,7 +24,29 @@ class Get(NamedTuple):
     config: RunnableConfig
 
 
-Steps = Generator[Request | Get, list[CheckpointTuple], R]
+class Do(NamedTuple):
+    """A call of a method of the wrapped saver that stores or deletes; there is no reply."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any] = {}  # noqa: RUF012 -- never changed
+
+
+class Call(NamedTuple):
+    """A call of a function; the reply is its result.
+
+    Attributes:
+        function: What to call.
+        arguments: Its arguments.
+        found: The row that it opens or decodes; ``None`` if it waits for a thread store.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    found: CheckpointTuple | None = None
+
+
+Steps = Generator[Request | Get | Do | Call, Any, R]
 
 
 def run(steps: Steps[R], saver: Any) -> R:
@@ -49,12 +54,16 @@ def run(steps: Steps[R], saver: Any) -> R:
     reply = None
     try:
         while True:
-            request = next(steps) if reply is None else steps.send(reply)
-            if isinstance(request, Get):
+            request = steps.send(reply)
+            if isinstance(request, Call):
+                reply = request.function(*request.arguments)
+            elif isinstance(request, Get):
                 found = saver.get_tuple(request.config)
                 reply = [] if found is None else [found]
-            else:
+            elif isinstance(request, Request):
                 reply = [*saver.list(request.config, **request.arguments)]
+            else:
+                reply = getattr(saver, request.method)(*request.arguments, **request.keywords)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
@@ -64,11 +73,19 @@ async def arun(steps: Steps[R], saver: Any) -> R:
     reply = None
     try:
         while True:
-            request = next(steps) if reply is None else steps.send(reply)
-            if isinstance(request, Get):
+            request = steps.send(reply)
+            if isinstance(request, Call):
+                if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
+                    reply = request.function(*request.arguments)
+                else:
+                    reply = await asyncio.to_thread(request.function, *request.arguments)
+            elif isinstance(request, Get):
                 found = await saver.aget_tuple(request.config)
                 reply = [] if found is None else [found]
-            else:
+            elif isinstance(request, Request):
                 reply = [item async for item in saver.alist(request.config, **request.arguments)]
+            else:
+                method = getattr(saver, f"a{request.method}")
+                reply = await method(*request.arguments, **request.keywords)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]

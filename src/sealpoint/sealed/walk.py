@@ -9,37 +9,36 @@ from sealpoint.base import CheckpointTuple, DeltaChannelHistory
 from sealpoint.base.checkpoint import DeltaWalk
 from sealpoint.base.place import Place
 from sealpoint.errors import RowError, excerpt
-from sealpoint.sealed.entry import open_entry
-from sealpoint.sealed.rows import Rows
-from sealpoint.sealed.steps import Get, Request, Steps
+from sealpoint.sealed.entry import Entry
+from sealpoint.sealed.heads import spot_of
+from sealpoint.sealed.pages import Request
+from sealpoint.sealed.procedures import Asked, Procedures
+from sealpoint.sealed.reading import Listed, content_of, get
+from sealpoint.sealed.steps import Steps
 
 _FIRST_ROWS: Final = 2
 _MAX_ROWS: Final = 128
 
 
 def histories(
-    rows: Rows, place: Place, thread_id: str, channels: Sequence[str]
+    do: Procedures, asked: Asked, channels: Sequence[str]
 ) -> Steps[Mapping[str, DeltaChannelHistory]]:
-    """Return the histories of delta channels in the ancestors of the checkpoint at ``place``.
+    """Return the histories of delta channels in the ancestors of a checkpoint.
 
     Args:
-        rows: Opens values.
-        place: Its row.
-        thread_id: The thread; the database may have a pseudonym for it.
+        do: What all methods share.
+        asked: The checkpoint.
         channels: Which.
 
     Raises:
         RowError: If an ancestor is missing, the parents form a cycle, or the database returns another row.
     """
     walk = DeltaWalk(channels)
-    found = (yield from _get(place)) if walk.open else []
+    entry = (yield from get(do, asked)) if walk.open else None
     met, size = set[str](), _FIRST_ROWS
-    page: dict[str, CheckpointTuple] = {}
-    while walk.open and found:
-        checkpoint_id = found[0].config["configurable"]["checkpoint_id"]
-        entry = open_entry(rows, found[0], place._replace(checkpoint_id=checkpoint_id))
-        if entry.thread_id != thread_id:
-            raise RowError(f"the database returned the row of another thread, {excerpt(checkpoint_id)}")
+    page: dict[str, Listed] = {}
+    while walk.open and entry is not None:
+        checkpoint_id = str(entry.place.checkpoint_id)
         if met:  # writes to the checkpoint itself are pending, and no part of the history
             walk.visit(entry.values(walk.open), entry.pending(walk.open))
         met.add(checkpoint_id)
@@ -50,23 +49,28 @@ def histories(
             raise RowError(f"the parents of checkpoint {excerpt(parent)} go in a circle")
         if parent not in page:
             # Ids of ancestors are usually the next lower ones; each page costs as much as one row.
-            reply = yield Request(place._replace(checkpoint_id=None).config(), None, checkpoint_id, size)
-            page = {item.config["configurable"]["checkpoint_id"]: item for item in reply}
+            page = yield from _page(do, asked.place, checkpoint_id, size)
             size = min(size * 2, _MAX_ROWS)
-        if parent in page:
-            found = [page[parent]]
-        else:
-            found = yield from _get(place._replace(checkpoint_id=parent))
-        if not found:
+        named = asked._replace(place=asked.place._replace(checkpoint_id=parent))
+        entry = yield from (_open(do, named, page[parent]) if parent in page else get(do, named))
+        if entry is None:
             raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
     return walk.histories()
 
 
-def _get(place: Place) -> Steps[list[CheckpointTuple]]:
-    """Return the checkpoint at ``place``: an index, or an operator of another schema, may lead to another."""
-    found = yield Get(place.config())
-    for item in found:
-        checkpoint_id = item.config["configurable"]["checkpoint_id"]
-        if place.checkpoint_id and checkpoint_id != place.checkpoint_id:
-            raise RowError(f"the database returned the row of another checkpoint, {excerpt(checkpoint_id)}")
-    return found
+def _page(do: Procedures, place: Place, before: str, size: int) -> Steps[dict[str, Listed]]:
+    """Return the next checkpoints below an id, by their ids."""
+    found: list[CheckpointTuple] = yield Request(
+        place._replace(checkpoint_id=None).config(), None, before, size
+    )
+    known = (yield from do.heads.find([*map(spot_of, found)])) if do.heads is not None else None
+    return {spot_of(item).checkpoint_id: Listed(item, known) for item in found}
+
+
+def _open(do: Procedures, asked: Asked, row: Listed) -> Steps[Entry | None]:
+    """Open a row of a page; ``None`` if it counts as absent."""
+    found, known = row
+    entry = yield from do.opened(found, asked)
+    if known is None or do.heads is None or (yield from do.heads.is_present(content_of(entry), known)):
+        return entry
+    return None

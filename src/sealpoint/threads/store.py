@@ -100,11 +100,19 @@ class ThreadStore(Protocol):
     """
 
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """See the class."""
+        ...
+
     @property
-    def identities(self) -> frozenset[str]: ...
+    def identities(self) -> frozenset[str]:
+        """See the class. Read anew each time."""
+        ...
+
     @property
-    def claim(self) -> int: ...
+    def claim(self) -> int:
+        """See the class."""
+        ...
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT, or none. One round trip."""
@@ -117,7 +125,7 @@ class ThreadStore(Protocol):
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
     ) -> Answer:
-        """Return the heads of a thread whose kind is PUT, in any order. One round trip.
+        """Return the heads of a thread whose kind is not DELETED, in any order. One round trip.
 
         Args:
             thread_id: The thread.

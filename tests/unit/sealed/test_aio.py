@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.sealed.aio import LARGE_BYTES
+from sealpoint.sealed.steps import LARGE_BYTES
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 

@@ -8,18 +8,20 @@ from typing import Final
 
 from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
-from sealpoint.sealed.steps import Request, Steps
+from sealpoint.sealed.heads import Heads
+from sealpoint.sealed.pages import Request
+from sealpoint.sealed.steps import Steps
 from sealpoint.sealed.tokens import PSEUDONYM, Tokens
 
 _REMEMBERED: Final = 10_000
 
 
-class Threads:
+class Pseudonyms:
     """Finds what stands for a thread in the database, and remembers it."""
 
-    def __init__(self, tokens: Tokens | None) -> None:
+    def __init__(self, tokens: Tokens | None, heads: Heads | None) -> None:
         """Make an object; without ``tokens`` each thread has its own id."""
-        self._tokens = tokens
+        self._tokens, self._heads = tokens, heads
         self._known = OrderedDict[str, str]()
 
     def known(self, thread_id: str) -> str | None:
@@ -47,6 +49,8 @@ class Threads:
             ns, checkpoint_id = configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"]
             check(found[0], Place(thread_id, ns, checkpoint_id))
             return self._remember(thread_id, thread_id)
+        if self._heads is not None and (yield from self._heads.has_live(thread_id)):
+            return thread_id  # the thread is missing as a whole, which is noticed when it is read
         return self._remember(thread_id, pseudonym) if is_new else pseudonym
 
     def forget(self, thread_id: str) -> None:

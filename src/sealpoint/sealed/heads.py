@@ -1,0 +1,302 @@
+"""Heads: what a database holds, compared with what a thread store remembers of it.
+
+The store is written after the database, and read before it. So a row that the store does not know is newer
+than the last head, and is accepted: it is bound and authentic. A row that the store knows and the database
+lacks is missing only if the store says so before and after the database was read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from sealpoint.base import CheckpointTuple
+from sealpoint.base.place import Place
+from sealpoint.errors import (
+    DecodeError,
+    RolledBackError,
+    SealpointError,
+    ThreadStoreBehindError,
+    ThreadStoreError,
+    WrongThreadStoreError,
+)
+from sealpoint.keys.key import keyed_hash
+from sealpoint.sealed.pages import Request
+from sealpoint.sealed.steps import Call, Steps
+from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
+
+Policy = Literal["require", "warn"]
+
+PURPOSE: Final = "heads"
+"""Purpose of the key that is derived from the index key."""
+
+logger: Final = logging.getLogger("sealpoint.heads")
+
+
+def mac_of(key: bytes, spot: Spot, digest: bytes) -> bytes:
+    """Return the MAC of a checkpoint at its row.
+
+    Args:
+        key: The index key, derived for `PURPOSE`.
+        spot: The row.
+        digest: `digest_of` what is sealed.
+    """
+    names = [part.encode("utf-8", "surrogatepass") for part in spot]
+    packed = b"".join(len(name).to_bytes(4, "big") + name for name in names)
+    return keyed_hash(key, packed + digest)[:MAC_BYTES]
+
+
+def parse_claim(claim: object) -> tuple[str, int]:
+    """Return the store and the clock that a sealed checkpoint names.
+
+    Raises:
+        DecodeError: If they have another form: another program has sealed it.
+    """
+    identity, _, clock = claim.partition(":") if isinstance(claim, str) else ("", "", "")
+    if not identity or not clock.isdecimal() or len(clock) > 20:
+        raise DecodeError("a sealed checkpoint names its thread store in another form")
+    return identity, int(clock)
+
+
+class Content(NamedTuple):
+    """What is compared of a checkpoint that was opened.
+
+    Attributes:
+        thread_id: The thread; its row may have a pseudonym for it.
+        spot: Its row.
+        digest: `digest_of` what was sealed; ``None`` if it is not bound to its row.
+        claim: The thread store that it names, if any.
+    """
+
+    thread_id: str
+    spot: Spot
+    digest: bytes | None
+    claim: object
+
+
+class Known(NamedTuple):
+    """What a store knew when rows of the database were read.
+
+    Attributes:
+        heads: By row.
+        clock: How far its log was.
+    """
+
+    heads: Mapping[Spot, Head]
+    clock: int
+
+
+class Heads:
+    """Compares and records heads for one saver."""
+
+    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy) -> None:
+        """Make an object.
+
+        Args:
+            store: Remembers.
+            key: Returns the index key, derived for `PURPOSE`.
+            policy: ``require``, or ``warn`` to go on without what the store could not show.
+        """
+        self._store = store if policy == "require" else _Lenient(store, self._count)
+        self._key: Callable[[], bytes] = key
+        self._policy = policy
+        self.warnings = Counter[str]()
+        """How often each error was only counted, by its class."""
+
+    def claim(self) -> str:
+        """Return what a checkpoint says of the store when it is sealed."""
+        return f"{self._store.identity}:{self._store.claim}"
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def look(self, place: Place) -> Steps[Known | None]:
+        """Return the head of a place, or of the latest there; ``None`` if the store is not available."""
+        thread_id, checkpoint_ns, checkpoint_id = place
+        if checkpoint_id:
+            reply = yield Call(self._store.find, ([Spot(thread_id, checkpoint_ns, checkpoint_id)],))
+        else:
+            reply = yield Call(self._store.newest, (thread_id, checkpoint_ns))
+        return _known(reply)
+
+    def find(self, spots: Sequence[Spot]) -> Steps[Known | None]:
+        """Return the heads of rows."""
+        return _known((yield Call(self._store.find, (spots,))))
+
+    def has_live(self, thread_id: str) -> Steps[bool]:
+        """Whether the store knows a checkpoint of a thread that was not deleted."""
+        known = _known((yield Call(self._store.between, (thread_id, None, None, None))))
+        return bool(known and known.heads)
+
+    def is_present(self, content: Content, known: Known) -> Steps[bool]:
+        """Compare a row that was opened with what the store knew.
+
+        Returns:
+            False if it counts as absent: it was deleted, and put back.
+
+        Raises:
+            RolledBackError: If it is an earlier state of the checkpoint.
+            WrongThreadStoreError: If it was stored beside another thread store.
+            ThreadStoreBehindError: If the store was put back to an earlier state.
+        """
+        if content.claim is not None:
+            yield from self._require_claim(content.claim, known.clock)
+        spot = content.spot
+        head = known.heads.get(spot)
+        if head is None:
+            return True
+        if head.kind is Kind.DELETED:
+            return False
+        if content.digest is None:
+            self.report(RolledBackError(content.thread_id, spot.checkpoint_id, spot.checkpoint_id))
+            return True
+        mac = self.mac(spot, content.digest)
+        if mac != head.mac:
+            # Another process may have stored it since, or stored and not yet recorded it.
+            replaced = yield Call(self._store.replaced, (spot,))
+            if replaced is not None and mac in replaced:
+                later = yield from self.find([spot])
+                if later is None or later.heads.get(spot) == head:
+                    self.report(RolledBackError(content.thread_id, spot.checkpoint_id, spot.checkpoint_id))
+        return True
+
+    def require_rows(
+        self, required: Known, request: Request, spots: Sequence[Spot], thread_id: str
+    ) -> Steps[None]:
+        """Check that a page has all rows that a store knows.
+
+        Args:
+            required: The heads of all rows that it must have.
+            request: What the page is the reply to.
+            spots: Its rows.
+            thread_id: The thread, for an error.
+
+        Raises:
+            RolledBackError: If one is missing, also when the store and the database are asked again.
+        """
+        missing = [head for head in required.heads.values() if head.kind is Kind.PUT]
+        missing = [head for head in missing if head.spot not in {*spots}]
+        if not missing:
+            return
+        again = [spot_of(found) for found in (yield request)]
+        least = again[-1].checkpoint_id if again and len(again) == request.limit else None
+        for spot, kind, mac in missing:
+            if spot in again or (least is not None and spot.checkpoint_id <= least):
+                continue  # it was stored after the first reply
+            later = yield from self.find([spot])
+            if later is None or later.heads.get(spot) != (spot, kind, mac):
+                continue  # it has been deleted
+            # The head has not changed since before the second reply.
+            self.report(RolledBackError(thread_id, None, spot.checkpoint_id))
+            return  # one stands for all, if errors are only counted
+
+    def page(
+        self, place: Place, has_ns: bool, spots: Sequence[Spot], least: str | None, below: str | None
+    ) -> Steps[tuple[Known, Known] | None]:
+        """Return what the store knows of a page of a listing.
+
+        Args:
+            place: The thread that is listed, and perhaps the namespace and the checkpoint.
+            has_ns: Whether one namespace is listed.
+            spots: The rows that the database returned.
+            least: Least id of which the page has all rows; ``None`` if it is the last.
+            below: Id that the page is below of; ``None`` if it is the first.
+
+        Returns:
+            What it knows of the rows, and of all rows that must be in the page.
+        """
+        if place.checkpoint_id:
+            least, below = place.checkpoint_id, f"{place.checkpoint_id}\1"  # no other id is between them
+        arguments = (place.thread_id, place.checkpoint_ns if has_ns else None, least, below)
+        required = _known((yield Call(self._store.between, arguments)))
+        if required is None:
+            return None
+        others = [spot for spot in spots if spot not in required.heads]
+        if not others:
+            return required, required
+        more = yield from self.find(others)
+        return more and (Known({**required.heads, **more.heads}, more.clock), required)
+
+    def _require_claim(self, claim: object, clock: int) -> Steps[None]:
+        identity, at = parse_claim(claim)
+        store = self._store
+        if identity != store.identity and identity not in (yield Call(_identities, (store,))):
+            self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
+        elif identity == store.identity and at > clock:
+            now = yield from self.find([])
+            if now is not None and at > now.clock:
+                self.report(ThreadStoreBehindError(f"the thread store is at {now.clock}; it was at {at}"))
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def require_writable(self) -> Steps[None]:
+        """Check that heads can be recorded, before anything is stored."""
+        yield Call(self._store.require_writable)
+
+    def record(self, spot: Spot, digests: Sequence[bytes]) -> Steps[None]:
+        """Record a checkpoint that was stored."""
+        yield Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digests[-1]))],))
+
+    def append(self, heads: Sequence[Head]) -> Steps[None]:
+        """Record events."""
+        if heads:
+            yield Call(self._store.append, (heads,))
+
+    def of_thread(self, thread_id: str) -> Steps[Known | None]:
+        """Return the heads of a thread that are not deleted."""
+        return _known((yield Call(self._store.between, (thread_id, None, None, None))))
+
+    def delete_thread(self, thread_id: str) -> Steps[None]:
+        """Record that a thread is deleted."""
+        yield Call(self._store.delete_thread, (thread_id,))
+
+    def mac(self, spot: Spot, digest: bytes) -> bytes:
+        """Return the MAC of a checkpoint."""
+        return mac_of(self._key(), spot, digest)
+
+    def report(self, error: SealpointError) -> None:
+        """Raise an error, or count it."""
+        if self._policy == "require":
+            raise error
+        self._count(error)
+
+    def _count(self, error: SealpointError) -> None:
+        self.warnings[type(error).__name__] += 1
+        logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
+
+
+class _Lenient:
+    """A store whose errors are counted; the reply is ``None`` then."""
+
+    def __init__(self, store: ThreadStore, count: Callable[[SealpointError], None]) -> None:
+        self._inner, self._count = store, count
+        for name in ("newest", "find", "between", "replaced", "require_writable", "append", "delete_thread"):
+            setattr(self, name, self._make(getattr(store, name)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _make(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            try:
+                return method(*arguments)
+            except ThreadStoreError as error:
+                self._count(error)
+                return None
+
+        return call
+
+
+def spot_of(found: CheckpointTuple) -> Spot:
+    """Return the row that a saver names."""
+    named = found.config["configurable"]
+    return Spot(str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"])
+
+
+def _known(answer: Answer | None) -> Known | None:
+    return answer and Known({head.spot: head for head in answer.heads}, answer.clock)
+
+
+def _identities(store: ThreadStore) -> frozenset[str]:
+    return store.identities

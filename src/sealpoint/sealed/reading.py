@@ -1,0 +1,198 @@
+"""Reading: the latest checkpoint, one by its id, and listings, each compared with the thread store."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sealpoint.base import CheckpointTuple, RunnableConfig
+from sealpoint.base.place import Place, configurable_of, optional_text
+from sealpoint.errors import ConfigKeyError, RolledBackError, RowError
+from sealpoint.sealed.entry import Entry
+from sealpoint.sealed.filters import Filter
+from sealpoint.sealed.heads import Content, Heads, Known, spot_of
+from sealpoint.sealed.layout import Layout
+from sealpoint.sealed.pages import FIRST_ROWS, Pages
+from sealpoint.sealed.procedures import Asked, Procedures
+from sealpoint.sealed.steps import Call, Get, Steps
+from sealpoint.threads.store import Head, Kind
+
+
+def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
+    """Return the checkpoint that is asked for, or the latest of its thread, or ``None``.
+
+    Raises:
+        RolledBackError: If the database lacks it, or has an earlier state of it.
+        SealpointError: If the row is not what was stored there.
+    """
+    if do.heads is None:
+        return (yield from _get(do, asked))
+    suspect: Head | None = None
+    while True:
+        known = yield from do.heads.look(asked.place)
+        entry = yield from _get(do, asked)
+        if known is None:
+            return entry
+        want = next(iter(known.heads.values()), None)
+        if entry is not None and (want is None or want.spot <= spot_of(entry.found)):
+            return (yield from _present(do, do.heads, asked, entry, known))
+        if want is None or want.kind is not Kind.PUT:
+            return entry
+        if want == suspect:  # and so it was in the store while the database was read
+            return (yield from _require(do, do.heads, asked, entry, known, want))
+        suspect = want
+
+
+def _get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
+    found = yield Get(asked.config)
+    return (yield from do.opened(found[0], asked)) if found else None
+
+
+def _present(do: Procedures, heads: Heads, asked: Asked, entry: Entry, known: Known) -> Steps[Entry | None]:
+    """Return a checkpoint, or if it counts as absent, the one before it if the latest was asked for."""
+    if spot_of(entry.found) not in known.heads:
+        later = yield from heads.find([spot_of(entry.found)])
+        if later is None:
+            return entry
+        known = later
+    if (yield from heads.is_present(content_of(entry), known)):
+        return entry
+    if asked.place.checkpoint_id:
+        return None
+    listing = Listing(do, asked._replace(has_ns=True), None, None, 1)
+    while listing.is_open:
+        for row in (yield from listing.page()):
+            if (found := (yield from listing.take(row))) is not None:
+                return found
+    return None
+
+
+def _require(
+    do: Procedures, heads: Heads, asked: Asked, entry: Entry | None, known: Known, want: Head
+) -> Steps[Entry | None]:
+    """Return the checkpoint of a head that the database has not returned.
+
+    A database may have another order of ids, so that another checkpoint is its latest.
+    """
+    if not asked.place.checkpoint_id:
+        named = asked._replace(place=Place(*want.spot))
+        found = yield from _get(do, named)
+        if found is not None and (yield from heads.is_present(content_of(found), known)):
+            return found
+    have = None if entry is None else str(entry.place.checkpoint_id)
+    heads.report(RolledBackError(asked.thread_id, have, want.spot.checkpoint_id))
+    return entry
+
+
+def content_of(entry: Entry) -> Content:
+    """Return what is compared with the thread store."""
+    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim)
+
+
+def decoded(do: Procedures, entry: Entry, asked: Asked | None) -> Steps[CheckpointTuple]:
+    """Return a checkpoint as a saver returns it."""
+    sends = (yield from do.sends(entry)) if entry.needs_sends else None
+    found: CheckpointTuple = yield Call(do.decode, (entry, asked, sends), entry.found)
+    return found
+
+
+class Listed(NamedTuple):
+    """A row of a listing, not opened.
+
+    Attributes:
+        found: What the wrapped saver returned.
+        known: What the thread store knows of its page; ``None`` if that is not compared.
+    """
+
+    found: CheckpointTuple
+    known: Known | None
+
+
+class Listing:
+    """One listing, page by page."""
+
+    def __init__(
+        self,
+        do: Procedures,
+        asked: Asked | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            do: What all methods share.
+            asked: The thread; ``None`` for all.
+            wanted: The filter.
+            before: Names what they must be older than.
+            limit: How many at most.
+
+        Raises:
+            ConfigError: If ``before`` names no checkpoint.
+        """
+        self._do, self._asked, self._left = do, asked, limit
+        self._filter = Filter(do.rows, wanted)
+        older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
+        if before is not None and older is None:
+            raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
+        config = None if asked is None else asked.config
+        if config is not None and asked is not None and not asked.has_ns:
+            del config["configurable"]["checkpoint_ns"]
+        # To see what is missing, all rows of a thread are needed, and some may count as absent.
+        is_compared = do.heads is not None and asked is not None
+        exact = limit if self._filter.is_exact and do.heads is None else None
+        stored = {} if is_compared else self._filter.stored
+        first = limit if is_compared and limit and not wanted else FIRST_ROWS
+        is_paged = do.rows.layout is not Layout.VALUES
+        self._pages = Pages(config, stored, older, exact, is_paged=is_paged, first=min(first, FIRST_ROWS))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be more."""
+        return self._pages.request is not None and self._left != 0
+
+    def page(self) -> Steps[list[Listed]]:
+        """Return the rows of the next page.
+
+        Raises:
+            RolledBackError: If one is missing.
+        """
+        request, heads = self._pages.request, self._do.heads
+        if request is None:
+            return []
+        found = self._pages.take((yield request))
+        is_last = self._pages.request is None
+        if heads is None or not (found or is_last):
+            return [Listed(item, None) for item in found]
+        spots = [spot_of(item) for item in found]
+        if any(type(part) is not str for spot in spots for part in spot):
+            raise RowError("the row of a checkpoint is not named by text")
+        asked = self._asked
+        if asked is None:
+            known = yield from heads.find(spots)
+            return [Listed(item, known) for item in found]
+        least = None if is_last else spots[-1].checkpoint_id
+        both = yield from heads.page(asked.place, asked.has_ns, spots, least, request.before)
+        if both is None:
+            return [Listed(item, None) for item in found]
+        known, required = both
+        yield from heads.require_rows(required, request, spots, asked.thread_id)
+        return [Listed(item, known) for item in found]
+
+    def take(self, row: Listed) -> Steps[Entry | None]:
+        """Open a row, and return it if it is wanted.
+
+        Raises:
+            SealpointError: If it is not what was stored there.
+        """
+        found, known = row
+        head = known and known.heads.get(spot_of(found))
+        if self._left == 0 or (head and head.kind is Kind.DELETED):
+            return None
+        entry = yield from self._do.opened(found, self._asked)
+        if known is not None and self._do.heads is not None:
+            yield from self._do.heads.is_present(content_of(entry), known)
+        if not self._filter.takes(entry.metadata):
+            return None
+        self._left = None if self._left is None else self._left - 1
+        return entry
