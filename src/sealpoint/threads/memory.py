@@ -46,7 +46,7 @@ class MemoryThreadStore:
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
         heads, clock = self.between(thread_id, checkpoint_ns, None, None)
-        return Answer([max(heads)] if heads else [], clock)
+        return Answer(sorted(head for head in heads if head.kind is Kind.PUT)[-1:], clock)
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
@@ -57,13 +57,13 @@ class MemoryThreadStore:
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
     ) -> Answer:
-        """Return the heads of a thread whose kind is PUT. See `ThreadStore`."""
+        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
         # Python compares text by code points, which is the order of the bytes of UTF-8.
         with self._lock:
             heads = [
                 event.head
                 for (_, ns, checkpoint_id), event in self._threads.get(thread_id, {}).items()
-                if event.head.kind is Kind.PUT
+                if event.head.kind is not Kind.DELETED
                 and checkpoint_ns in (None, ns)
                 and (least is None or checkpoint_id >= least)
                 and (below is None or checkpoint_id < below)
@@ -120,7 +120,7 @@ class MemoryThreadStore:
         with self._lock:
             self._append(taken)
             self._identities |= identities
-            self._raised = max(self._raised + 1, clock - self._last)
+            self._raised = max(self._raised, clock - self._last)
             self.adopted.append(reason)
 
     def trim(self, before: int) -> int:

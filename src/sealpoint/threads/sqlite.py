@@ -49,7 +49,6 @@ class SqliteThreadStore:
             ThreadStoreError: If it is missing, not a store, damaged, locked, or cannot be read.
         """
         self._file = SharedFile(Path(path).absolute(), timeout)
-        self._identities: frozenset[str] = frozenset()
         if create:
             create_file(self._file.path)
         self._file.run(self._read_clock)
@@ -57,8 +56,9 @@ class SqliteThreadStore:
 
     @property
     def identities(self) -> frozenset[str]:
-        """All that were names of this store, as of the last call."""
-        return self._identities
+        """All that were names of this store."""
+        rows = self._file.run(self._rows, "SELECT identity FROM identities")
+        return frozenset(name for row in rows for name in require_row(self._file.path, row, str))
 
     @property
     def claim(self) -> int:
@@ -75,12 +75,12 @@ class SqliteThreadStore:
         if row is None or row[1] != Kind.PUT:
             row = opened.connection.execute(statements.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
             if row is None or row[0] is None:
-                return Answer((), self._clock(opened, row and row[3:]))
+                return Answer((), self._clock(row and row[3:]))
         checkpoint_id, _, mac, *clock = row
         if type(mac) is not bytes or type(checkpoint_id) is not str:
             require_row(self._file.path, (checkpoint_id, mac), str, bytes)
         head = Head(Spot(thread_id, checkpoint_ns, checkpoint_id), Kind.PUT, mac)
-        return Answer((head,), self._clock(opened, clock))
+        return Answer((head,), self._clock(clock))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
@@ -94,12 +94,12 @@ class SqliteThreadStore:
             kind, mac, *clock = opened.connection.execute(statements.FIND, spot).fetchone() or (None,) * 4
             if kind is not None:
                 heads.append(self._head(*spot, kind, mac))
-        return Answer(heads, self._clock(opened, clock) if clock else self._read_clock(opened))
+        return Answer(heads, self._clock(clock) if clock else self._read_clock(opened))
 
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
     ) -> Answer:
-        """Return the heads of a thread whose kind is PUT. See `ThreadStore`."""
+        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
         limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
         given = [(condition, value) for condition, value in limits if value is not None]
         statement = statements.BETWEEN.format("".join(f"AND {condition} ? " for condition, _ in given))
@@ -234,19 +234,13 @@ class SqliteThreadStore:
                 opened.claim = clock
 
     def _read_clock(self, opened: Opened) -> int:
-        return self._clock(opened, opened.connection.execute(statements.CLOCK).fetchone())
+        return self._clock(opened.connection.execute(statements.CLOCK).fetchone())
 
-    def _clock(self, opened: Opened, values: Sequence[Any] | None) -> int:
-        """Return the clock, and read the identities again if there may be more."""
+    def _clock(self, values: Sequence[Any] | None) -> int:
+        """Return the clock."""
         raised, last = values or (None, None)
         if type(raised) is not int or type(last) is not int:
             raise damaged(self._file.path, "it has no clock")
-        if raised != opened.raised:
-            rows = opened.connection.execute("SELECT identity FROM identities").fetchall()
-            self._identities = frozenset(
-                name for row in rows for name in require_row(self._file.path, row, str)
-            )
-            opened.raised = raised
         return raised + last
 
     def _rows(self, opened: Opened, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -34,20 +34,19 @@ class Opened:
         connection: Compiles no trigger and no view, and ends a statement that is late.
         inode: Inode and device, which another file under the same name does not have.
         identity: Name of the store.
-        raised: What `adopt` had added to the clock when the identities were read; -1 before.
         appended: Events since the log was last moved into the file; ``None`` before the first change.
         claim: See `ThreadStore`.
         until: When a statement is late, by `time.monotonic`.
         cause: Exception of a signal handler that ended a statement, which SQLite would drop.
     """
 
-    __slots__ = ("appended", "cause", "claim", "connection", "identity", "inode", "raised", "until")
+    __slots__ = ("appended", "cause", "claim", "connection", "identity", "inode", "until")
 
     def __init__(self, connection: sqlite3.Connection, inode: tuple[int, int], timeout: float) -> None:
         """Guard ``connection`` from now on."""
         self.connection, self.inode = connection, inode
         self.identity = ""
-        self.raised, self.claim = -1, 0
+        self.claim = 0
         self.appended: int | None = None
         self.until = time.monotonic() + timeout
         self.cause: BaseException | None = None

@@ -60,7 +60,7 @@ FIND: Final = f"""
 # SQLite takes columns that are not grouped from the row that has the max().
 BETWEEN: Final = f"""
     SELECT checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads WHERE thread_id = ? {{}}
-    GROUP BY checkpoint_ns, checkpoint_id HAVING kind = {Kind.PUT:d}"""
+    GROUP BY checkpoint_ns, checkpoint_id HAVING kind <> {Kind.DELETED:d}"""
 
 MACS: Final = f"""
     SELECT mac FROM heads WHERE {_SPOT} AND length(mac) > 0
@@ -96,8 +96,7 @@ DELETED: Final = f"""
 FORGET: Final = f"DELETE FROM heads WHERE {_SPOT}"
 TRIMMED: Final = "UPDATE store SET trimmed = max(trimmed, ?)"
 
-# The clock is raised each time, so that other processes notice that there may be more identities.
 RAISE: Final = f"""
-    UPDATE store SET raised = max(raised + 1, ? - ({END}))"""
+    UPDATE store SET raised = max(raised, ? - ({END}))"""
 RECORD: Final = "INSERT INTO adopted SELECT coalesce(max(seq), 0), ?, ? FROM heads"
 NAME: Final = "INSERT INTO identities SELECT ?1 WHERE ?1 NOT IN (SELECT identity FROM identities)"
