@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
@@ -111,7 +112,7 @@ class Heads:
             policy: ``require``, or ``warn`` to go on without what the store could not show.
         """
         self._store = store if policy == "require" else _Lenient(store, self._count)
-        self._key: Callable[[], bytes] = key
+        self._key = cache(key)  # the index key never changes
         self._policy = policy
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
