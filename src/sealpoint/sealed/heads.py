@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
@@ -76,6 +78,16 @@ class Content(NamedTuple):
     claim: object
 
 
+class Standing(Enum):
+    """How a row compares with its head."""
+
+    PRESENT = auto()
+    ABSENT = auto()
+    """It was deleted, and put back: it counts as absent."""
+    EARLIER = auto()
+    """It has an earlier content, unless it was stored again since the database was read."""
+
+
 class Known(NamedTuple):
     """What a store knew when rows of the database were read.
 
@@ -100,7 +112,7 @@ class Heads:
             policy: ``require``, or ``warn`` to go on without what the store could not show.
         """
         self._store = store if policy == "require" else _Lenient(store, self._count)
-        self._key: Callable[[], bytes] = key
+        self._key = cache(key)  # the index key never changes
         self._policy = policy
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
@@ -129,14 +141,10 @@ class Heads:
         known = _known((yield Call(self._store.between, (thread_id, None, None, None))))
         return bool(known and known.heads)
 
-    def is_present(self, content: Content, known: Known) -> Steps[bool]:
+    def compare(self, content: Content, known: Known) -> Steps[Standing]:
         """Compare a row that was opened with what the store knew.
 
-        Returns:
-            False if it counts as absent: it was deleted, and put back.
-
         Raises:
-            RolledBackError: If it is an earlier state of the checkpoint.
             WrongThreadStoreError: If it was stored beside another thread store.
             ThreadStoreBehindError: If the store was put back to an earlier state.
         """
@@ -145,21 +153,17 @@ class Heads:
         spot = content.spot
         head = known.heads.get(spot)
         if head is None:
-            return True
+            return Standing.PRESENT
         if head.kind is Kind.DELETED:
-            return False
+            return Standing.ABSENT
         if content.digest is None:
-            self.report(RolledBackError(content.thread_id, spot.checkpoint_id, spot.checkpoint_id))
-            return True
+            return Standing.EARLIER
         mac = self.mac(spot, content.digest)
-        if mac != head.mac:
-            # Another process may have stored it since, or stored and not yet recorded it.
-            replaced = yield Call(self._store.replaced, (spot,))
-            if replaced is not None and mac in replaced:
-                later = yield from self.find([spot])
-                if later is None or later.heads.get(spot) == head:
-                    self.report(RolledBackError(content.thread_id, spot.checkpoint_id, spot.checkpoint_id))
-        return True
+        if mac == head.mac:
+            return Standing.PRESENT
+        # Unknown content is newer: stored, and not yet recorded.
+        replaced = yield Call(self._store.replaced, (spot,))
+        return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
 
     def require_rows(
         self, required: Known, request: Request, spots: Sequence[Spot], thread_id: str
@@ -181,7 +185,7 @@ class Heads:
             return
         again = [spot_of(found) for found in (yield request)]
         least = again[-1].checkpoint_id if again and len(again) == request.limit else None
-        for spot, kind, mac in missing:
+        for spot, kind, mac in sorted(missing, reverse=True):
             if spot in again or (least is not None and spot.checkpoint_id <= least):
                 continue  # it was stored after the first reply
             later = yield from self.find([spot])
