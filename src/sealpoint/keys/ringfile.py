@@ -50,7 +50,7 @@ RESERVED: Final[Mapping[str, type]] = {"ledger": dict, "wrapper": list, "databas
 
 _RING_FIELDS: Final = frozenset({"version", "active", "key", "index", "threads", *RESERVED})
 _THREADS_FIELDS: Final = frozenset({"store"})
-_NOT_PATHS: Final = ("postgresql://", "postgres://")
+_NOT_PATHS: Final = ("postgresql://", "postgres://", "service=")
 _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
 
 logger: Final = logging.getLogger("sealpoint.keys")
@@ -96,7 +96,7 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
 
 
 def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
-    """Return the thread store that a ring file names: a path, or a URL of Postgres; ``None`` if it names none.
+    """Return the path or the URL of the thread store that a ring file names; ``None`` if it names none.
 
     Args:
         path: As for `KeyRing.load`.
