@@ -38,6 +38,10 @@ _SETTINGS: Final = {
     "row_security": "off",  # an error if a policy would hide rows
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "1min",
+    # Each statement has one good plan, by the index; planning takes longer than running it.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "jit": "off",
 }
 _inherited: Final[list[Any]] = []
 """Connections of the parent of a fork: closing one would end the parent's session."""

@@ -75,7 +75,7 @@ DELETE_THREAD: Final = f"""
     SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, x'', ? FROM (
         SELECT thread_id, checkpoint_ns, checkpoint_id, kind, max(seq) FROM heads WHERE thread_id = ?
         GROUP BY thread_id, checkpoint_ns, checkpoint_id
-    ) AS latest WHERE kind <> {Kind.DELETED:d}"""
+    ) AS latest WHERE kind <> {Kind.DELETED:d} ORDER BY checkpoint_ns, checkpoint_id"""
 
 HEADS: Final = """
     SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {}
