@@ -171,7 +171,7 @@ def run(make: Make, examples: float = 1) -> None:
 
     Machine.make = staticmethod(make)
     most = max(5, int(settings.default.max_examples * examples)) if settings.default else 50
-    run_state_machine_as_test(Machine, settings=settings(max_examples=most, stateful_step_count=25))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(Machine, settings=settings(max_examples=most, stateful_step_count=25))
 
 
 def test_memory() -> None:
