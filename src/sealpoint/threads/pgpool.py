@@ -123,8 +123,11 @@ class Pool:
         except _psycopg().Error as error:
             self._give(connection)
             raise self._translated(error, is_read=is_read) from None
+        except ThreadStoreError:
+            self._give(connection)
+            raise
         except BaseException:
-            connection.close()  # a statement may still run
+            connection.close()
             raise
         self._give(connection)
         return result
@@ -141,7 +144,7 @@ class Pool:
             connection.close()
 
     def _give(self, connection: Any) -> None:
-        """Keep a connection for another call, if it can be used."""
+        """Keep a connection for another call, unless it is lost or still runs a statement."""
         if connection.broken:
             return
         is_usable = connection.info.transaction_status == _psycopg().pq.TransactionStatus.IDLE
