@@ -25,6 +25,7 @@ from sealpoint.errors import (
 )
 from sealpoint.threads import PostgresThreadStore, open_thread_store
 from tests.unit.threads.events import FAR, put
+from tests.unit.threads.stalling import stalling
 
 PASSWORD = "correct-horse"
 
@@ -251,6 +252,22 @@ def test_server_that_stops_answering(dsn: str) -> None:
         url = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/x?sslmode=disable&gssencmode=disable"
         with pytest.raises(ThreadStoreTimeoutError, match="the server does not answer"):
             PostgresThreadStore(url, timeout=0.1)
+
+
+def test_server_that_stops_answering_in_a_session(dsn: str, schema: str, store: PostgresThreadStore) -> None:
+    """The time limit of a session is the server's; this process has one of its own."""
+    with (
+        stalling(dsn) as way,
+        closing(PostgresThreadStore(way.dsn, schema=schema, timeout=0.1)) as far,
+    ):
+        far.append([put("1")])
+        way.is_stalled.set()
+        for call in (lambda: far.newest("t", ""), lambda: far.append([put("2")])):
+            with pytest.raises(ThreadStoreTimeoutError, match="does not answer"):
+                call()
+        way.is_stalled.clear()
+        assert [*far.newest("t", "").heads] == [put("1")]
+    assert [*store.heads()] == [put("1")]
 
 
 def test_full_disk(admin: psycopg.Connection[Any], dsn: str, schema: str) -> None:
