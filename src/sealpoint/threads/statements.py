@@ -67,6 +67,9 @@ MACS: Final = f"""
     AND mac <> (SELECT mac FROM heads AS latest WHERE {_SPOT} ORDER BY seq DESC LIMIT 1)
     GROUP BY mac ORDER BY max(seq) DESC LIMIT {REPLACED}"""
 
+# BEGIN IMMEDIATE succeeds on a file that is read-only; a statement that would write does not.
+REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
+
 APPEND: Final = """
     INSERT INTO heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at) VALUES (?, ?, ?, ?, ?, ?)"""
 
