@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
@@ -24,6 +24,7 @@ from sealpoint.errors import (
     ThreadStoreTimeoutError,
 )
 from sealpoint.threads import PostgresThreadStore, open_thread_store
+from sealpoint.threads.pgpool import _connection_class
 from tests.unit.threads.events import FAR, put
 from tests.unit.threads.stalling import stalling
 
@@ -310,6 +311,33 @@ def test_connection_that_is_lost_in_a_call(
             other.rollback()
             error = calling.exception()
         assert (error is None) if is_read else isinstance(error, ThreadStoreDownError)
+
+
+def test_calls_of_savers_are_one_round_trip(
+    store: PostgresThreadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: store.newest("t", ""),
+        lambda: store.newest("x", ""),
+        lambda: store.find([put("1").spot, put("2").spot]),
+        lambda: store.between("t", "", "1", "3"),
+        lambda: store.append([put("1"), put("2")]),
+        store.require_writable,
+    ]
+    for _ in range(10):  # psycopg prepares a statement that is repeated, which is a round trip once
+        for call in calls:
+            call()
+    waits, kind = list[object](), _connection_class()
+    wait = kind.wait
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        waits.append(arguments)
+        return wait(*arguments, **options)
+
+    monkeypatch.setattr(kind, "wait", counted)
+    for place, call in enumerate(calls, 1):
+        call()
+        assert len(waits) == place
 
 
 def test_threads_share_connections(store: PostgresThreadStore, admin: psycopg.Connection[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -317,6 +318,20 @@ def test_statement_that_takes_too_long(store: SqliteThreadStore) -> None:
         store.between("t", None, None, None)
     store._file._timeout = 60
     assert len(store.between("t", None, None, None).heads) == 20_000
+
+
+def test_signal_handler_that_raises(store: SqliteThreadStore) -> None:
+    """Also where SQLite calls Python, and would drop the exception."""
+    store.append([put(f"{number:06}") for number in range(20_000)])
+    endless = "SELECT count(*) FROM heads AS head, heads AS latest"
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            store._file.run(store._rows, endless, seconds=60)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert store.end() == 20_000
 
 
 def test_threads_and_processes_lose_nothing(path: Path, store: SqliteThreadStore) -> None:
