@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -43,9 +42,11 @@ class Scene:
     def play(self, thread_id: str, **options: Any) -> None:
         """Let a graph write a thread."""
         saver: Any = sealed_file if self.is_file else sealed_schema
-        with closing(open_thread_store(self.store)) as store:
-            with saver(self.database, threads=store, **options) as opened:
-                play(opened, thread_id, runs=1)
+        with (
+            closing(open_thread_store(self.store)) as store,
+            saver(self.database, threads=store, **options) as opened,
+        ):
+            play(opened, thread_id, runs=1)
 
     def sql(self, *statements: str) -> None:
         connect: Any = sqlite3.connect if self.is_file else psycopg.connect
@@ -58,10 +59,9 @@ class Scene:
         self.ring.write_text(f'{self.ring.read_text()}\n[threads]\nstore = "{store}"\n')
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def scene(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Scene]:
+@pytest.fixture
+def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ring with an index key, and an empty thread store beside it."""
     monkeypatch.chdir(tmp_path)
     index = tmp_path / "index.key"
     index.write_text(INDEX.hex())
@@ -72,26 +72,32 @@ def scene(
     ring.chmod(0o600)
     monkeypatch.setenv("SEALPOINT_KEYS", str(ring))
     SqliteThreadStore("threads.db", create=True).close()
+    return ring
+
+
+@pytest.fixture
+def on_file(ring: Path, tmp_path: Path) -> Scene:
+    """A SQLite file, where the kind of the database makes no difference."""
+    made = Scene(["app.db"], str(tmp_path / "app.db"), "threads.db", ring, is_file=True)
+    made.play("t")
+    made.play("u")
+    return made
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def scene(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    """A database of each kind."""
     if request.param == "sqlite":
-        made = Scene(["app.db"], str(tmp_path / "app.db"), "threads.db", ring, is_file=True)
-        made.play("t")
-        made.play("u")
-        yield made
+        yield request.getfixturevalue("on_file")
         return
     with schema(server(request.config)) as url:
         set_up(PostgresSaver, url)
         monkeypatch.setenv(VARIABLE, at(url))
+        ring = request.getfixturevalue("ring")
         made = Scene(["--db-env", VARIABLE], url, "threads.db", ring, is_file=False)
         made.play("t")
         made.play("u")
         yield made
-
-
-@pytest.fixture
-def on_file(scene: Scene) -> Scene:
-    if not scene.is_file:
-        pytest.skip("the database makes no difference")
-    return scene
 
 
 def require_same_text(run: Run, found: Ended, *words: object) -> None:
@@ -141,11 +147,27 @@ def test_the_store_of_the_ring_is_used_unasked(run: Run, scene: Scene, command: 
     scene.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
     ended = run(*command.split(), *scene.words, "--json")
     assert (ended.code, ended.document["reasons"]) == (Exit.UNOPENED, ["heads-differ"])
-    shutil.copy("threads.db", "other.db")
     SqliteThreadStore("new.db", create=True).close()
     other = run(*command.split(), *scene.words, "--threads", "new.db", "--json")
     assert other.document["heads"]["other_store"] > 0
     assert other.document["heads"]["recorded"] == 0
+
+
+def test_the_store_of_the_ring_may_be_left_out(run: Run, on_file: Scene) -> None:
+    """A ring may be that of several databases, and a store is that of one."""
+    on_file.name_in_ring("threads.db")
+    on_file.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    ended = run("verify", "app.db", "--no-threads", "--json").document
+    assert (ended["heads"], ended["options"]["no_threads"]) == (None, True)
+    both = run("verify", "app.db", "--no-threads", "--threads", "threads.db")
+    assert (both.code, both.out) == (Exit.USAGE, "")
+
+
+def test_a_store_without_heads_shows_nothing(run: Run, on_file: Scene) -> None:
+    SqliteThreadStore("new.db", create=True).close()
+    on_file.sql("DELETE FROM checkpoints")
+    ended = run("heads", "verify", "app.db", "--threads", "new.db", "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["no-rows", "no-heads"])
 
 
 def test_verify_without_a_store_compares_nothing(run: Run, on_file: Scene) -> None:
@@ -326,7 +348,7 @@ def test_a_pin_is_replaced_by_a_later_one(run: Run, on_file: Scene) -> None:
     second = run("heads", "seal", "threads.db", "--pin", "pin.json", "--json").document["pin"]
     assert second["events"] > first["events"]
     assert json.loads(Path("pin.json").read_text())["root"] == second["root"]
-    assert [file for file in os.listdir() if file.startswith(".pin")] == []
+    assert [*Path().glob(".pin*")] == []
     shown = run("heads", "seal", "threads.db")
     assert f"root {second['root']}" in shown.out
 
@@ -375,7 +397,10 @@ def test_a_pin_that_is_missing(run: Run, on_file: Scene) -> None:
 
 def test_trim_forgets_what_was_deleted(run: Run, on_file: Scene) -> None:
     on_file.name_in_ring("threads.db")
-    with closing(SqliteThreadStore("threads.db")) as store, sealed_file(on_file.database, threads=store) as saver:
+    with (
+        closing(SqliteThreadStore("threads.db")) as store,
+        sealed_file(Path(on_file.database), threads=store) as saver,
+    ):
         saver.delete_thread("t")
     on_file.play("v")
     assert run("heads", "seal", "--pin", "pin.json").code == Exit.DONE
@@ -455,8 +480,6 @@ def test_a_store_that_fails_during_the_run(
 ) -> None:
     """What was begun on stdout is one object, and it says that the run ended early."""
     with closing(sqlite3.connect("threads.db")) as store, store:
-        store.execute("UPDATE heads SET mac = 'text' WHERE seq = 3") if False else None
-        store.execute("PRAGMA writable_schema = 0")
         store.execute("UPDATE heads SET kind = 9 WHERE seq = 3")
     ended = run(*command.split(), "app.db", "--threads", "threads.db", "--json")
     assert ended.code == Exit.STOPPED

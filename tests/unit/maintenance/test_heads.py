@@ -16,6 +16,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from sealpoint.base import empty_checkpoint
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import RowStore
+from sealpoint.errors import RolledBackError
 from sealpoint.langgraph import SealedSaver
 from sealpoint.maintenance import heads as heads_module
 from sealpoint.maintenance.headrows import CheckpointRows
@@ -28,6 +29,10 @@ from sealpoint.threads.store import Head, Kind, Spot
 from tests.support.bound import PRIVATE, cipher_of, play, sealed_file, sealed_schema
 from tests.support.postgres import set_up
 from tests.support.server import schema, server
+
+
+def make(checkpoint_id: str) -> Any:
+    return {**empty_checkpoint(), "id": checkpoint_id}
 
 
 @dataclass
@@ -45,8 +50,7 @@ class Scene:
             parent: dict[str, str] = {}
             for checkpoint_id in ids:
                 config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", **parent}}
-                document = {**empty_checkpoint(), "id": checkpoint_id}
-                saver.put(config, document, {"step": step}, {})
+                saver.put(config, make(checkpoint_id), {"step": step}, {})
                 parent = {"checkpoint_id": checkpoint_id}
 
     def delete(self, thread_id: str) -> None:
@@ -179,7 +183,7 @@ def test_a_row_without_a_head_is_counted(scene: Scene) -> None:
     scene.put("t", "1")
     with scene.saver() as saver:
         config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        saver.put(config, {**empty_checkpoint(), "id": "2"}, {}, {})
+        saver.put(config, make("2"), {}, {})
     failures, check = scene.compare()
     assert (failures, check.recorded, check.not_recorded, [*check.reasons()]) == ([], 1, 1, [])
 
@@ -188,7 +192,7 @@ def test_a_newer_content_without_a_head_is_counted(scene: Scene) -> None:
     scene.put("t", "1")
     with scene.saver() as saver:
         config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        saver.put(config, {**empty_checkpoint(), "id": "1"}, {"step": 9}, {})
+        saver.put(config, make("1"), {"step": 9}, {})
     failures, check = scene.compare()
     assert (failures, check.recorded, check.not_recorded) == ([], 1, 1)
 
@@ -216,7 +220,7 @@ def test_a_row_that_does_not_open_is_not_missing(scene: Scene) -> None:
     )
     failures, check = scene.compare()
     assert len(failures) == 1
-    assert not isinstance(failures[0].error, heads_module.RolledBackError)
+    assert not isinstance(failures[0].error, RolledBackError)
     assert (+check.found, check.not_recorded) == ({}, 0)
 
 
@@ -306,7 +310,7 @@ def test_a_deletion_that_ends_while_it_is_looked_at_is_no_finding(
     """The heads of a thread are deleted before its rows."""
     scene.put("t", "1")
     scene.store.delete_thread("t")
-    monkeypatch.setattr(heads_module.time, "sleep", lambda _: scene.delete("t"))
+    monkeypatch.setattr("sealpoint.maintenance.heads.time.sleep", lambda _: scene.delete("t"))
     failures, check = scene.compare()
     assert (failures, +check.found) == ([], {})
 

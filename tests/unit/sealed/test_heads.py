@@ -429,7 +429,7 @@ def test_in_memory() -> None:
     assert numbers(saver) == [*reversed(range(STEPS))]
     put(saver, STEPS)
     saver.inner.storage[THREAD][""].clear()
-    saver.inner.storage[THREAD][""].update(pickle.loads(before))  # noqa: S301 -- made above
+    saver.inner.storage[THREAD][""].update(pickle.loads(before))
     with pytest.raises(RolledBackError):
         saver.get_tuple(at())
     assert saver.get_tuple(at(ids[0])) is not None
