@@ -15,6 +15,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 from sealpoint.langgraph import AsyncSqliteSaver, SqliteSaver
 from tests.graphs.openers import (
     Entry,
+    Opener,
     on_aiosqlite,
     on_async_pipeline,
     on_async_pool,
@@ -101,6 +102,30 @@ class Sync:
 
 async def gathered(found: Any) -> list[Any]:
     return [each async for each in found]
+
+
+class Loop(Sync):
+    """An async saver within SealedSaver, with a loop of its own, and called without ``await``."""
+
+    def __init__(self, opener: Opener, place: str, threads: Any) -> None:
+        from sealpoint.langgraph import SealedSaver
+
+        runner, stack = asyncio.Runner(), AsyncExitStack()
+        inner = runner.run(stack.enter_async_context(opener(place, None)))
+        super().__init__(SealedSaver(inner, serde=SEALED, threads=threads), runner, awaited=True)
+        self.conn, self._stack = self, stack
+        self._is_open = True
+
+    def setup(self) -> None:
+        """Do nothing: the opener has done it."""
+
+    def close(self) -> None:
+        """Close the saver's connection and the loop, if they are open."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self.runner.run(self._stack.aclose())
+        self.runner.close()
 
 
 Open = Callable[[str, str], Sync]
