@@ -29,6 +29,7 @@ from tests.graphs.openers import (
     their_memory,
 )
 from tests.graphs.savers import SEALED
+from tests.support.threads import thread_store
 
 SAVERS: Final = {
     "LangGraph SqliteSaver": Entry("file", on_sqlite3(Theirs)),
@@ -49,6 +50,7 @@ SAVERS: Final = {
 }
 
 BARE: Final = "bare"
+HEADS: Final = "heads"
 ALONE: Final = "serializer alone"
 SEALED_FORMS: Final[dict[str, dict[str, Any]]] = {
     "sealed": {},
@@ -60,16 +62,17 @@ SEALED_FORMS: Final[dict[str, dict[str, Any]]] = {
         "indexed_metadata": ("user_id", "score"),
         "pseudonyms": True,
     },
+    HEADS: {},
 }
 
 
-def wrap(saver: Any, form: str) -> Any:
-    """A saver in one of the forms; the one that is given is not changed."""
+def wrap(saver: Any, form: str, threads: Any = None) -> Any:
+    """A saver in one of the forms, for `HEADS` with a thread store; the one that is given is not changed."""
     if form in (BARE, ALONE):
         return saver
     from sealpoint.langgraph import SealedSaver
 
-    return SealedSaver(saver, serde=SEALED, **SEALED_FORMS[form])
+    return SealedSaver(saver, serde=SEALED, threads=threads, **SEALED_FORMS[form])
 
 
 @contextmanager
@@ -79,8 +82,9 @@ def opened(name: str, place: str, form: str) -> Iterator[tuple[Any, asyncio.Runn
     with asyncio.Runner() as runner:
         opening = SAVERS[name].opener(place, SEALED if form == ALONE else None)
         saver = runner.run(stack.enter_async_context(opening))
+        threads = stack.enter_context(thread_store(place)) if form == HEADS else None
         try:
-            yield wrap(saver, form), runner
+            yield wrap(saver, form, threads), runner
         finally:
             runner.run(stack.aclose())
 

@@ -12,10 +12,10 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import TASKS
 
 from tests.sealed.reading import content, exact, parts
-from tests.sealed.savers import BARE, SAVERS, Open
+from tests.sealed.savers import BARE, HEADS, SAVERS, Open
 from tests.sealed.scene import ALICE, BOB, C1, C2, C3, CHILD, DELTA, PLACES, ROOT, at, fill, version
 
-FORMS: Final = ("sealed", "all options")
+FORMS: Final = ("sealed", "all options", HEADS)
 FILTERS: Final[list[dict[str, Any]]] = [
     {},
     {"source": "loop"},
