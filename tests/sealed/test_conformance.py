@@ -96,7 +96,10 @@ ELSEWHERE: Final[dict[str, Opener]] = {
 }
 ALL: Final = ELSEWHERE | ON_POSTGRES
 SAVERS: Final = [pytest.param(name, marks=[pytest.mark.soak] if "pool" in name else []) for name in ALL]
-FORMS: Final = ("sealed", "all options", HEADS)
+FORMS: Final = ("sealed", "all options")
+BESIDE_A_STORE: Final = [
+    pytest.param(name, HEADS, marks=[pytest.mark.soak] if name in ON_POSTGRES else []) for name in ALL
+]
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +131,13 @@ def test_a_bare_saver_passes(report: Any, saver: str) -> None:
     assert sum(result["tests_passed"] for result in results.values()) >= 50
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("saver", SAVERS)
+@pytest.mark.parametrize(
+    ("saver", "form"),
+    [
+        *(pytest.param(*each.values, form, marks=each.marks) for each in SAVERS for form in FORMS),
+        *BESIDE_A_STORE,
+    ],
+)
 def test_a_wrapped_saver_passes_what_the_bare_one_passes(report: Any, saver: str, form: str) -> None:
     """As many tests of each capability; and threads can be copied, whether the bare saver can or not."""
     bare, wrapped = report(saver, BARE), report(saver, form)
