@@ -15,7 +15,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from tests.graphs.openers import CONNECTION
 from tests.graphs.savers import SEALED
-from tests.sealed.raw import OnPostgres, OnSqlite, Raw
+from tests.sealed.raw import OnPostgres, OnPostgresBesideAStore, OnSqlite, Raw
 from tests.sealed.reading import Truth
 from tests.sealed.savers import ALONE, HEADS, wrap
 from tests.sealed.scene import ALICE, BOB, PLACES, put_one
@@ -58,7 +58,8 @@ def postgres_scene(dsn: str, form: str) -> Iterator[Scene]:
         inner = PostgresSaver(connection, serde=SEALED if form == ALONE else None)
         inner.setup()
         threads = stack.enter_context(thread_store(dsn)) if form == HEADS else None
-        yield filled(OnPostgres(connection), lambda: wrap(inner, form, threads))
+        raw = OnPostgres if threads is None else OnPostgresBesideAStore
+        yield filled(raw(connection), lambda: wrap(inner, form, threads))
 
 
 def filled(raw: Raw, saver: Callable[[], Any]) -> Scene:
