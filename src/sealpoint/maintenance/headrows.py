@@ -52,7 +52,9 @@ class CheckpointRows:
 
     def mac(self, spot: Spot, opened: Opened, parts: Parts) -> bytes:
         """Return the MAC of a checkpoint that was opened; `UNBOUND` if it is not bound to its row."""
-        return mac_of(self._key, spot, digest_of(opened.inner, opened.data)) if parts.is_bound else UNBOUND
+        if parts.header is None:
+            return UNBOUND
+        return mac_of(self._key, spot, digest_of(parts.header.get("store"), *opened.typed))
 
     def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
         """Return the MACs of those of some checkpoints that are there. Reads the whole database."""
