@@ -12,10 +12,17 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import TASKS
 
 from tests.sealed.reading import content, exact, parts
-from tests.sealed.savers import BARE, SAVERS, Open
+from tests.sealed.savers import BARE, HEADS, SAVERS, Open
 from tests.sealed.scene import ALICE, BOB, C1, C2, C3, CHILD, DELTA, PLACES, ROOT, at, fill, version
 
 FORMS: Final = ("sealed", "all options")
+SOME: Final = {
+    "LangGraph SqliteSaver",
+    "LangGraph AsyncPostgresSaver, pipeline",
+    "AsyncSqliteSaver, on aiosqlite",
+    "InMemorySaver",
+}
+"""Savers that are compared beside a thread store every day; the others in `make soak`."""
 FILTERS: Final[list[dict[str, Any]]] = [
     {},
     {"source": "loop"},
@@ -68,8 +75,13 @@ def listed(saver: Any, config: Any, named: Any) -> Any:
     return sorted(found, key=lambda each: (each["config"]["checkpoint_id"], repr(each["config"])))
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", SAVERS)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        *((name, form) for name in SAVERS for form in FORMS),
+        *(pytest.param(name, HEADS, marks=[] if name in SOME else [pytest.mark.soak]) for name in SAVERS),
+    ],
+)
 def test_the_same_is_read(open_: Open, name: str, form: str) -> None:
     """By get_tuple, list with filters, ``before`` and ``limit``, and delta histories."""
     bare, wrapped = open_(name, BARE), open_(name, form)

@@ -38,6 +38,10 @@ _SETTINGS: Final = {
     "row_security": "off",  # an error if a policy would hide rows
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "1min",
+    # Each statement has one good plan, by the index; planning takes longer than running it.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "jit": "off",
 }
 _inherited: Final[list[Any]] = []
 """Connections of the parent of a fork: closing one would end the parent's session."""
@@ -119,8 +123,11 @@ class Pool:
         except _psycopg().Error as error:
             self._give(connection)
             raise self._translated(error, is_read=is_read) from None
+        except ThreadStoreError:
+            self._give(connection)
+            raise
         except BaseException:
-            connection.close()  # a statement may still run
+            connection.close()
             raise
         self._give(connection)
         return result
@@ -137,7 +144,7 @@ class Pool:
             connection.close()
 
     def _give(self, connection: Any) -> None:
-        """Keep a connection for another call, if it can be used."""
+        """Keep a connection for another call, unless it is lost or still runs a statement."""
         if connection.broken:
             return
         is_usable = connection.info.transaction_status == _psycopg().pq.TransactionStatus.IDLE

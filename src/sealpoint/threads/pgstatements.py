@@ -102,7 +102,7 @@ DELETE_THREAD: Final = f"""
         SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, '', {_NOW} FROM (
             SELECT DISTINCT ON (checkpoint_ns, checkpoint_id) thread_id, checkpoint_ns, checkpoint_id, kind
             FROM "{{schema}}".heads WHERE thread_id = %s ORDER BY checkpoint_ns, checkpoint_id, seq DESC
-        ) AS latest WHERE kind <> {Kind.DELETED:d} RETURNING seq
+        ) AS latest WHERE kind <> {Kind.DELETED:d} ORDER BY checkpoint_ns, checkpoint_id RETURNING seq
     ) SELECT raised + (SELECT max(seq) FROM added) FROM "{{schema}}".store"""
 
 HEADS: Final = """

@@ -117,7 +117,12 @@ class SqliteThreadStore:
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
-        self._file.run(self._begin)
+        self._file.run(self._require_writable)
+
+    def _require_writable(self, opened: Opened) -> None:
+        if opened.appended is None:
+            self._move_log(opened)
+        opened.connection.execute(statements.REQUIRE_WRITABLE)
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""
