@@ -21,7 +21,7 @@ from sealpoint.errors import RolledBackError
 from sealpoint.langgraph import SealedSaver
 from sealpoint.maintenance import heads as heads_module
 from sealpoint.maintenance.headrows import CheckpointRows
-from sealpoint.maintenance.heads import Difference, HeadCheck, compare
+from sealpoint.maintenance.heads import Difference, HeadCheck
 from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verification import Verification
@@ -44,6 +44,7 @@ class Scene:
     rows: Callable[[], RowStore]
     connect: Callable[[], Any]
     store: MemoryThreadStore
+    tables: tuple[str, ...] = ("checkpoints",)
 
     def put(self, thread_id: str, *ids: str, step: int = 0, **options: Any) -> None:
         """Store checkpoints, each a child of the one before."""
@@ -64,17 +65,23 @@ class Scene:
                 connection.execute(statement)
             connection.commit()
 
+    def keep(self) -> None:
+        """Remember the rows of checkpoints for `put_back`."""
+        self.sql(*(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}" for table in self.tables))
+
+    def put_back(self) -> None:
+        """Make the rows of checkpoints what they were."""
+        for table in self.tables:
+            self.sql(f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM kept_{table}")
+
     def compare(self, store: Any = None) -> tuple[list[Failure], HeadCheck]:
         cipher = cipher_of()
         with closing(self.rows()) as database:
             rows = CheckpointRows(database, cipher)
             check = HeadCheck(rows, store or self.store)
-            events = [*compare(rows, cipher, check)]
+            run = Verification(database, cipher, observer=check, columns=rows.columns)
+            events = [*run.events()]
         return [event for event in events if isinstance(event, Failure)], check
-
-
-KEEP = "CREATE TABLE kept AS SELECT * FROM checkpoints"
-PUT_BACK = "INSERT INTO checkpoints SELECT * FROM kept"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -102,6 +109,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
             lambda: PostgresRows(url, writable=True),
             lambda: psycopg.connect(url),
             store,
+            ("checkpoints", "checkpoint_blobs"),
         )
 
 
@@ -136,10 +144,10 @@ def test_rows_that_are_gone_are_named(scene: Scene) -> None:
 
 def test_an_earlier_state_is_named(scene: Scene) -> None:
     scene.put("t", "1")
-    scene.sql(KEEP)
+    scene.keep()
     scene.put("t", "1", step=5)
     assert scene.compare()[0] == []
-    scene.sql("DELETE FROM checkpoints", PUT_BACK)
+    scene.put_back()
     failures, check = scene.compare()
     assert named(failures) == [("RolledBackError", "1")]
     assert "earlier state" in str(failures[0].error)
@@ -148,10 +156,10 @@ def test_an_earlier_state_is_named(scene: Scene) -> None:
 
 def test_a_thread_that_was_deleted_and_put_back_is_named(scene: Scene) -> None:
     scene.put("t", "1", "2")
-    scene.sql(KEEP)
+    scene.keep()
     scene.delete("t")
     assert scene.compare()[0] == []
-    scene.sql(PUT_BACK)
+    scene.put_back()
     failures, check = scene.compare()
     assert named(failures) == [("DeletedCheckpointError", "1"), ("DeletedCheckpointError", "2")]
     assert check.found == {Difference.PUT_BACK: 2}
@@ -261,10 +269,10 @@ def test_rotation_changes_no_head(scene: Scene) -> None:
     cipher = cipher_of("k3")
     with closing(scene.rows()) as database:
         check = HeadCheck(CheckpointRows(database, cipher), scene.store)
-        run = Verification(database, cipher, heads=check)
+        run = Verification(database, cipher, observer=check)
         assert not [event for event in run.events() if isinstance(event, Failure)]
     assert set(run.opened) == {"k3"}
-    assert (check.not_recorded, +check.found, [*run.reasons()]) == (0, {}, [])
+    assert (check.not_recorded, +check.found, [*run.reasons(), *check.reasons()]) == (0, {}, [])
 
 
 # --- agents at the same time ----------------------------------------------------------------------
