@@ -126,6 +126,7 @@ def test_a_bare_saver_passes(report: Any, saver: str) -> None:
     assert sum(result["tests_passed"] for result in results.values()) >= 50
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("saver", SAVERS)
 def test_a_wrapped_saver_passes_what_the_bare_one_passes(report: Any, saver: str, form: str) -> None:
