@@ -23,12 +23,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(scope="session")
-def script_path() -> Iterator[str]:
-    """A PATH for scripts, with the command `sealpoint`, which is forked, and the Python of these tests."""
+def forked() -> Iterator[Path]:
+    """The command `sealpoint`, which is forked from a process that has imported it."""
     with forked_program() as folder:
-        yield os.pathsep.join(
-            [str(folder), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-        )
+        yield folder / "sealpoint"
+
+
+@pytest.fixture(scope="session")
+def script_path(forked: Path) -> str:
+    """A PATH for scripts, with that command, and the Python of these tests."""
+    python = str(Path(sys.executable).parent)
+    return os.pathsep.join([str(forked.parent), python, os.environ.get("PATH", os.defpath)])
 
 
 @pytest.hookimpl(trylast=True)
