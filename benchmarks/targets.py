@@ -11,6 +11,7 @@ from typing import Final
 
 from benchmarks.harness import Result
 from benchmarks.peers import (
+    HEADS,
     INVENTORY,
     LG,
     ROTATE,
@@ -122,6 +123,10 @@ BOUNDS: Final = (
     Bound("Postgres, put of 1 KB", WHOLE_XAES, target=1.39, against=SERIALIZER),
     Bound("SQLite, get_tuple", WHOLE_XAES, target=1.34, against=SERIALIZER),
     Bound("Postgres, get_tuple", WHOLE_XAES, target=1.48, against=SERIALIZER),
+    Bound("SQLite file, put with heads", HEADS, target=1.1),
+    Bound("SQLite file, get_tuple with heads", HEADS, target=1.15),
+    Bound("Postgres, put with heads", HEADS, target=1.5),
+    Bound("Postgres, get_tuple with heads", HEADS, target=1.35),
     Bound("rotation, a row", ROTATE, target=1 / 35),
     Bound("rotation, against cp and fsync", ROTATE, goal=7.0),
     Bound("rotation, against cp and fsync", ROTATE, goal=2.0, against=WRITE_BACK),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from sealpoint.cli import audit, decrypt, inspect, keys, rebind, rotate, scrub, status, trial, types, verify
+from sealpoint.cli import audit, decrypt, heads, inspect, keys, rebind, rotate, scrub, status, trial, types, verify
 from sealpoint.cli.exits import Exit, exit_code, message
 from sealpoint.cli.output import (
     complain,
@@ -84,7 +84,9 @@ for command in (
     inspect.inspect,
 ):
     app.command()(command)
-app.add_typer(keys.app, name="keys")
+GROUPS: Final = {"heads": heads.app, "keys": keys.app}
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
 
 
 def _names(group: typer.Typer, before: str = "") -> Iterator[str]:
@@ -92,7 +94,9 @@ def _names(group: typer.Typer, before: str = "") -> Iterator[str]:
         yield before + str(each.name or getattr(each.callback, "__name__", ""))
 
 
-COMMANDS: Final = frozenset((*_names(app), *_names(keys.app, "keys ")))
+COMMANDS: Final = frozenset(
+    (*_names(app), *(each for name, group in GROUPS.items() for each in _names(group, f"{name} ")))
+)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -115,7 +119,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _command_of(words: Sequence[str]) -> str:
     """Return the command that a command line names, for an object of a run that did not begin."""
     names = [word for word in words if not word.startswith("-")]
-    name = " ".join(names[: 2 if names[:1] == ["keys"] else 1])
+    name = " ".join(names[: 2 if names and names[0] in GROUPS else 1])
     return name if name in COMMANDS else "sealpoint"
 
 

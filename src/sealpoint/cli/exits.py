@@ -24,6 +24,11 @@ from sealpoint.errors import (
     ScrubError,
     SealpointError,
     StoppedError,
+    ThreadStoreBehindError,
+    ThreadStoreDownError,
+    ThreadStoreError,
+    ThreadStoreFullError,
+    ThreadStoreTimeoutError,
     UnreachableError,
     excerpt,
 )
@@ -53,6 +58,11 @@ _CLASSES: Final[tuple[tuple[type[SealpointError], Exit], ...]] = (
     (StoppedError, Exit.STOPPED),
     (UnreachableError, Exit.STOPPED),
     (ScrubError, Exit.STOPPED),
+    (ThreadStoreDownError, Exit.STOPPED),
+    (ThreadStoreTimeoutError, Exit.STOPPED),
+    (ThreadStoreFullError, Exit.STOPPED),
+    (ThreadStoreBehindError, Exit.UNOPENED),
+    (ThreadStoreError, Exit.USAGE),  # another store, or one that may not be written to
     (HeldError, Exit.HELD),
     (KeyInUseError, Exit.FOUND),
     (RingFileMissingError, Exit.KEYS),
@@ -91,6 +101,8 @@ _POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not rea
 _REASONS: Final = {
     Reason.DAMAGED: Exit.UNOPENED,
     Reason.VALUES_FAILED: Exit.UNOPENED,
+    Reason.HEADS_DIFFER: Exit.UNOPENED,
+    Reason.PIN_DIFFERS: Exit.UNOPENED,
     Reason.KEYS_MISSING: Exit.KEYS,
     Reason.ENDED_EARLY: Exit.STOPPED,
     Reason.NOT_OPENED: Exit.KEYS,

@@ -41,6 +41,7 @@ from sealpoint.errors.maintenance import (
     OutputExistsError,
     OutputNameError,
     PasswordError,
+    PinError,
     ScrubError,
     ServerError,
     StoppedError,
@@ -95,6 +96,7 @@ from sealpoint.errors.serde import (
     UnsupportedTypeError,
 )
 from sealpoint.errors.threads import (
+    DeletedCheckpointError,
     RolledBackError,
     ThreadStoreBehindError,
     ThreadStoreDownError,
@@ -118,6 +120,7 @@ __all__ = [
     "DatabaseCorruptError",
     "DatabaseMissingError",
     "DecodeError",
+    "DeletedCheckpointError",
     "DuplicateKeyError",
     "EndlessTreeError",
     "FileLinkError",
@@ -146,6 +149,7 @@ __all__ = [
     "OutputExistsError",
     "OutputNameError",
     "PasswordError",
+    "PinError",
     "PlaintextError",
     "RingFileError",
     "RingFileMissingError",

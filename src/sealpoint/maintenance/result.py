@@ -52,6 +52,8 @@ class Reason(StrEnum):
     READABLE_BESIDE = "readable-beside"
     TYPES_NOT_ALLOWED = "types-not-allowed"
     OLD_CONTENT_FOUND = "old-content-found"
+    HEADS_DIFFER = "heads-differ"
+    PIN_DIFFERS = "pin-differs"
     NOT_ASKED = "not-asked"
     NOT_APPLIED = "not-applied"
     NO_KEYS = "no-keys"
@@ -60,6 +62,8 @@ class Reason(StrEnum):
     TABLES_MISSING = "tables-missing"
     PARENTS_MISSING = "parents-missing"
     UNBOUND = "unbound"
+    DELETIONS_INTERRUPTED = "deletions-interrupted"
+    PIN_TRIMMED = "pin-trimmed"
     PLAINTEXT_ALLOWED = "plaintext-allowed"
     LEGACY_ALLOWED = "legacy-allowed"
     NOT_OPENED = "not-opened"
@@ -89,6 +93,8 @@ REFUTING: Final = frozenset(
         Reason.READABLE_BESIDE,
         Reason.TYPES_NOT_ALLOWED,
         Reason.OLD_CONTENT_FOUND,
+        Reason.HEADS_DIFFER,
+        Reason.PIN_DIFFERS,
     }
 )
 

@@ -8,8 +8,12 @@ lacks is missing only if the store says so before and after the database was rea
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
@@ -32,6 +36,9 @@ Policy = Literal["require", "warn"]
 PURPOSE: Final = "heads"
 """Purpose of the key that is derived from the index key."""
 
+_RANDOM_BYTES: Final = 12
+_CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
+
 logger: Final = logging.getLogger("sealpoint.heads")
 
 
@@ -49,15 +56,15 @@ def mac_of(key: bytes, spot: Spot, digest: bytes) -> bytes:
 
 
 def parse_claim(claim: object) -> tuple[str, int]:
-    """Return the store and the clock that a sealed checkpoint names.
+    """Return the store and the clock that a sealed checkpoint claims.
 
     Raises:
         DecodeError: If they have another form: another program has sealed it.
     """
-    identity, _, clock = claim.partition(":") if isinstance(claim, str) else ("", "", "")
-    if not identity or not clock.isdecimal() or len(clock) > 20:
+    found = _CLAIM.fullmatch(claim) if isinstance(claim, str) else None
+    if found is None:
         raise DecodeError("a sealed checkpoint names its thread store in another form")
-    return identity, int(clock)
+    return found[1], int(found[2])
 
 
 class Content(NamedTuple):
@@ -74,6 +81,16 @@ class Content(NamedTuple):
     spot: Spot
     digest: bytes | None
     claim: object
+
+
+class Standing(Enum):
+    """How a row compares with its head."""
+
+    PRESENT = auto()
+    ABSENT = auto()
+    """It was deleted, and put back: it counts as absent."""
+    EARLIER = auto()
+    """It has an earlier content, unless it was stored again since the database was read."""
 
 
 class Known(NamedTuple):
@@ -100,14 +117,14 @@ class Heads:
             policy: ``require``, or ``warn`` to go on without what the store could not show.
         """
         self._store = store if policy == "require" else _Lenient(store, self._count)
-        self._key: Callable[[], bytes] = key
+        self._key = cache(key)  # the index key never changes
         self._policy = policy
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
 
-    def claim(self) -> str:
+    def make_claim(self) -> str:
         """Return what a checkpoint says of the store when it is sealed."""
-        return f"{self._store.identity}:{self._store.claim}"
+        return f"{self._store.identity}:{self._store.claim}:{os.urandom(_RANDOM_BYTES).hex()}"
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -129,14 +146,10 @@ class Heads:
         known = _known((yield Call(self._store.between, (thread_id, None, None, None))))
         return bool(known and known.heads)
 
-    def is_present(self, content: Content, known: Known) -> Steps[bool]:
+    def compare(self, content: Content, known: Known) -> Steps[Standing]:
         """Compare a row that was opened with what the store knew.
 
-        Returns:
-            False if it counts as absent: it was deleted, and put back.
-
         Raises:
-            RolledBackError: If it is an earlier state of the checkpoint.
             WrongThreadStoreError: If it was stored beside another thread store.
             ThreadStoreBehindError: If the store was put back to an earlier state.
         """
@@ -145,21 +158,17 @@ class Heads:
         spot = content.spot
         head = known.heads.get(spot)
         if head is None:
-            return True
+            return Standing.PRESENT
         if head.kind is Kind.DELETED:
-            return False
+            return Standing.ABSENT
         if content.digest is None:
-            self.report(RolledBackError(content.thread_id, spot.checkpoint_id, spot.checkpoint_id))
-            return True
+            return Standing.EARLIER
         mac = self.mac(spot, content.digest)
-        if mac != head.mac:
-            # Another process may have stored it since, or stored and not yet recorded it.
-            replaced = yield Call(self._store.replaced, (spot,))
-            if replaced is not None and mac in replaced:
-                later = yield from self.find([spot])
-                if later is None or later.heads.get(spot) == head:
-                    self.report(RolledBackError(content.thread_id, spot.checkpoint_id, spot.checkpoint_id))
-        return True
+        if mac == head.mac:
+            return Standing.PRESENT
+        # Unknown content is newer: stored, and not yet recorded.
+        replaced = yield Call(self._store.replaced, (spot,))
+        return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
 
     def require_rows(
         self, required: Known, request: Request, spots: Sequence[Spot], thread_id: str
@@ -181,7 +190,7 @@ class Heads:
             return
         again = [spot_of(found) for found in (yield request)]
         least = again[-1].checkpoint_id if again and len(again) == request.limit else None
-        for spot, kind, mac in missing:
+        for spot, kind, mac in sorted(missing, reverse=True):
             if spot in again or (least is not None and spot.checkpoint_id <= least):
                 continue  # it was stored after the first reply
             later = yield from self.find([spot])
@@ -234,9 +243,9 @@ class Heads:
         """Check that heads can be recorded, before anything is stored."""
         yield Call(self._store.require_writable)
 
-    def record(self, spot: Spot, digests: Sequence[bytes]) -> Steps[None]:
+    def record(self, spot: Spot, digest: bytes) -> Steps[None]:
         """Record a checkpoint that was stored."""
-        yield Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digests[-1]))],))
+        yield Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
         """Record events."""

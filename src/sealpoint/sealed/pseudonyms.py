@@ -43,6 +43,8 @@ class Pseudonyms:
         pseudonym = self._tokens.pseudonym(thread_id)
         if (yield _any_of(pseudonym)):
             return self._remember(thread_id, pseudonym)
+        if self._heads is not None and (yield from self._heads.has_live(pseudonym)):
+            return pseudonym  # the thread is missing as a whole, which is noticed when it is read
         # What looks like a pseudonym is never taken for an id: it is another thread's.
         if not PSEUDONYM.match(thread_id) and (found := (yield _any_of(thread_id))):
             configurable = found[0].config["configurable"]
@@ -50,7 +52,7 @@ class Pseudonyms:
             check(found[0], Place(thread_id, ns, checkpoint_id))
             return self._remember(thread_id, thread_id)
         if self._heads is not None and (yield from self._heads.has_live(thread_id)):
-            return thread_id  # the thread is missing as a whole, which is noticed when it is read
+            return thread_id
         return self._remember(thread_id, pseudonym) if is_new else pseudonym
 
     def forget(self, thread_id: str) -> None:

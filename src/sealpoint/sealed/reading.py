@@ -9,7 +9,7 @@ from sealpoint.base.place import Place, configurable_of, optional_text
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
-from sealpoint.sealed.heads import Content, Heads, Known, spot_of
+from sealpoint.sealed.heads import Content, Heads, Known, Standing, spot_of
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.pages import FIRST_ROWS, Pages
 from sealpoint.sealed.procedures import Asked, Procedures
@@ -34,8 +34,13 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
             return entry
         want = next(iter(known.heads.values()), None)
         if entry is not None and (want is None or want.spot <= spot_of(entry.found)):
-            return (yield from _present(do, do.heads, asked, entry, known))
-        if want is None or want.kind is not Kind.PUT:
+            standing, head = yield from _compare(do.heads, entry, known)
+            if standing is Standing.PRESENT:
+                return entry
+            if standing is Standing.ABSENT:
+                return None if asked.place.checkpoint_id else (yield from _latest(do, asked))
+            want = head
+        if want is None or want.kind is Kind.DELETED:
             return entry
         if want == suspect:  # and so it was in the store while the database was read
             return (yield from _require(do, do.heads, asked, entry, known, want))
@@ -47,17 +52,16 @@ def _get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
     return (yield from do.opened(found[0], asked)) if found else None
 
 
-def _present(do: Procedures, heads: Heads, asked: Asked, entry: Entry, known: Known) -> Steps[Entry | None]:
-    """Return a checkpoint, or if it counts as absent, the one before it if the latest was asked for."""
-    if spot_of(entry.found) not in known.heads:
-        later = yield from heads.find([spot_of(entry.found)])
-        if later is None:
-            return entry
-        known = later
-    if (yield from heads.is_present(content_of(entry), known)):
-        return entry
-    if asked.place.checkpoint_id:
-        return None
+def _compare(heads: Heads, entry: Entry, known: Known) -> Steps[tuple[Standing, Head | None]]:
+    """Compare a checkpoint, which may be newer than all heads that were asked for, with its head."""
+    spot = spot_of(entry.found)
+    if spot not in known.heads:
+        known = (yield from heads.find([spot])) or known
+    return (yield from heads.compare(content_of(entry), known)), known.heads.get(spot)
+
+
+def _latest(do: Procedures, asked: Asked) -> Steps[Entry | None]:
+    """Return the latest checkpoint that does not count as absent."""
     listing = Listing(do, asked._replace(has_ns=True), None, None, 1)
     while listing.is_open:
         for row in (yield from listing.page()):
@@ -76,11 +80,29 @@ def _require(
     if not asked.place.checkpoint_id:
         named = asked._replace(place=Place(*want.spot))
         found = yield from _get(do, named)
-        if found is not None and (yield from heads.is_present(content_of(found), known)):
+        if found is not None and (yield from heads.compare(content_of(found), known)) is Standing.PRESENT:
             return found
     have = None if entry is None else str(entry.place.checkpoint_id)
     heads.report(RolledBackError(asked.thread_id, have, want.spot.checkpoint_id))
     return entry
+
+
+def compared(do: Procedures, asked: Asked | None, entry: Entry, known: Known) -> Steps[Entry | None]:
+    """Compare a checkpoint of a page, and return it; ``None`` if it counts as absent.
+
+    It is read again if it was stored again after the page was read.
+
+    Raises:
+        RolledBackError: If it is an earlier state of the checkpoint.
+    """
+    standing = (
+        Standing.PRESENT if do.heads is None else (yield from do.heads.compare(content_of(entry), known))
+    )
+    if standing is not Standing.EARLIER:
+        return entry if standing is Standing.PRESENT else None
+    if asked is None:
+        asked = Asked(entry.place, entry.thread_id, True, {})
+    return (yield from get(do, asked._replace(place=entry.place)))
 
 
 def content_of(entry: Entry) -> Content:
@@ -190,8 +212,11 @@ class Listing:
         if self._left == 0 or (head and head.kind is Kind.DELETED):
             return None
         entry = yield from self._do.opened(found, self._asked)
-        if known is not None and self._do.heads is not None:
-            yield from self._do.heads.is_present(content_of(entry), known)
+        if known is not None:
+            current = yield from compared(self._do, self._asked, entry, known)
+            if current is None:
+                return None
+            entry = current
         if not self._filter.takes(entry.metadata):
             return None
         self._left = None if self._left is None else self._left - 1

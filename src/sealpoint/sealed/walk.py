@@ -13,7 +13,7 @@ from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.heads import spot_of
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures
-from sealpoint.sealed.reading import Listed, content_of, get
+from sealpoint.sealed.reading import Listed, compared, get
 from sealpoint.sealed.steps import Steps
 
 _FIRST_ROWS: Final = 2
@@ -71,6 +71,4 @@ def _open(do: Procedures, asked: Asked, row: Listed) -> Steps[Entry | None]:
     """Open a row of a page; ``None`` if it counts as absent."""
     found, known = row
     entry = yield from do.opened(found, asked)
-    if known is None or do.heads is None or (yield from do.heads.is_present(content_of(entry), known)):
-        return entry
-    return None
+    return entry if known is None else (yield from compared(do, asked, entry, known))

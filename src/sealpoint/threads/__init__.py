@@ -3,3 +3,22 @@
 A database cannot show that a row is missing, or that a thread was put back to last week. A thread store is a
 log of its checkpoints: one event for each that was stored or deleted, with a keyed hash of its content.
 """
+
+from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.opening import open_thread_store
+from sealpoint.threads.postgres import PostgresThreadStore
+from sealpoint.threads.sqlite import SqliteThreadStore
+from sealpoint.threads.store import Answer, Event, Head, Kind, Spot, ThreadStore
+
+__all__ = [
+    "Answer",
+    "Event",
+    "Head",
+    "Kind",
+    "MemoryThreadStore",
+    "PostgresThreadStore",
+    "Spot",
+    "SqliteThreadStore",
+    "ThreadStore",
+    "open_thread_store",
+]

@@ -27,9 +27,6 @@ from sealpoint.keys.ringfile import RESERVED, read_ring_entries
 from sealpoint.keys.ringtext import entry_text
 
 TABLES = """
-[threads]
-source = { file = "t.key" }
-
 [ledger]
 dir = "ledger"  # a comment
 [ledger.deep]

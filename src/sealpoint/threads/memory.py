@@ -1,0 +1,150 @@
+"""MemoryThreadStore: a thread store for tests, gone with its process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from sealpoint.threads.forks import reset_in_child
+from sealpoint.threads.store import REPLACED, Answer, Event, Head, Kind, Spot
+
+
+class MemoryThreadStore:
+    """A thread store in the memory of this process; a child of a fork has a copy. See `ThreadStore`.
+
+    It remembers nothing that a restart could compare with: it is for tests.
+    """
+
+    def __init__(self) -> None:
+        """Create an empty store."""
+        self.identity = os.urandom(16).hex()
+        self._identities = frozenset([self.identity])
+        self._events: list[Event] = []
+        self._threads: dict[str, dict[Spot, Event]] = {}
+        self._raised = 0  # what `adopt` added to the clock
+        self._trimmed = 0
+        self.adopted: list[str] = []
+        self._lock = threading.Lock()
+        reset_in_child(self)
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """All that were names of this store."""
+        return self._identities
+
+    @property
+    def claim(self) -> int:
+        """The clock."""
+        return self._raised + self._last
+
+    @property
+    def _last(self) -> int:
+        return self._events[-1].seq if self._events else 0
+
+    def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
+        """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
+        heads, clock = self.between(thread_id, checkpoint_ns, None, None)
+        return Answer(sorted(head for head in heads if head.kind is Kind.PUT)[-1:], clock)
+
+    def find(self, spots: Sequence[Spot]) -> Answer:
+        """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
+        with self._lock:
+            found = [self._threads.get(spot.thread_id, {}).get(spot) for spot in dict.fromkeys(spots)]
+            return Answer([event.head for event in found if event], self.claim)
+
+    def between(
+        self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
+    ) -> Answer:
+        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
+        # Python compares text by code points, which is the order of the bytes of UTF-8.
+        with self._lock:
+            heads = [
+                event.head
+                for (_, ns, checkpoint_id), event in self._threads.get(thread_id, {}).items()
+                if event.head.kind is not Kind.DELETED
+                and checkpoint_ns in (None, ns)
+                and (least is None or checkpoint_id >= least)
+                and (below is None or checkpoint_id < below)
+            ]
+            return Answer(heads, self.claim)
+
+    def replaced(self, spot: Spot) -> Sequence[bytes]:
+        """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
+        with self._lock:
+            macs = [event.head.mac for event in reversed(self._events) if event.head.spot == spot]
+        earlier = dict.fromkeys(mac for mac in macs[1:] if mac and mac != macs[0])
+        return [*earlier][:REPLACED]
+
+    def require_writable(self) -> None:
+        """Do nothing: memory is writable."""
+
+    def append(self, heads: Sequence[Head]) -> None:
+        """Append events. See `ThreadStore`."""
+        with self._lock:
+            self._append(heads)
+
+    def _append(self, heads: Iterable[Head]) -> None:
+        now = int(time.time())
+        for head in heads:
+            event = Event(self._last + 1, head, now)
+            self._events.append(event)
+            self._threads.setdefault(head.spot.thread_id, {})[head.spot] = event
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Append DELETED for each checkpoint of a thread whose last event is another."""
+        with self._lock:
+            heads = [event.head for event in self._threads.get(thread_id, {}).values()]
+            self._append(Head(spot, Kind.DELETED, b"") for spot, kind, _ in heads if kind is not Kind.DELETED)
+
+    def heads(self) -> Iterator[Head]:
+        """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
+        with self._lock:
+            found = sorted(event.head for spots in self._threads.values() for event in spots.values())
+        yield from found
+
+    def end(self) -> int:
+        """Return the number of the last event. See `ThreadStore`."""
+        return self._last
+
+    def events(self, until: int) -> Iterator[Event]:
+        """Yield the events up to a number, in their order."""
+        with self._lock:
+            found = [event for event in self._events if event.seq <= until]
+        yield from found
+
+    def adopt(self, heads: Iterable[Head], identities: frozenset[str], clock: int, reason: str) -> None:
+        """Take what a database has as true. See `ThreadStore`."""
+        taken = [*heads]
+        with self._lock:
+            self._append(taken)
+            self._identities |= identities
+            self._raised = max(self._raised, clock - self._last)
+            self.adopted.append(reason)
+
+    def trim(self, before: int) -> int:
+        """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
+        with self._lock:
+            gone = {
+                spot: event.seq
+                for spots in self._threads.values()
+                for spot, event in spots.items()
+                if event.head.kind is Kind.DELETED and event.at < before and event.seq < self._last
+            }
+            self._events = [event for event in self._events if event.head.spot not in gone]
+            for spot in gone:
+                del self._threads[spot.thread_id][spot]
+            self._trimmed = max([self._trimmed, *gone.values()])
+            return len(gone)
+
+    def trimmed(self) -> int:
+        """Return the greatest number of an event that was removed; 0 if none was."""
+        return self._trimmed
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def reset_after_fork(self) -> None:
+        """Replace the lock, which a thread of the parent may hold."""
+        self._lock = threading.Lock()

@@ -1,0 +1,267 @@
+"""SqliteThreadStore: a thread store in a SQLite file, for the processes of one host."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from sealpoint.threads import statements
+from sealpoint.threads.sqliteerrors import damaged, require_row
+from sealpoint.threads.sqlitefile import Opened
+from sealpoint.threads.sqlitefile import create as create_file
+from sealpoint.threads.sqliteshared import SharedFile
+from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
+
+CHECKPOINT_EVENTS: Final = 500
+"""How many events a store appends before it moves the log into the file, and so to the disk."""
+
+PAGE_ROWS: Final = 1000
+"""How many rows of a long result are read at a time: other calls can run between two pages."""
+
+MAINTENANCE_SECONDS: Final = 3600.0
+"""Time limit of `adopt` and `trim`, which may change every row."""
+
+
+class SqliteThreadStore:
+    """A thread store in a SQLite file. See `ThreadStore`.
+
+    A file that is replaced by a restored one of the same store is opened again by the next call.
+
+    Attributes:
+        identity: Names this store in what is sealed: 32 hex digits.
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], *, create: bool = False, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        """Open a store.
+
+        Args:
+            path: Its file, on a disk of this host.
+            create: Whether to create the file if there is none.
+            timeout: How long a call may take, in seconds.
+
+        Raises:
+            ThreadStoreError: If it is missing, not a store, damaged, locked, or cannot be read.
+        """
+        self._file = SharedFile(Path(path).absolute(), timeout)
+        if create:
+            create_file(self._file.path)
+        self._file.run(self._read_clock)
+        self.identity = self._file.identity
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """All that were names of this store."""
+        rows = self._file.run(self._rows, "SELECT identity FROM identities")
+        return frozenset(name for row in rows for name in require_row(self._file.path, row, str))
+
+    @property
+    def claim(self) -> int:
+        """The clock when the log was last moved into the file: a power failure may undo later commits."""
+        opened = self._file.opened
+        return opened.claim if opened else 0
+
+    def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
+        """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
+        return self._file.run(self._newest, thread_id, checkpoint_ns)
+
+    def _newest(self, opened: Opened, thread_id: str, checkpoint_ns: str) -> Answer:
+        row = opened.connection.execute(statements.NEWEST, (thread_id, checkpoint_ns)).fetchone()
+        if row is None or row[1] != Kind.PUT:
+            row = opened.connection.execute(statements.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
+            if row is None or row[0] is None:
+                return Answer((), self._clock(row and row[3:]))
+        checkpoint_id, _, mac, *clock = row
+        if type(mac) is not bytes or type(checkpoint_id) is not str:
+            require_row(self._file.path, (checkpoint_id, mac), str, bytes)
+        head = Head(Spot(thread_id, checkpoint_ns, checkpoint_id), Kind.PUT, mac)
+        return Answer((head,), self._clock(clock))
+
+    def find(self, spots: Sequence[Spot]) -> Answer:
+        """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
+        return self._file.run(self._find, [*dict.fromkeys(spots)])
+
+    def _find(self, opened: Opened, spots: Sequence[Spot]) -> Answer:
+        if len(spots) != 1:
+            opened.connection.execute("BEGIN")
+        heads, clock = list[Head](), None
+        for spot in spots:
+            kind, mac, *clock = opened.connection.execute(statements.FIND, spot).fetchone() or (None,) * 4
+            if kind is not None:
+                heads.append(self._head(*spot, kind, mac))
+        return Answer(heads, self._clock(clock) if clock else self._read_clock(opened))
+
+    def between(
+        self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
+    ) -> Answer:
+        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
+        limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
+        given = [(condition, value) for condition, value in limits if value is not None]
+        statement = statements.BETWEEN.format("".join(f"AND {condition} ? " for condition, _ in given))
+        return self._file.run(self._between, statement, (thread_id, *(value for _, value in given)))
+
+    def _between(self, opened: Opened, statement: str, values: Sequence[str]) -> Answer:
+        opened.connection.execute("BEGIN")
+        heads = [self._head(values[0], *row[:4]) for row in opened.connection.execute(statement, values)]
+        return Answer(heads, self._read_clock(opened))
+
+    def replaced(self, spot: Spot) -> Sequence[bytes]:
+        """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
+        rows = self._file.run(self._rows, statements.MACS, (*spot, *spot))
+        return [mac for row in rows for mac in require_row(self._file.path, row, bytes)]
+
+    def require_writable(self) -> None:
+        """Check that heads can be appended now. See `ThreadStore`."""
+        self._file.run(self._begin)
+
+    def append(self, heads: Sequence[Head]) -> None:
+        """Append events in one transaction. See `ThreadStore`."""
+        self._file.run(self._append, _values(heads))
+
+    def _append(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
+        if len(rows) == 1 and opened.appended is not None:
+            opened.connection.execute(statements.APPEND, rows[0])  # a transaction of its own
+        else:
+            self._begin(opened)
+            opened.connection.executemany(statements.APPEND, rows)
+        self._commit(opened, len(rows))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Append DELETED for each checkpoint of a thread whose last event is another."""
+        self._file.run(self._delete_thread, thread_id)
+
+    def _delete_thread(self, opened: Opened, thread_id: str) -> None:
+        self._begin(opened)
+        deleted = opened.connection.execute(statements.DELETE_THREAD, (int(time.time()), thread_id))
+        self._commit(opened, deleted.rowcount)
+
+    def heads(self) -> Iterator[Head]:
+        """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
+        after: tuple[Any, ...] = ()
+        while rows := self._file.run(
+            self._rows, statements.HEADS.format(statements.AFTER if after else ""), (*after, PAGE_ROWS)
+        ):
+            for row in rows:
+                yield self._head(*row[:5])
+            if rows[-1][:3] <= after:
+                raise damaged(self._file.path, "the rows of an index have no order")
+            after = rows[-1][:3]
+
+    def end(self) -> int:
+        """Return the number of the last event. See `ThreadStore`."""
+        return self._number(statements.END)
+
+    def events(self, until: int) -> Iterator[Event]:
+        """Yield the events up to a number, in their order. See `ThreadStore`."""
+        after = 0
+        while rows := self._file.run(self._rows, statements.EVENTS, (after, until, PAGE_ROWS)):
+            for seq, *head, at in rows:
+                require_row(self._file.path, (seq, at), int, int)
+                if seq <= after:
+                    raise damaged(self._file.path, "the rows of a table have no order")
+                after = seq
+                yield Event(seq, self._head(*head), at)
+
+    def adopt(self, heads: Iterable[Head], identities: frozenset[str], clock: int, reason: str) -> None:
+        """Take what a database has as true, in one transaction. See `ThreadStore`."""
+        # Read before the transaction begins: other processes append meanwhile.
+        values = _values(heads)
+        self._file.run(self._adopt, values, identities, clock, reason, seconds=MAINTENANCE_SECONDS)
+
+    def _adopt(
+        self,
+        opened: Opened,
+        rows: Sequence[tuple[Any, ...]],
+        identities: frozenset[str],
+        clock: int,
+        reason: str,
+    ) -> None:
+        self._begin(opened)
+        opened.connection.executemany(statements.APPEND, rows)
+        opened.connection.executemany(statements.NAME, [(name,) for name in sorted(identities)])
+        opened.connection.execute(statements.RAISE, (clock,))
+        opened.connection.execute(statements.RECORD, (int(time.time()), reason))
+        self._commit(opened, CHECKPOINT_EVENTS)
+
+    def trim(self, before: int) -> int:
+        """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
+        return self._file.run(self._trim, before, seconds=MAINTENANCE_SECONDS)
+
+    def _trim(self, opened: Opened, before: int) -> int:
+        self._begin(opened)
+        rows = opened.connection.execute(statements.DELETED, (before,)).fetchall()
+        opened.connection.executemany(statements.FORGET, [row[:3] for row in rows])
+        opened.connection.execute(statements.TRIMMED, (max((row[3] for row in rows), default=0),))
+        self._commit(opened, CHECKPOINT_EVENTS)
+        return len(rows)
+
+    def trimmed(self) -> int:
+        """Return the greatest number of an event that was removed; 0 if none was."""
+        return self._number("SELECT trimmed FROM store LIMIT 1")
+
+    def close(self) -> None:
+        """Close the store's connection; a later call opens it again."""
+        self._file.close()
+
+    def _begin(self, opened: Opened) -> None:
+        if opened.appended is None:
+            self._move_log(opened)
+        opened.connection.execute("BEGIN IMMEDIATE")
+
+    def _commit(self, opened: Opened, events: int) -> None:
+        if opened.connection.in_transaction:
+            opened.connection.execute("COMMIT")
+        opened.appended = (opened.appended or 0) + events
+        if opened.appended >= CHECKPOINT_EVENTS:
+            self._move_log(opened)
+
+    def _move_log(self, opened: Opened) -> None:
+        """Move the log into the file and flush it to the disk; update the claim if all was moved."""
+        clock = self._read_clock(opened)
+        opened.appended = 0
+        try:
+            busy, pages, moved = opened.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error:  # for instance on a full disk: nothing is lost, the log remains
+            if opened.cause is not None:
+                raise
+        else:
+            if not busy and pages == moved >= 0:  # otherwise another connection reads an earlier state
+                opened.claim = clock
+
+    def _read_clock(self, opened: Opened) -> int:
+        return self._clock(opened.connection.execute(statements.CLOCK).fetchone())
+
+    def _clock(self, values: Sequence[Any] | None) -> int:
+        """Return the clock."""
+        raised, last = values or (None, None)
+        if type(raised) is not int or type(last) is not int:
+            raise damaged(self._file.path, "it has no clock")
+        return raised + last
+
+    def _rows(self, opened: Opened, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return opened.connection.execute(statement, values).fetchall()
+
+    def _number(self, statement: str) -> int:
+        rows = self._file.run(self._rows, statement)
+        (number,) = require_row(self._file.path, rows[0] if rows else None, int)
+        return int(number)
+
+    def _head(self, *values: Any) -> Head:
+        """Return a head for the columns of a row."""
+        thread_id, ns, checkpoint_id, kind, mac = require_row(
+            self._file.path, values, str, str, str, int, bytes
+        )
+        if not 0 <= kind < len(Kind):
+            raise damaged(self._file.path, "a row has a kind that does not exist")
+        return Head(Spot(thread_id, ns, checkpoint_id), Kind(kind), mac)
+
+
+def _values(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
+    """Return the columns of heads that are appended now."""
+    now = int(time.time())
+    return [(*spot, int(kind), mac, now) for spot, kind, mac in heads]

@@ -1,0 +1,466 @@
+"""SealedSaver beside a thread store: what is missing, put back or earlier is noticed, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, Final
+
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
+
+from sealpoint.errors import (
+    ConfigError,
+    RolledBackError,
+    ThreadStoreBehindError,
+    ThreadStoreDownError,
+    UnknownKeyError,
+    WrongThreadStoreError,
+)
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SqliteSaver
+from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.store import Kind
+from tests.graphs.savers import SEALED
+
+THREAD: Final = "t"
+STEPS: Final = 6
+
+
+def at(checkpoint_id: str | None = None, thread: str = THREAD, ns: str = "") -> Any:
+    named = {"thread_id": thread, "checkpoint_ns": ns}
+    return {"configurable": named if checkpoint_id is None else {**named, "checkpoint_id": checkpoint_id}}
+
+
+def put(saver: Any, number: int, config: Any = None, checkpoint_id: str | None = None) -> Any:
+    """Store the next checkpoint; return its config."""
+    checkpoint = empty_checkpoint()
+    checkpoint["id"] = checkpoint_id or str(uuid6())
+    checkpoint["channel_values"] = {"n": number, "parts": [number]}
+    checkpoint["channel_versions"] = {"n": number + 1, "parts": number + 1}
+    versions: Any = dict(checkpoint["channel_versions"])
+    metadata: Any = {"step": number, "source": "loop", "run_id": f"run {number}"}
+    return saver.put(config or at(), checkpoint, metadata, versions)
+
+
+def fill(saver: Any, thread: str = THREAD, ns: str = "") -> list[str]:
+    """Store some checkpoints in a thread; return their ids."""
+    config, ids = at(thread=thread, ns=ns), []
+    for number in range(STEPS):
+        config = put(saver, number, config)
+        ids.append(config["configurable"]["checkpoint_id"])
+    return ids
+
+
+def numbers(saver: Any, config: Any = None, **options: Any) -> list[int]:
+    return [found.checkpoint["channel_values"]["n"] for found in saver.list(config or at(), **options)]
+
+
+class Scene:
+    """A file, LangGraph's saver on it, and the same within SealedSaver beside a store."""
+
+    def __init__(self, connection: sqlite3.Connection, kind: Any, **options: Any) -> None:
+        self.connection = connection
+        self.store = MemoryThreadStore()
+        self.bare = kind(connection)
+        self.bare.setup()
+        self.saver = SealedSaver(self.bare, serde=SEALED, threads=self.store, **options)
+
+    def wrap(self, **options: Any) -> SealedSaver:
+        return SealedSaver(self.bare, serde=SEALED, **{"threads": self.store, **options})
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return self.connection.execute("SELECT * FROM checkpoints").fetchall()
+
+    def restore(self, rows: list[tuple[Any, ...]]) -> None:
+        """Make these rows all that the database has."""
+        self.connection.execute("DELETE FROM checkpoints")
+        for row in rows:
+            self.connection.execute(f"INSERT INTO checkpoints VALUES ({', '.join('?' * len(row))})", row)
+        self.connection.commit()
+
+    def drop(self, *checkpoint_ids: str) -> None:
+        for checkpoint_id in checkpoint_ids:
+            self.connection.execute("DELETE FROM checkpoints WHERE checkpoint_id = ?", [checkpoint_id])
+        self.connection.commit()
+
+
+@pytest.fixture(params=[Theirs, SqliteSaver], ids=["LangGraph's", "ours"])
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Scene]]:
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        yield lambda **options: Scene(connection, request.param, **options)
+
+
+@pytest.fixture
+def scene(make: Callable[..., Scene]) -> Scene:
+    return make()
+
+
+# --- nothing is missing --------------------------------------------------------------------------------
+
+
+def test_reading_is_as_without_a_store(scene: Scene) -> None:
+    ids = fill(scene.saver)
+    fill(scene.saver, ns="child")
+    alone = scene.wrap(threads=None)
+    for config in (at(), at(ids[2]), at(ns="child"), at(thread="none"), at("none")):
+        assert scene.saver.get_tuple(config) == alone.get_tuple(config)
+        assert [*scene.saver.list(config)] == [*alone.list(config)]
+    for options in ({"limit": 1}, {"limit": 3}, {"before": at(ids[3])}, {"filter": {"step": 2}}, {"limit": 0}):
+        assert [*scene.saver.list(at(), **options)] == [*alone.list(at(), **options)]
+        assert [*scene.saver.list(None, **options)] == [*alone.list(None, **options)]
+    named: Any = {"configurable": {"thread_id": THREAD}}
+    assert len([*scene.saver.list(named)]) == 2 * STEPS
+    assert scene.saver.get_delta_channel_history(
+        config=at(ids[-1]), channels=["n"]
+    ) == alone.get_delta_channel_history(config=at(ids[-1]), channels=["n"])
+
+
+def test_a_row_without_a_head_is_accepted(scene: Scene) -> None:
+    """As after a crash between the two; the next put is recorded as always."""
+    put(scene.saver, 0)
+    put(scene.wrap(threads=None), 1)
+    assert numbers(scene.saver) == [1, 0]
+    assert scene.saver.get_tuple(at()).checkpoint["channel_values"]["n"] == 1
+    put(scene.saver, 2)
+    assert numbers(scene.saver) == [2, 1, 0]
+
+
+def test_a_checkpoint_may_be_stored_again(scene: Scene) -> None:
+    """With other content, before its head is recorded and afterwards; the first content is put back then."""
+    checkpoint_id = put(scene.saver, 0)["configurable"]["checkpoint_id"]
+    first = scene.rows()
+    put(scene.wrap(threads=None), 1, checkpoint_id=checkpoint_id)
+    assert numbers(scene.saver) == [1]
+    put(scene.saver, 2, checkpoint_id=checkpoint_id)
+    assert numbers(scene.saver) == [2]
+    scene.restore(first)
+    for read in (lambda: scene.saver.get_tuple(at()), lambda: numbers(scene.saver)):
+        with pytest.raises(RolledBackError, match="earlier state") as caught:
+            read()
+        assert (caught.value.have, caught.value.want) == (checkpoint_id, checkpoint_id)
+
+
+def test_rows_from_before_the_store_are_read(scene: Scene) -> None:
+    fill(scene.wrap(threads=None))
+    assert len(numbers(scene.saver)) == STEPS
+    put(scene.saver, STEPS)
+    assert len(numbers(scene.saver)) == STEPS + 1
+
+
+# --- what is missing ------------------------------------------------------------------------------------
+
+
+def test_newest_rows_gone(scene: Scene) -> None:
+    ids = fill(scene.saver)
+    scene.drop(*ids[-2:])
+    with pytest.raises(RolledBackError, match="is missing") as caught:
+        scene.saver.get_tuple(at())
+    assert (caught.value.thread_id, caught.value.have, caught.value.want) == (THREAD, ids[-3], ids[-1])
+    with pytest.raises(RolledBackError):
+        numbers(scene.saver)
+    with pytest.raises(RolledBackError):
+        numbers(scene.saver, limit=1)
+    assert scene.saver.get_tuple(at(ids[0])) is not None
+
+
+def test_a_middle_row_gone(scene: Scene) -> None:
+    ids = fill(scene.saver)
+    scene.drop(ids[2])
+    reads: list[Callable[[], Any]] = [
+        lambda: scene.saver.get_tuple(at(ids[2])),
+        lambda: numbers(scene.saver),
+        lambda: numbers(scene.saver, at(ids[2])),
+        lambda: numbers(scene.saver, filter={"step": 4}),
+        lambda: numbers(scene.saver, filter={"source": "loop"}, limit=STEPS),
+        lambda: numbers(scene.saver, before=at(ids[3])),
+        lambda: scene.saver.copy_thread(THREAD, "copy"),
+    ]
+    for read in reads:
+        with pytest.raises(RolledBackError) as caught:
+            read()
+        assert caught.value.want == ids[2]
+    assert numbers(scene.saver, limit=2) == [5, 4]
+    assert numbers(scene.saver, before=at(ids[2])) == [1, 0]
+
+
+def test_a_thread_gone(scene: Scene) -> None:
+    ids = fill(scene.saver)
+    scene.restore([])
+    for read in (lambda: scene.saver.get_tuple(at()), lambda: numbers(scene.saver)):
+        with pytest.raises(RolledBackError) as caught:
+            read()
+        assert caught.value.want == ids[-1]
+
+
+def test_many_pages_with_one_row_gone(scene: Scene) -> None:
+    config, ids = None, []
+    for number in range(200):
+        config = put(scene.saver, number, config)
+        ids.append(config["configurable"]["checkpoint_id"])
+    assert numbers(scene.saver) == [*reversed(range(200))]
+    scene.drop(ids[100])
+    seen = []
+    with pytest.raises(RolledBackError):
+        for found in scene.saver.list(at()):
+            seen.append(found.checkpoint["channel_values"]["n"])
+    assert seen == [*range(199, 199 - len(seen), -1)]
+    assert len(seen) < 100
+
+
+def test_a_thread_put_back(scene: Scene) -> None:
+    """The whole file of last week."""
+    for number in range(3):
+        put(scene.saver, number)
+    before = scene.rows()
+    put(scene.saver, 3)
+    scene.restore(before)
+    with pytest.raises(RolledBackError):
+        scene.saver.get_tuple(at())
+
+
+def test_an_ancestor_of_a_delta_channel_put_back(scene: Scene) -> None:
+    ids = fill(scene.saver)
+    rows = {row[2]: row for row in scene.rows()}
+    put(scene.saver, 9, at(ids[1]), ids[2])
+    scene.restore([*{**{row[2]: row for row in scene.rows()}, ids[2]: rows[ids[2]]}.values()])
+    with pytest.raises(RolledBackError):
+        scene.saver.get_delta_channel_history(config=at(ids[-1]), channels=["x"])
+
+
+# --- deleting ------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_thread_put_back_counts_as_absent(scene: Scene) -> None:
+    ids = fill(scene.saver)
+    rows = scene.rows()
+    scene.saver.delete_thread(THREAD)
+    assert scene.saver.get_tuple(at()) is None
+    scene.restore(rows)
+    assert scene.saver.get_tuple(at()) is None
+    assert scene.saver.get_tuple(at(ids[0])) is None
+    assert numbers(scene.saver) == []
+    assert numbers(scene.saver, {"configurable": {"thread_id": THREAD}}) == []
+    assert [*scene.saver.list(None)] == []
+    put(scene.saver, 7)
+    assert numbers(scene.saver) == [7]
+    assert numbers(scene.saver, limit=1, filter={"source": "loop"}) == [7]
+
+
+def test_a_thread_may_begin_again_under_the_same_ids(scene: Scene) -> None:
+    fill(scene.saver, "source")
+    scene.saver.copy_thread("source", THREAD)
+    scene.saver.delete_thread(THREAD)
+    scene.saver.copy_thread("source", THREAD)
+    assert numbers(scene.saver) == [*reversed(range(STEPS))]
+
+
+def test_newest_row_deleted_and_put_back(make: Callable[..., Scene]) -> None:
+    """The latest is then the one before it."""
+    scene = make()
+    if not hasattr(scene.bare, "delete_for_runs") or isinstance(scene.bare, Theirs):
+        pytest.skip("LangGraph's deletes no runs")
+    fill(scene.saver)
+    rows = scene.rows()
+    scene.saver.delete_for_runs([f"run {STEPS - 1}", f"run {STEPS - 2}"])
+    assert numbers(scene.saver) == [*reversed(range(STEPS - 2))]
+    scene.restore(rows)
+    assert scene.saver.get_tuple(at()).checkpoint["channel_values"]["n"] == STEPS - 3
+    assert numbers(scene.saver) == [*reversed(range(STEPS - 2))]
+    assert numbers(scene.saver, limit=1) == [STEPS - 3]
+
+
+def test_prune(make: Callable[..., Scene]) -> None:
+    scene = make()
+    if isinstance(scene.bare, Theirs):
+        pytest.skip("LangGraph's does not prune")
+    ids = fill(scene.saver)
+    rows = scene.rows()
+    scene.saver.prune([THREAD])
+    assert numbers(scene.saver) == [STEPS - 1]
+    kinds = {head.spot.checkpoint_id: head.kind for head in scene.store.heads()}
+    assert kinds == {**dict.fromkeys(ids, Kind.DELETED), ids[-1]: Kind.PUT}
+    scene.restore(rows)
+    assert numbers(scene.saver) == [STEPS - 1]
+    assert scene.saver.get_tuple(at(ids[0])) is None
+    scene.drop(*ids)
+    with pytest.raises(RolledBackError):
+        scene.saver.get_tuple(at())
+
+
+def test_prune_does_not_hide_what_was_missing(make: Callable[..., Scene]) -> None:
+    scene = make()
+    if isinstance(scene.bare, Theirs):
+        pytest.skip("LangGraph's does not prune")
+    ids = fill(scene.saver)
+    scene.drop(ids[-1])
+    with pytest.raises(RolledBackError):
+        scene.saver.prune([THREAD])
+    assert len(scene.rows()) == STEPS - 1
+
+
+def test_an_interrupted_deletion_is_read_as_it_was_or_will_be(make: Callable[..., Scene]) -> None:
+    scene = make()
+    if isinstance(scene.bare, Theirs):
+        pytest.skip("LangGraph's does not prune")
+    fill(scene.saver)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    scene.saver.inner.prune = die
+    with pytest.raises(Killed):
+        scene.saver.prune([THREAD])
+    assert numbers(scene.saver) == [*reversed(range(STEPS))]
+    scene.bare.prune([THREAD])
+    again = scene.wrap()
+    assert numbers(again) == [STEPS - 1]
+    again.prune([THREAD])
+    assert {head.kind for head in scene.store.heads()} == {Kind.PUT, Kind.DELETED}
+
+
+# --- the store -----------------------------------------------------------------------------------------
+
+
+def test_the_store_of_another_database(scene: Scene) -> None:
+    fill(scene.saver)
+    other = scene.wrap(threads=MemoryThreadStore())
+    for read in (lambda: other.get_tuple(at()), lambda: numbers(other)):
+        with pytest.raises(WrongThreadStoreError):
+            read()
+
+
+def test_the_store_of_yesterday(scene: Scene) -> None:
+    put(scene.saver, 0)
+    before = [*scene.store._events]
+    for number in range(1, 4):
+        put(scene.saver, number)
+    scene.store._events[:] = before
+    scene.store._threads.clear()
+    with pytest.raises(ThreadStoreBehindError, match="it was at 3"):
+        scene.saver.get_tuple(at())
+
+
+class Down(MemoryThreadStore):
+    """Fails once it is told to."""
+
+    is_down = False
+
+    def __getattribute__(self, name: str) -> Any:
+        names = ("newest", "find", "between", "append", "require_writable", "delete_thread", "replaced")
+        if name in names and object.__getattribute__(self, "is_down"):
+            raise ThreadStoreDownError("the store is down")
+        return super().__getattribute__(name)
+
+
+def test_without_its_store_nothing_is_read_or_written(scene: Scene) -> None:
+    store = Down()
+    saver = scene.wrap(threads=store)
+    ids = fill(saver)
+    rows = scene.rows()
+    store.is_down = True
+    calls: list[Callable[[], Any]] = [
+        lambda: saver.get_tuple(at()),
+        lambda: saver.get_tuple(at(ids[0])),
+        lambda: numbers(saver),
+        lambda: [*saver.list(None)],
+        lambda: put(saver, 9),
+        lambda: saver.delete_thread(THREAD),
+        lambda: saver.copy_thread(THREAD, "copy"),
+        lambda: saver.get_delta_channel_history(config=at(), channels=["n"]),
+    ]
+    for call in calls:
+        with pytest.raises(ThreadStoreDownError):
+            call()
+    assert scene.rows() == rows
+
+
+def test_warn_goes_on_and_counts(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    store = Down()
+    saver = scene.wrap(threads=store, heads="warn")
+    ids = fill(saver)
+    store.is_down = True
+    put(saver, STEPS, at(ids[-1]))
+    assert saver.get_tuple(at()).checkpoint["channel_values"]["n"] == STEPS
+    assert numbers(saver) == [*reversed(range(STEPS + 1))]
+    assert set(saver.warnings) == {"ThreadStoreDownError"}
+    store.is_down = False
+    scene.drop(ids[2])
+    assert len(numbers(saver)) == STEPS
+    assert saver.warnings["RolledBackError"] == 1
+    assert "RolledBackError: heads='warn' goes on" in caplog.text
+
+
+def test_a_store_needs_an_index_key(scene: Scene) -> None:
+    serde = EncryptedSerializer.from_key(bytes(32))
+    with pytest.raises(UnknownKeyError):
+        SealedSaver(scene.bare, serde=serde, threads=scene.store)
+    wrong: Any = "maybe"
+    with pytest.raises(ConfigError, match="heads is 'require' or 'warn'"):
+        scene.wrap(heads=wrong)
+
+
+def test_a_transaction_of_the_caller_is_refused(scene: Scene) -> None:
+    put(scene.saver, 0)
+    scene.connection.execute("BEGIN")
+    with pytest.raises(ConfigError, match="transaction that was begun elsewhere"):
+        scene.saver.get_tuple(at())
+    scene.connection.rollback()
+    assert numbers(scene.saver) == [0]
+
+
+# --- other layouts, pseudonyms, async ------------------------------------------------------------------
+
+
+def test_in_memory() -> None:
+    bare = InMemorySaver()
+    saver = SealedSaver(bare, serde=SEALED, threads=MemoryThreadStore())
+    ids = fill(saver)
+    fill(saver, ns="child")
+    before: Any = pickle.dumps({**bare.storage[THREAD][""]})
+    assert numbers(saver) == [*reversed(range(STEPS))]
+    put(saver, STEPS)
+    saver.inner.storage[THREAD][""].clear()
+    saver.inner.storage[THREAD][""].update(pickle.loads(before))  # noqa: S301 -- made above
+    with pytest.raises(RolledBackError):
+        saver.get_tuple(at())
+    assert saver.get_tuple(at(ids[0])) is not None
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_pseudonyms(scene: Scene, is_new: bool) -> None:
+    """A thread under a pseudonym, and one from before: both are missed as a whole."""
+    fill(scene.wrap(pseudonyms=is_new))
+    scene.restore([])
+    saver = scene.wrap(pseudonyms=True)
+    with pytest.raises(RolledBackError) as caught:
+        saver.get_tuple(at())
+    assert caught.value.thread_id == THREAD
+
+
+def test_async_is_as_sync() -> None:
+    saver = SealedSaver(InMemorySaver(), serde=SEALED, threads=MemoryThreadStore())
+    ids = fill(saver)
+
+    async def run() -> None:
+        assert (await saver.aget_tuple(at())) == saver.get_tuple(at())
+        assert [found async for found in saver.alist(at())] == [*saver.list(at())]
+        checkpoint = empty_checkpoint()
+        await saver.aput(at(ids[-1]), checkpoint, {}, {})
+        del saver.inner.storage[THREAD][""][checkpoint["id"]]
+        with pytest.raises(RolledBackError):
+            await saver.aget_tuple(at())
+        with pytest.raises(RolledBackError):
+            [found async for found in saver.alist(at())]
+        await saver.adelete_thread(THREAD)
+        assert await saver.aget_tuple(at()) is None
+
+    asyncio.run(run())
