@@ -215,7 +215,7 @@ def test_many_pages_with_one_row_gone(scene: Scene) -> None:
     seen = [next(listing).checkpoint["channel_values"]["n"] for _ in range(30)]
     assert seen == [*range(199, 169, -1)]
     with pytest.raises(RolledBackError):
-        [*listing]
+        list(listing)
 
 
 def test_a_thread_put_back(scene: Scene) -> None:
