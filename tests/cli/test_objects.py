@@ -213,6 +213,7 @@ DATABASE_LINES = [
 TAGS = ["msgpack+cobblestone256@k9", "null+cobblestone256@k1", "msgpack", "msgpack+cobblestone256@k2"]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("line", DATABASE_LINES)
 @pytest.mark.parametrize("tag", TAGS)
 def test_ok_is_what_the_exit_code_says(run: Run, words: Words, line: str, tag: str) -> None:

@@ -47,6 +47,7 @@ def cases() -> Iterator[tuple[str, str]]:
         yield from ((script, saver) for script in SCRIPTS if script not in left_out)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("script", "saver"), [*cases()])
 def test_sealed_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, saver: str) -> None:
     """Every outcome and the history are the same; all values carry our tag, and the secret is nowhere."""
@@ -59,6 +60,7 @@ def test_sealed_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, s
     assert SECRET.encode() not in in_sealed.dump
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("saver", ["SqliteSaver", "LangGraph SqliteSaver", "LangGraph PostgresSaver"])
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 def test_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, saver: str) -> None:
@@ -84,6 +86,7 @@ def wrapped_cases() -> Iterator[Any]:
                 yield pytest.param(script, saver, marks=[pytest.mark.soak] if is_long else [])
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("script", "saver"), [*wrapped_cases()])
 def test_wrapped_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, saver: str) -> None:
     """Every outcome and the history are the same, and the secret is nowhere, on Postgres too."""
@@ -138,6 +141,7 @@ def listed(saver: Any, runner: asyncio.Runner, awaited: bool) -> int:
     return runner.run(all_of()) if awaited else len([*saver.list({"configurable": {"thread_id": "t"}})])
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("saver", sorted(MAIN))
 @pytest.mark.parametrize("script", ["subgraphs", "pydantic state", "dataclass state"])
 def test_wrapped_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, saver: str) -> None:
@@ -161,6 +165,7 @@ def read(sealed: tuple[str, bytes]) -> object:
     return value
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 @pytest.mark.parametrize("saver", ["SqliteSaver", "InMemorySaver"])
 def test_ours_is_as_langgraphs(places: Places, script: str, saver: str) -> None:

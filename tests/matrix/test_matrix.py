@@ -1,7 +1,7 @@
 """Every command with every option that weakens it, on every database: ``ok`` is true only where it is so.
 
 The oracle reads databases and rings by itself. Each run is also checked against the schema, the table of exit
-codes below, and its own text. A sample runs every day, all of it with ``SEALPOINT_MATRIX=1``.
+codes below, and its own text. The tests are a sample, and all of it in `make matrix`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -37,12 +36,13 @@ from tests.matrix.databases import SECRET, THREAD, TYPE
 from tests.matrix.oracle import Facts, Ring, Value, open_value
 from tests.postgres.test_commands import at
 from tests.postgres.test_schema import alter, schema_of
+from tests.support.extent import by_extent
 from tests.support.server import schema, server
 
 pytestmark = pytest.mark.timeout(600)
 
-EVERY: Final = int(os.environ.get("SEALPOINT_MATRIX") or 101)
-"""One in this many cells is run; the number is a prime, so that each command meets other databases."""
+EVERY: Final = by_extent(101, 101, 1)
+"""One in this many cells is a test; the number is a prime, so that each command meets other databases."""
 
 VARIABLE: Final = "SEALPOINT_MATRIX_URL"
 ALLOWED_TYPE: Final = ":".join(TYPE)
@@ -509,6 +509,7 @@ def bench(
 MUTATING: Final = {"rotate", "scrub"}
 
 
+@pytest.mark.broad("command")
 @pytest.mark.parametrize(("command", "bench", "cells"), _plan(), indirect=["bench"])
 def test_ok_is_true_only_where_it_is_so(
     command: str, bench: Bench, cells: list[Cell], subtests: pytest.Subtests
@@ -595,6 +596,7 @@ LOOKS: Final = [
 ]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("columns", ["80", "120"])
 @pytest.mark.parametrize("bench", ["mixed", "third", "moved_ids", "address"], indirect=True)
 def test_tables_break_no_word(bench: Bench, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:

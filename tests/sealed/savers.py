@@ -111,14 +111,20 @@ async def gathered(found: Any) -> list[Any]:
 class Loop(Sync):
     """An async saver within SealedSaver, with a loop of its own, and called without ``await``."""
 
-    def __init__(self, opener: Opener, place: str, threads: Any) -> None:
+    def __init__(self, opener: Opener, place: str, threads: Any, **options: Any) -> None:
         from sealpoint.langgraph import SealedSaver
 
         runner, stack = asyncio.Runner(), AsyncExitStack()
         inner = runner.run(stack.enter_async_context(opener(place, None)))
-        super().__init__(SealedSaver(inner, serde=SEALED, threads=threads), runner, awaited=True)
+        saver = SealedSaver(inner, serde=SEALED, threads=threads, **options)
+        super().__init__(saver, runner, awaited=True)
         self.conn, self._stack = self, stack
         self._is_open = True
+
+    @property
+    def warnings(self) -> Any:
+        """Those of the saver."""
+        return self.saver.warnings
 
     def setup(self) -> None:
         """Do nothing: the opener has done it."""

@@ -131,6 +131,7 @@ def test_a_bare_saver_passes(report: Any, saver: str) -> None:
     assert sum(result["tests_passed"] for result in results.values()) >= 50
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("saver", "form"),
     [

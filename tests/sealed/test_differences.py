@@ -75,6 +75,7 @@ def listed(saver: Any, config: Any, named: Any) -> Any:
     return sorted(found, key=lambda each: (each["config"]["checkpoint_id"], repr(each["config"])))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("name", "form"),
     [
@@ -150,6 +151,7 @@ def put_value(saver: Any, value: Any, *, versions: bool = True, writes: bool = T
     return saver.get_tuple(at("t"))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("what", VALUES)
 @pytest.mark.parametrize("name", SYNC)
 def test_a_value_is_the_same(open_: Open, name: str, what: str) -> None:
@@ -158,6 +160,7 @@ def test_a_value_is_the_same(open_: Open, name: str, what: str) -> None:
     assert wrapped == bare
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("what", VALUES | NOT_ON_BARE_POSTGRES)
 @pytest.mark.parametrize("name", SYNC)
 def test_a_value_is_read_back(open_: Open, name: str, what: str) -> None:
@@ -181,6 +184,7 @@ def test_nan_is_read_back(open_: Open, name: str) -> None:
     assert math.isnan(found.pending_writes[0][2])
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("value", ["text", 7, None, ["list"]])
 @pytest.mark.parametrize("name", SYNC)
 def test_a_value_without_a_version_is_the_same(open_: Open, name: str, value: Any) -> None:
@@ -205,6 +209,7 @@ METADATA: Final[dict[str, Any]] = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("what", METADATA)
 @pytest.mark.parametrize("name", SYNC)

@@ -80,19 +80,21 @@ class Pool:
         self._lock = threading.Lock()
         reset_in_child(self)
 
-    def read(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    def read(self, work: Callable[..., Result], *arguments: Any, is_read: bool = True) -> Result:
         """Call ``work`` with a connection and ``arguments``; once more if the connection is lost.
+
+        It may be called twice. ``is_read`` is false if it needs the right to write.
 
         Raises:
             ThreadStoreError: For an error of the server or of the connection.
         """
         connection = self._take()
         try:
-            return self._use(connection, work, arguments, is_read=True)
+            return self._use(connection, work, arguments, is_read=is_read)
         except ThreadStoreDownError:
             if not connection.broken:
                 raise
-        return self._use(self._connect(), work, arguments, is_read=True)
+        return self._use(self._connect(), work, arguments, is_read=is_read)
 
     def write(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Call ``work`` with a connection and ``arguments``, once.

@@ -143,9 +143,10 @@ TRIM: Final = f"""
 LONG: Final = "SET LOCAL statement_timeout = '1h'"
 """For a statement that may change every row."""
 
-WRITABLE: Final = """
-    SELECT current_setting('transaction_read_only') = 'off',
-        has_table_privilege('"{schema}".heads', 'INSERT')"""
+REQUIRE_WRITABLE: Final = """
+    INSERT INTO "{schema}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
+    SELECT '', '', '', 0, '', 0 WHERE false"""
+"""Inserts nothing, but needs the right and the lock to do so."""
 
 HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, DELETE_THREAD, TRIMMED})
 """Statements that return at least one row, because ``store`` has one."""

@@ -21,7 +21,7 @@ from sealpoint.errors import (
     ThreadStoreError,
     ThreadStoreTimeoutError,
 )
-from sealpoint.threads import SqliteThreadStore, open_thread_store
+from sealpoint.threads import Kind, SqliteThreadStore, open_thread_store
 from sealpoint.threads.sqlite import CHECKPOINT_EVENTS
 from tests.unit.threads.events import FAR, put
 
@@ -382,3 +382,24 @@ def test_names_that_are_not_unicode(store: SqliteThreadStore) -> None:
         with pytest.raises(ThreadStoreError, match="lone surrogate"):
             call()
     assert store.end() == 0
+
+
+def test_deletions_are_flushed_before_rows_are_deleted(store: SqliteThreadStore) -> None:
+    """After a power failure the database would else lack rows that the store remembers."""
+    store.append([put("1"), put("2")])
+    opened = store._file.opened
+    assert opened is not None
+    seen = list[str]()
+    opened.connection.set_trace_callback(seen.append)
+
+    def flushes() -> list[str]:
+        found = [text.rpartition(" ")[2] for text in seen if text.startswith("PRAGMA synchronous")]
+        seen.clear()
+        return found
+
+    store.append([put("3")])
+    assert flushes() == []
+    store.append([put("1")._replace(kind=Kind.LEAVING)])
+    assert flushes() == ["FULL", "NORMAL"]
+    store.delete_thread(put("1").spot.thread_id)
+    assert flushes() == ["FULL", "NORMAL"]
