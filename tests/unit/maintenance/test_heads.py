@@ -74,6 +74,13 @@ class Scene:
         for table in self.tables:
             self.sql(f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM kept_{table}")
 
+    @property
+    def damage(self) -> str:
+        """A statement after which no checkpoint opens."""
+        if len(self.tables) == 1:
+            return "UPDATE checkpoints SET checkpoint = x'00'"
+        return "UPDATE checkpoints SET metadata = jsonb_set(metadata, '{__sealpoint__,value}', '\"AAAA\"')"
+
     def compare(self, store: Any = None) -> tuple[list[Failure], HeadCheck]:
         cipher = cipher_of()
         with closing(self.rows()) as database:
@@ -220,17 +227,31 @@ def test_a_deletion_that_did_not_end_is_counted(scene: Scene, is_there: bool) ->
 
 def test_a_row_that_does_not_open_is_not_missing(scene: Scene) -> None:
     scene.put("t", "1")
-    with closing(scene.rows()) as database:
-        is_file = database.kind == "sqlite"
-    scene.sql(
-        "UPDATE checkpoints SET checkpoint = x'00'"
-        if is_file
-        else "UPDATE checkpoints SET metadata = jsonb_set(metadata, '{__sealpoint__,value}', '\"AAAA\"')"
-    )
+    scene.sql(scene.damage)
     failures, check = scene.compare()
     assert len(failures) == 1
     assert not isinstance(failures[0].error, RolledBackError)
     assert (+check.found, check.not_recorded) == ({}, 0)
+
+
+def test_a_row_that_is_not_bound_any_more_is_earlier(scene: Scene) -> None:
+    scene.put("t", "1", "2")
+    with scene.saver() as saver:
+        inner: Any = saver.inner
+        inner.serde = saver.serde
+        inner.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, make("2"), {}, {})
+    failures, check = scene.compare()
+    assert named(failures) == [("RolledBackError", "2")]
+    assert check.found == {Difference.EARLIER: 1}
+
+
+def test_a_deleted_row_that_does_not_open_is_there(scene: Scene) -> None:
+    scene.put("t", "1")
+    scene.store.delete_thread("t")
+    scene.sql(scene.damage)
+    failures, check = scene.compare()
+    assert len(failures) == 2
+    assert check.found == {Difference.PUT_BACK: 1}
 
 
 HOSTILE = ["a\0b", "\x1b[2J", "x" * 3000, "é", "'; DROP TABLE checkpoints; --", "\ud7ff\U0010ffff"]
