@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
+from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.exits import Exit
 from sealpoint.threads.opening import open_thread_store
@@ -426,6 +428,46 @@ def test_trim_wants_a_date(run: Run, on_file: Scene, date: str) -> None:
     assert (ended.code, ended.out) == (Exit.USAGE, "")
 
 
+# --- a store on a server ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def remote(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The URL of an empty Postgres database."""
+    name, dsn = f"heads_{os.getpid()}", server(pytestconfig)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield at(make_conninfo(dsn, dbname=name))
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_a_store_in_postgres(run: Run, scene: Scene, remote: str) -> None:
+    words = [*scene.words, "--reason", "first use"]
+    empty = run("heads", "adopt", *words, "--threads", remote)
+    assert (empty.code, empty.out) == (Exit.STOPPED, "")
+    scene.name_in_ring(remote)
+    adopted = run("heads", "adopt", *words, "--create", "--json")
+    assert (adopted.code, adopted.document["ok"]) == (Exit.DONE, True), adopted
+    scene.store = remote
+    scene.play("v")
+    with closing(open_thread_store(remote)) as store:
+        store.delete_thread("u")
+    sealed = run("heads", "seal", "--pin", "pin.json", "--json").document["pin"]
+    assert sealed["events"] > adopted.document["stored"]
+    verified = run("heads", "verify", *scene.words, "--pin", "pin.json", "--json").document
+    assert verified["reasons"] == ["heads-differ"]
+    assert verified["heads"]["put_back"] > 0
+    assert verified["heads"]["missing"] == 0
+    scene.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    both = run("verify", *scene.words, "--json").document["heads"]
+    assert (both["put_back"], both["missing"] > 0) == (verified["heads"]["put_back"], True)
+    trimmed = run("heads", "trim", "--before", "2100-01-01", "--yes", "--json").document
+    assert trimmed["forgotten"] > 0
+    assert run("heads", "adopt", *words, "--yes", "--json").document["ok"] is True
+    again = run("heads", "verify", *scene.words, "--pin", "pin.json", "--json").document
+    assert again["reasons"] == ["pin-trimmed"]
+
+
 # --- the store is not as it should be -------------------------------------------------------------
 
 
@@ -464,6 +506,29 @@ def test_a_password_in_the_name_of_a_store_is_refused(run: Run, on_file: Scene, 
 def test_a_server_that_is_down_may_come_back(run: Run, on_file: Scene, line: str) -> None:
     ended = run(*line.split(), "postgresql:///x?host=/nonexistent&connect_timeout=1", "--json")
     assert (ended.code, ended.has_no_result) == (Exit.STOPPED, True), ended
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if "verify" not in line and "seal" not in line])
+def test_a_store_that_is_locked(run: Run, on_file: Scene, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealpoint.cli.threads.TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("sealpoint.threads.sqlite.MAINTENANCE_SECONDS", 0.1)
+    with closing(sqlite3.connect("threads.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ended = run(*line.split(), "threads.db", "--json")
+    assert (ended.code, ended.has_no_result) == (Exit.STOPPED, True), ended
+    assert run(*line.split(), "threads.db").code == Exit.DONE
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_hostile_ids_are_printed_escaped(run: Run, scene: Scene, command: str) -> None:
+    scene.play("\x1b[2Jbad\u202e'; --")
+    scene.sql("DELETE FROM checkpoints WHERE thread_id LIKE '%bad%'")
+    words = [*command.split(), *scene.words, "--threads", "threads.db"]
+    ended = run(*words)
+    assert ended.code == Exit.UNOPENED
+    assert "\\x1b[2Jbad\\u202e" in ended.out
+    assert all(line.isprintable() for line in (ended.out + ended.err).splitlines())
+    assert run(*words, "--json").document["failures"][0]["place"]["thread_id"].startswith("\x1b[2Jbad")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

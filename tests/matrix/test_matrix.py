@@ -504,7 +504,7 @@ def bench(
 MUTATING: Final = {"rotate", "scrub"}
 
 
-@pytest.mark.broad("command", "bench")
+@pytest.mark.broad("command")
 @pytest.mark.parametrize(("command", "bench", "cells"), _plan(), indirect=["bench"])
 def test_ok_is_true_only_where_it_is_so(
     command: str, bench: Bench, cells: list[Cell], subtests: pytest.Subtests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -328,3 +329,36 @@ def test_a_head_that_changes_each_time_is_no_finding(scene: Scene, monkeypatch: 
 
     monkeypatch.setattr(CheckpointRows, "find", change)
     assert scene.compare()[0] == []
+
+
+def test_agents_at_work_are_no_findings(scene: Scene) -> None:
+    """They store, store again, prune and delete, while the database is compared again and again."""
+    done = threading.Event()
+
+    def work(number: int) -> None:
+        with scene.saver(threads=scene.store) as saver:
+            for step in range(40):
+                thread_id = f"{number} {step % 4}"
+                config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+                for name in "123":
+                    saver.put(config, make(f"{step:03} {name}"), {"step": step}, {})
+                saver.put(config, make(f"{step:03} 2"), {"step": step + 1}, {})
+                if step % 5 == 3:
+                    saver.delete_thread(thread_id)
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        finally:
+            done.set()
+
+    agents = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for agent in agents:
+        agent.start()
+    while not done.is_set():
+        failures, _ = scene.compare()
+        assert failures == []
+    for agent in agents:
+        agent.join()
+    failures, check = scene.compare()
+    assert (failures, check.not_recorded, +check.found) == ([], 0, {})
