@@ -183,7 +183,8 @@ LIMITS: Final = {
     ("put again", "delete runs"),
     ("prune", "copy"),
     ("delete runs", "copy"),
-    # A head that is recorded after the deletion that its row was part of.
+    # A head that is recorded after the deletion that its row was part of. Only the latest is not pruned.
+    ("put on a fork", "prune"),
     ("put", "delete"),
     ("put on a fork", "delete"),
     ("put again", "delete"),
