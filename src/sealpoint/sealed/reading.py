@@ -106,7 +106,7 @@ def compared(do: Procedures, asked: Asked | None, entry: Entry, known: Known) ->
 
 def content_of(entry: Entry) -> Content:
     """Return what is compared with the thread store."""
-    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim)
+    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim, entry.removed_parent)
 
 
 def decoded(do: Procedures, entry: Entry, asked: Asked | None) -> Steps[CheckpointTuple]:
