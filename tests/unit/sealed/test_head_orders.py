@@ -163,6 +163,7 @@ def following(order: list[int]) -> list[int]:
 MOST: Final = [DAILY, pytest.param(SOAK, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("most", MOST)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("reader", READERS)
@@ -195,6 +196,7 @@ LIMITS: Final = {
 PAIRS: Final = [*combinations_with_replacement(WRITERS, 2)]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("most", MOST)
 @pytest.mark.parametrize(("one", "other"), [pair for pair in PAIRS if pair not in LIMITS])
 def test_a_writer_beside_another(one: str, other: str, most: int) -> None:
