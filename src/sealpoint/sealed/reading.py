@@ -34,15 +34,14 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
             return entry
         want = next(iter(known.heads.values()), None)
         if entry is not None and (want is None or want.spot <= spot_of(entry.found)):
-            standing, head = yield from _compare(do.heads, entry, known)
+            standing, want = yield from _compare(do.heads, entry, known)
             if standing is Standing.PRESENT:
                 return entry
             if standing is Standing.ABSENT:
                 return None if asked.place.checkpoint_id else (yield from _latest(do, asked))
-            want = head
-        if want is None or want.kind is Kind.DELETED:
+        elif want is None or want.kind is not Kind.PUT:  # it may go, or has gone
             return entry
-        if want == suspect:  # and so it was in the store while the database was read
+        if want is not None and want == suspect:  # it was in the store while the database was read
             return (yield from _require(do, do.heads, asked, entry, known, want))
         suspect = want
 
@@ -107,7 +106,7 @@ def compared(do: Procedures, asked: Asked | None, entry: Entry, known: Known) ->
 
 def content_of(entry: Entry) -> Content:
     """Return what is compared with the thread store."""
-    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim)
+    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim, entry.removed_parent)
 
 
 def decoded(do: Procedures, entry: Entry, asked: Asked | None) -> Steps[CheckpointTuple]:

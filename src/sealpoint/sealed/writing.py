@@ -7,8 +7,7 @@ recorded first that they may go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from sealpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, RunnableConfig
 from sealpoint.base.place import Place
@@ -134,24 +133,30 @@ def _leave(heads: Heads, which: Sequence[Head]) -> Steps[None]:
 def _settle_threads(heads: Heads, columns: Sequence[str]) -> Steps[None]:
     for column in columns:
         known = yield from heads.of_thread(column)
-        found = yield Request(thread_config(column))
-        yield from _settle(heads, [] if known is None else known.heads.values(), map(spot_of, found))
+        which: Iterable[Head] = [] if known is None else known.heads.values()
+        for _ in range(2):
+            found = yield Request(thread_config(column))
+            which = yield from _settle(heads, which, map(spot_of, found))
 
 
-def _settle_each(heads: Heads, which: Sequence[Head]) -> Steps[None]:
-    left = list[Spot]()
-    for head in which:
-        left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
-    yield from _settle(heads, which, left)
+def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
+    for _ in range(2):
+        left = list[Spot]()
+        for head in which:
+            left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
+        which = yield from _settle(heads, which, left)
 
 
-def _settle(heads: Heads, which: Any, left: Any) -> Steps[None]:
-    """Record which checkpoints have gone."""
+def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
+    """Record which checkpoints have gone.
+
+    Returns:
+        Those that were recorded as kept. A deletion may have ended meanwhile, so they are looked for again.
+    """
     there = {*left}
-    yield from heads.append(
-        [
-            head._replace(kind=Kind.PUT) if head.spot in there else Head(head.spot, Kind.DELETED, b"")
-            for head in which
-            if head.kind is Kind.LEAVING or head.spot not in there
-        ]
-    )
+    gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]
+    kept = [
+        head._replace(kind=Kind.PUT) for head in which if head.spot in there and head.kind is Kind.LEAVING
+    ]
+    yield from heads.append(gone + kept)
+    return kept
