@@ -81,6 +81,7 @@ class Entry:
         place: Its row.
         thread_id: The thread.
         parent: Id of its parent; ``None`` if it has none, or the saver has removed it.
+        sealed_parent: Id of the parent that it had when it was sealed.
         digest: `digest_of` what was sealed, if there is a thread store and it is bound to its row.
         claim: What it says of the thread store; ``None`` if nothing.
     """
@@ -96,6 +97,7 @@ class Entry:
         "found",
         "parent",
         "place",
+        "sealed_parent",
         "thread_id",
     )
 
@@ -109,6 +111,7 @@ class Entry:
         self.digest: bytes | None = None
         self.claim: object = None
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        self.sealed_parent: str | None = None
         if opened is not None:
             self._inner = opened.inner
             self._header, self._content = split_header(opened.data)
@@ -116,7 +119,8 @@ class Entry:
             self.claim = self._header.get("store")
             if rows.is_remembered:
                 self.digest = digest_of(self.claim, opened.inner, opened.data)
-            parent = self._header["parent"] if parent else None
+            self.sealed_parent = self._header["parent"]
+            parent = self.sealed_parent if parent else None
             if rows.layout is not Layout.VALUES:
                 require_same_metadata(found.metadata, self._header["metadata"], rows.plain)
         self.parent: str | None = parent

@@ -13,7 +13,7 @@ from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.heads import spot_of
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures
-from sealpoint.sealed.reading import Listed, compared, get
+from sealpoint.sealed.reading import Listed, compared, get, require_parent
 from sealpoint.sealed.steps import Steps
 
 _FIRST_ROWS: Final = 2
@@ -42,6 +42,8 @@ def histories(
         if met:  # writes to the checkpoint itself are pending, and no part of the history
             walk.visit(entry.values(walk.open), entry.pending(walk.open))
         met.add(checkpoint_id)
+        if walk.open:
+            yield from require_parent(do, entry)
         parent = entry.parent
         if not parent or not walk.open:
             break
@@ -51,7 +53,7 @@ def histories(
             # Ids of ancestors are usually the next lower ones; each page costs as much as one row.
             page = yield from _page(do, asked.place, checkpoint_id, size)
             size = min(size * 2, _MAX_ROWS)
-        named = asked._replace(place=asked.place._replace(checkpoint_id=parent))
+        named = asked._replace(place=asked.place._replace(checkpoint_id=parent), has_ns=True)
         entry = yield from (_open(do, named, page[parent]) if parent in page else get(do, named))
         if entry is None:
             raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
