@@ -52,6 +52,10 @@ class Reason(StrEnum):
     READABLE_BESIDE = "readable-beside"
     TYPES_NOT_ALLOWED = "types-not-allowed"
     OLD_CONTENT_FOUND = "old-content-found"
+    LEDGER_BROKEN = "ledger-broken"
+    SIGNER_WRONG = "signer-wrong"
+    PIN_DIFFERS = "pin-differs"
+    DOCUMENTS_MISSING = "documents-missing"
     NOT_ASKED = "not-asked"
     NOT_APPLIED = "not-applied"
     NO_KEYS = "no-keys"
@@ -71,6 +75,10 @@ class Reason(StrEnum):
     MATERIAL_NOT_REMOVED = "material-not-removed"
     OLD_CONTENT_NOT_READ = "old-content-not-read"
     OLD_VALUES_NOT_SEARCHED = "old-values-not-searched"
+    SIGNER_NOT_GIVEN = "signer-not-given"
+    PIN_NOT_GIVEN = "pin-not-given"
+    NO_ENTRIES = "no-entries"
+    APPEND_UNFINISHED = "append-unfinished"
     ENDED_EARLY = "ended-early"
     NOT_COMPLETED = "not-completed"
 
@@ -89,6 +97,10 @@ REFUTING: Final = frozenset(
         Reason.READABLE_BESIDE,
         Reason.TYPES_NOT_ALLOWED,
         Reason.OLD_CONTENT_FOUND,
+        Reason.LEDGER_BROKEN,
+        Reason.SIGNER_WRONG,
+        Reason.PIN_DIFFERS,
+        Reason.DOCUMENTS_MISSING,
     }
 )
 
