@@ -10,6 +10,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from langgraph.types import Command, interrupt
 from langsmith import tracing_context
 
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.threads import SqliteThreadStore
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -34,6 +36,7 @@ DIAGNOSIS: Final = "hip replacement"
 APPROVER: Final = "Dr. Ingrid Sand"
 MEMBER: Final = "member-7731"
 THREAD_ID: Final = "claim-2291"
+THREADS: Final = "threads.db"
 
 THREAD: Final[RunnableConfig] = {"configurable": {"thread_id": THREAD_ID, "member": MEMBER}}
 
@@ -55,8 +58,21 @@ CLAIM: Final[Claim] = {
 def seal(
     saver: BaseCheckpointSaver[Any], ring: Path, *, pseudonyms: bool = False
 ) -> BaseCheckpointSaver[Any]:
-    """Wrap a saver, so that all it stores is sealed with the keys of ``ring``."""
-    return SealedSaver(saver, serde=EncryptedSerializer.from_key_file(ring), pseudonyms=pseudonyms)
+    """Wrap a saver, so that all it stores is sealed with the keys of ``ring``.
+
+    Args:
+        saver: The saver.
+        ring: The ring file. What must be in the database is remembered in a file beside it.
+        pseudonyms: Replace the thread ids, for another database: nothing is remembered.
+    """
+    serde = EncryptedSerializer.from_key_file(ring)
+    threads = None if pseudonyms else _threads(ring.with_name(THREADS))
+    return SealedSaver(saver, serde=serde, pseudonyms=pseudonyms, threads=threads)
+
+
+@cache
+def _threads(path: Path) -> SqliteThreadStore:
+    return SqliteThreadStore(path, create=True)
 
 
 @tool

@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from demo.agent import AMOUNT, THREAD, THREAD_ID
-from sealpoint.errors import IntegrityError, PlaintextError, RowError, UnknownKeyError
+from sealpoint.errors import IntegrityError, PlaintextError, RolledBackError, RowError, UnknownKeyError
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -43,7 +43,7 @@ class Attack:
 
     Attributes:
         name: What is done, in at most 22 characters.
-        sealed: The error that SealedSaver must raise; ``None`` for an attack that it cannot detect.
+        sealed: The error that SealedSaver must raise, beside a thread store.
         alone: The same for a saver that has only the serializer.
         apply: Changes a copy of the database.
         effect: Describes the false data that a reader accepts.
@@ -52,7 +52,7 @@ class Attack:
     """
 
     name: str
-    sealed: type[Exception] | None
+    sealed: type[Exception]
     alone: type[Exception] | None
     apply: Callable[[sqlite3.Connection], object]
     effect: Callable[[list[CheckpointTuple]], str] = lambda _: ""
@@ -168,6 +168,10 @@ def _answer(thread: list[CheckpointTuple]) -> str:
     return f'the agent\'s last message is "{messages(thread[0])[-1].content}"'
 
 
+def _last(thread: list[CheckpointTuple]) -> str:
+    return f"the thread ends after step {dict(thread[0].metadata)['step']}"
+
+
 def _member(thread: list[CheckpointTuple]) -> str:
     return f"the claim is one of {dict(thread[0].metadata)['member']}"
 
@@ -191,5 +195,5 @@ ATTACKS: Final = (
         _answer_for_mallory,
         thread={"configurable": {"thread_id": MALLORY}},
     ),
-    Attack("newest row deleted", None, None, _delete),
+    Attack("newest row deleted", RolledBackError, None, _delete, _last),
 )

@@ -21,7 +21,6 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from demo import agent
 from demo.attacks import messages
 from demo.claims import Claims
-from demo.rotation import command as sealpoint
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -52,7 +51,6 @@ class PostgresMissingError(Exception):
 def show_planted(folder: Path, ring: Path, seal: Seal, claims: Claims) -> None:
     """Run the agent on SQLite and Postgres, bare and sealed, and search all files of both for its values."""
     print("\n7. The agent with random values, on SQLite and Postgres: are they found in the files?")
-    sealpoint(ring, "keys", "generate", "--index")  # the pseudonyms of thread ids need it
 
     def wrap(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
         return seal(saver, ring, pseudonyms=True)

@@ -26,8 +26,8 @@ def show_rotation(database: Path, ring: Path, saver: OpenSaver, claims: Claims) 
     with copied(database) as backup:
         _rotate_while_writing(database, ring, claims)
         _destroy_old_key(database, ring, claims)
+        error = _error_of(backup, saver)  # before the thread goes on: then the thread store would refuse it
         _check_after_destruction(database, ring, claims)
-        error = _error_of(backup, saver)
     print(f"   a backup    from before has rows under k1; reading them: {error}")
     claims.check("rows under the old key: KeyDestroyedError", error == "KeyDestroyedError")
 

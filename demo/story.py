@@ -43,12 +43,13 @@ LANGGRAPH_MISSING: Final = """\
    LangGraph's own EncryptedSerializer is left out: it needs pycryptodome, which is not installed."""
 COLUMNS: Final = ("SealedSaver", "serializer alone", "LangGraph's EncryptedSerializer")
 READ: Final = """\
-   Encryption does not detect a missing row. What the saver of the last column read:"""
+   A missing row is detected by the thread store, which is kept apart from the file.
+   What the saver of the last column read:"""
 HELD: Final = """
 Without the keys, an attacker who reads the files finds no state, no metadata and, with pseudonyms,
-no thread ids; an attacker who writes them cannot change, forge or move a value unnoticed. Other
-ids, names, sizes and times are readable. Rows that are deleted or put back whole are not detected.
-See docs/sealed-saver.md.
+no thread ids; an attacker who writes them cannot change, forge or move a value unnoticed, nor with
+a thread store delete or restore a checkpoint. Other ids, names, sizes and times are readable.
+See docs/sealed-saver.md and docs/threads.md.
 All {count} claims of this demo hold."""
 
 
@@ -62,7 +63,8 @@ def run_demo(folder: Path, seal: Seal = agent.seal) -> bool:
     claims = Claims()
     database, ring = folder / "state.db", folder / "keys.toml"
     print("A LangGraph agent pays a medical claim. LangGraph's own SqliteSaver stores its state in a file:")
-    print('   SealedSaver(SqliteSaver(connection), serde=EncryptedSerializer.from_key_file("keys.toml"))')
+    print('   serde = EncryptedSerializer.from_key_file("keys.toml")')
+    print('   SealedSaver(SqliteSaver(connection), serde=serde, threads=SqliteThreadStore("threads.db"))')
     with (
         closing(sqlite3.connect(database, check_same_thread=False)) as connection,
         TemporaryDirectory(prefix="sealpoint-demo-") as scratch,

@@ -73,7 +73,7 @@ def killed(folder: Path, event: str, at: int, seed: int) -> tuple[bool, bool]:
 def main(folder: Path, kills: int, seed: int) -> None:
     """Kill so many writers, one after the other; every few of them another one adds an entry."""
     make_ledger(folder)
-    chance, count, pins, durable = random.Random(seed), 0, [], set[str]()
+    chance, count, pins, durable = random.Random(seed), 0, list[bytes](), set[str]()
     at = 0
     while count < kills:
         at = at % MOST_STEPS + 1
@@ -96,7 +96,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
     lost = [event for event in durable if f'"{event}"' not in text]
     assert not lost, lost
     assert not list(folder.glob("*.new")) or not verify_ledger(folder, SIGNER.key, pins[-1:]).problems
-    print("kills", count, "recovered", text.count("ledger.recovered"), "durable", len(durable))
+    print("kills", count, "recovered", text.count("ledger.recovered"), "durable", len(durable))  # noqa: T201 -- to the test
 
 
 if __name__ == "__main__":

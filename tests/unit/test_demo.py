@@ -119,10 +119,6 @@ def test_attack_is_shown_with_its_outcome(run: Run, attack: Attack) -> None:
     assert line_of(run.output, attack.name).removeprefix(attack.name).split()[:2] == wanted
 
 
-def test_only_a_deletion_is_accepted() -> None:
-    assert [attack.name for attack in ATTACKS if attack.sealed is None] == ["newest row deleted"]
-
-
 @pytest.mark.parametrize(
     ("name", "verdict"),
     [
@@ -133,6 +129,7 @@ def test_only_a_deletion_is_accepted() -> None:
         ("value of another row", "ACCEPTED"),
         ("metadata edited", "ACCEPTED"),
         ("rows of another thread", "ACCEPTED"),
+        ("newest row deleted", "ACCEPTED"),
     ],
 )
 def test_langgraphs_own_column(run: Run, name: str, verdict: str) -> None:
@@ -202,12 +199,9 @@ def test_readme_shows_lines_of_it(run: Run) -> None:
 
 def test_kept_folder_holds_database_and_private_ring(run: Run) -> None:
     names = {path.name for path in run.kept.iterdir()}
-    assert names == {"state.db", "keys.toml", "keys.d", "k2.key"}
-    assert [path.name for path in (run.kept / "keys.d").iterdir()] == ["index.key"]
-    assert (
-        stat.S_IMODE(run.kept.stat().st_mode) == stat.S_IMODE((run.kept / "keys.d").stat().st_mode) == 0o700
-    )
-    private = [run.kept / "keys.toml", *run.kept.rglob("*.key")]
+    assert names == {"state.db", "threads.db", "keys.toml", "index.key", "k2.key"}
+    assert stat.S_IMODE(run.kept.stat().st_mode) == 0o700
+    private = [run.kept / "keys.toml", run.kept / "threads.db", *run.kept.rglob("*.key")]
     assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
     assert str(run.kept) in run.output
 

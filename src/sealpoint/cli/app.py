@@ -11,7 +11,21 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from sealpoint.cli import audit, decrypt, inspect, keys, rebind, rotate, scrub, status, trial, types, verify
+from sealpoint.cli import (
+    audit,
+    decrypt,
+    heads,
+    inspect,
+    keys,
+    ledger,
+    rebind,
+    rotate,
+    scrub,
+    status,
+    trial,
+    types,
+    verify,
+)
 from sealpoint.cli.exits import Exit, exit_code, message
 from sealpoint.cli.output import (
     complain,
@@ -24,7 +38,8 @@ from sealpoint.cli.output import (
     require_command,
     say,
 )
-from sealpoint.maintenance.result import Reason, Result
+from sealpoint.cli.recording import finish, recorded
+from sealpoint.maintenance.result import Reason, Result, collecting
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 
@@ -84,15 +99,23 @@ for command in (
     inspect.inspect,
 ):
     app.command()(command)
-app.add_typer(keys.app, name="keys")
+GROUPS: Final = {"heads": heads.app, "keys": keys.app, "ledger": ledger.app}
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
 
 
-def _names(group: typer.Typer, before: str = "") -> Iterator[str]:
+def _record(group: typer.Typer, before: str = "") -> Iterator[str]:
+    """Let the commands of a group be recorded, and yield the names of all."""
     for each in group.registered_commands:
-        yield before + str(each.name or getattr(each.callback, "__name__", ""))
+        name = before + str(each.name or getattr(each.callback, "__name__", ""))
+        if each.callback is not None:
+            each.callback = recorded(name, each.callback)
+        yield name
 
 
-COMMANDS: Final = frozenset((*_names(app), *_names(keys.app, "keys ")))
+COMMANDS: Final = frozenset(
+    (*_record(app), *(each for name, group in GROUPS.items() for each in _record(group, f"{name} ")))
+)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -103,8 +126,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
+    with collecting():
+        return _run_one(words)
+
+
+def _run_one(words: Sequence[str]) -> int:
     unfinished = Result(_command_of(words))
-    code = _run(words)
+    code = finish(_run(words))
     if code and "--json" in words and not has_object():  # so that every run prints one
         unfinished.add(Reason.NOT_COMPLETED)
         print_json(unfinished.document({"error": last_complaint()}))
@@ -115,7 +143,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _command_of(words: Sequence[str]) -> str:
     """Return the command that a command line names, for an object of a run that did not begin."""
     names = [word for word in words if not word.startswith("-")]
-    name = " ".join(names[: 2 if names[:1] == ["keys"] else 1])
+    name = " ".join(names[: 2 if names and names[0] in GROUPS else 1])
     return name if name in COMMANDS else "sealpoint"
 
 

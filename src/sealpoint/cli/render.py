@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from sealpoint.cli.headview import show_heads
 from sealpoint.cli.output import complain, print_object, printable, put, say, show_table
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.databases.failures import Failure, Failures
@@ -300,6 +301,8 @@ class LineReport:
             put(f"checkpoints whose parent is not there: {tail['orphans']}")
             for place in tail["orphan_places"][:1]:
                 put(f"the first is {printable(place_line(place))}")
+        if tail["heads"]:
+            show_heads(tail["heads"])
         show_verdict(tail)
 
 

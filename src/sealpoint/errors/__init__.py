@@ -50,6 +50,7 @@ from sealpoint.errors.maintenance import (
     OutputExistsError,
     OutputNameError,
     PasswordError,
+    PinError,
     ScrubError,
     ServerError,
     StoppedError,
@@ -104,6 +105,7 @@ from sealpoint.errors.serde import (
     UnsupportedTypeError,
 )
 from sealpoint.errors.threads import (
+    DeletedCheckpointError,
     RolledBackError,
     ThreadStoreBehindError,
     ThreadStoreDownError,
@@ -127,6 +129,7 @@ __all__ = [
     "DatabaseCorruptError",
     "DatabaseMissingError",
     "DecodeError",
+    "DeletedCheckpointError",
     "DuplicateKeyError",
     "EndlessTreeError",
     "EntryError",
@@ -161,6 +164,7 @@ __all__ = [
     "OutputExistsError",
     "OutputNameError",
     "PasswordError",
+    "PinError",
     "PlaintextError",
     "RingFileError",
     "RingFileMissingError",

@@ -33,6 +33,12 @@ class UnreachableError(DatabaseMissingError):
     hint = "check that the server runs and that psql connects with the same URL"
 
 
+class PinError(MaintenanceError, ValueError):
+    """A file is not a pin of a thread store."""
+
+    hint = "name a file that `sealpoint heads seal --pin FILE` wrote"
+
+
 class HeldError(MaintenanceError, BlockingIOError):
     """Another run holds the database."""
 

@@ -10,7 +10,7 @@ class RolledBackError(SealpointError, LookupError):
 
     Attributes:
         thread_id: The thread.
-        have: Id of the checkpoint that the database has instead; ``None`` if it has none.
+        have: Id of the checkpoint that the database has instead; ``None`` if none is known.
         want: Id of the checkpoint that the store remembers.
     """
 
@@ -27,8 +27,30 @@ class RolledBackError(SealpointError, LookupError):
         thread, want = excerpt(self.thread_id), excerpt(self.want)
         if self.have == self.want:
             return f"thread {thread}: checkpoint {want} is in an earlier state than the last that was stored"
-        have = "none" if self.have is None else excerpt(self.have)
-        return f"thread {thread}: checkpoint {want} is missing; the database has {have}"
+        instead = "" if self.have is None else f"; the database has {excerpt(self.have)}"
+        return f"thread {thread}: checkpoint {want} is missing{instead}"
+
+
+class DeletedCheckpointError(SealpointError, LookupError):
+    """A checkpoint that was deleted is in the database again.
+
+    Attributes:
+        thread_id: The thread.
+        checkpoint_id: The checkpoint.
+    """
+
+    hint = (
+        "SealedSaver does not return it: delete the thread again, which also ends a deletion that was"
+        " interrupted; if a backup was restored lawfully, `sealpoint heads adopt DB --reason TEXT` takes it"
+    )
+
+    def __init__(self, thread_id: str, checkpoint_id: str, *, hint: str | None = None) -> None:
+        super().__init__(thread_id, checkpoint_id, hint=hint)
+        self.thread_id, self.checkpoint_id = thread_id, checkpoint_id
+
+    def __str__(self) -> str:
+        thread, checkpoint = excerpt(self.thread_id), excerpt(self.checkpoint_id)
+        return f"thread {thread}: checkpoint {checkpoint} was deleted, and put back"
 
 
 class ThreadStoreError(SealpointError):

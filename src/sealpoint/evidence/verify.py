@@ -154,9 +154,9 @@ def _compare_pins(
     for pin in pins:
         if pin.size > checkpoint.size:
             problem = f"the pin has {pin.size} entries, and the ledger {checkpoint.size}: it was put back"
-            verdict.add(Reason.PIN_DIFFERS, problem)
+            verdict.add(Reason.LEDGER_DIFFERS, problem)
         elif roots.get(pin.size) != pin.root:
-            verdict.add(Reason.PIN_DIFFERS, f"the first {pin.size} entries are not those of the pin")
+            verdict.add(Reason.LEDGER_DIFFERS, f"the first {pin.size} entries are not those of the pin")
         else:
             verdict.pins += 1
 

@@ -1,7 +1,8 @@
 """The ring file: TOML with ids, states, dates, check values and sources of the material.
 
-See ``keys.example`` for a complete one. Every unknown field of a key is an error. The tables `RESERVED` are
-for other parts of sealpoint; a release that does not use one of them skips it, with one warning.
+See ``keys.example`` for a complete one. Every unknown field of a key is an error. ``[threads]`` names the
+thread store for commands, ``[ledger]`` the ledger that they record in. The tables `RESERVED` are for other
+parts of sealpoint; a release that does not use one of them skips it, with one warning.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_f
 from sealpoint.keys.files import Origin, read_private
 from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.key import Key, check_value, require_consistent, require_length
+from sealpoint.keys.ledgertable import read_ledger_table
 from sealpoint.keys.material import Material, NeverPickled, parse_material
 from sealpoint.keys.sources import InlineSource, Source, parse_source
 from sealpoint.keys.state import KeyState
@@ -44,10 +46,12 @@ SHARED: Final = 0o022  # all accounts may read a ring file, only its owner may w
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
-RESERVED: Final[Mapping[str, type]] = {"threads": dict, "ledger": dict, "wrapper": list, "database": list}
+RESERVED: Final[Mapping[str, type]] = {"wrapper": list, "database": list}
 """Tables of a ring file for other parts of sealpoint, and whether each is a table or an array of tables."""
 
-_RING_FIELDS: Final = frozenset({"version", "active", "key", "index", *RESERVED})
+_RING_FIELDS: Final = frozenset({"version", "active", "key", "index", "threads", "ledger", *RESERVED})
+_THREADS_FIELDS: Final = frozenset({"store"})
+_NOT_PATHS: Final = ("postgresql://", "postgres://", "service=")
 _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
 
 logger: Final = logging.getLogger("sealpoint.keys")
@@ -90,6 +94,18 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
         KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
     """
     return RingFile(find_ring_file(path)).entries
+
+
+def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
+    """Return the path or the URL of the thread store that a ring file names; ``None`` if it names none.
+
+    Args:
+        path: As for `KeyRing.load`.
+
+    Raises:
+        KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
+    """
+    return RingFile(find_ring_file(path)).thread_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +155,8 @@ class RingFile(NeverPickled):
         entries: The entries of its keys.
         index_id: Id of the index key, if it has one.
         index_source: Source of the index key, if there is one.
+        ledger: The ledger that commands record in, if it names one.
+        thread_store: Path or URL of the thread store, if it names one.
     """
 
     def __init__(self, file: Path) -> None:
@@ -154,6 +172,8 @@ class RingFile(NeverPickled):
         self.entries = tuple(entry for entry, _ in entries)
         require_consistent(self.entries, str(file))
         _require_active(self.entries, table.get("active"), file)
+        self.ledger = read_ledger_table(table, file)
+        self.thread_store = _get_thread_store(table, file)
         self._loaders = {
             entry.id: _Loader(source, file, f"{file}: key {entry.id!r}", entry.suite, entry.check)
             for entry, source in entries
@@ -273,6 +293,20 @@ def _get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[st
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise RingFileError(f"{file}: '{name}' is written as [[{name}]]")
     return entries
+
+
+def _get_thread_store(table: Mapping[str, Any], file: Path) -> str | None:
+    """Return the store of ``[threads]``. Paths are relative to the folder of the ring file."""
+    threads = table.get("threads")
+    if threads is None:
+        return None
+    if not isinstance(threads, dict):
+        raise RingFileError(f"{file}: 'threads' is written as [threads]")
+    require_fields(threads, _THREADS_FIELDS, {"store"}, f"{file}: [threads]")
+    store = threads["store"]
+    if not isinstance(store, str) or not store or not store.isprintable():
+        raise RingFileError(f"{file}: [threads]: 'store' is not a path or a postgresql:// URL")
+    return store if store.startswith(_NOT_PATHS) else str(file.parent / store)
 
 
 def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> None:

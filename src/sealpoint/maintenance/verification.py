@@ -14,6 +14,7 @@ from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import Event, Need, Progress, RowStore
 from sealpoint.errors import RowError, SealpointError, excerpt
 from sealpoint.maintenance.bound import needs_of, require_same_row, take_apart, widened
+from sealpoint.maintenance.heads import HeadCheck
 from sealpoint.maintenance.records import Places, check_records, require_own_document
 from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.verify import pages, verify
@@ -37,8 +38,13 @@ class Verification:
         *,
         allow_plaintext: bool = False,
         secret_of: SecretOf | None = None,
+        heads: HeadCheck | None = None,
     ) -> None:
-        """Prepare a run; the arguments are those of `verify`."""
+        """Prepare a run; the other arguments are those of `verify`.
+
+        Args:
+            heads: Compares the checkpoints with a thread store.
+        """
         self.opened = Counter[str]()
         self.accepted = self.bound = 0
         self.orphans = Places()
@@ -46,6 +52,7 @@ class Verification:
         self._needs: dict[Need, Cell] = {}
         self._writes = _Writes(store, cipher, secret_of)
         self._store = store
+        self._heads = heads
         self._values = verify(
             store,
             cipher,
@@ -65,9 +72,20 @@ class Verification:
 
         Raises:
             DatabaseCorruptError: If the database is damaged; the values before the damage have been opened.
+            ThreadStoreError: If the thread store cannot be read.
         """
+        yield from self._database_events()
+        if self._heads is not None:
+            self._heads.add_readable()
+            yield from self._heads.differences()
+
+    def _database_events(self) -> Iterator[Event]:
         for event in self._values:
             yield event
+            if self._heads is not None:
+                if isinstance(event, Failure):
+                    self._heads.add_failure(event)
+                yield from self._heads.claims()
             if isinstance(event, Progress):
                 yield from self._find_lost()
         yield from self._writes.find_copies()
@@ -75,6 +93,8 @@ class Verification:
             if isinstance(found, Places):
                 self.orphans = found
             else:
+                if self._heads is not None:
+                    self._heads.add_failure(found)
                 yield found
 
     def counts(self) -> dict[str, Any]:
@@ -87,6 +107,7 @@ class Verification:
             "unbound_places": list(self.unbound.places),
             "orphans": self.orphans.rows,
             "orphan_places": list(self.orphans.places),
+            "heads": self._heads and self._heads.counts(),
         }
 
     def reasons(self) -> Iterator[Reason]:
@@ -97,6 +118,8 @@ class Verification:
             yield Reason.PARENTS_MISSING
         if self.unbound.rows:
             yield Reason.UNBOUND
+        if self._heads is not None:
+            yield from self._heads.reasons()
 
     def _examine(self, cell: Cell, opened: Opened) -> None:
         parts = take_apart(cell, opened)
@@ -107,6 +130,8 @@ class Verification:
                 require_same_row(cell, parts.header)
                 if cell.where.column.in_json:
                     self._needs |= dict.fromkeys(needs_of(cell, parts.header, document), cell)
+        if self._heads is not None:
+            self._heads.add(cell, opened, parts)
         if parts.claims is not None:
             self._writes.add(cell, parts.claims)
         if parts.is_bound:

@@ -10,7 +10,7 @@ The header:
     thread     only if the column holds a pseudonym: the thread id
     channels   only if values are stored apart: the names of all channels with a value
     inline     only if values are stored apart: those that a Postgres saver does not pass to its serializer
-    store      only beside a thread store: its identity, ":", and a clock that it had reached
+    store      only beside a thread store: its identity, a clock that it had reached, and random bytes
 
 If values are stored apart, the document lacks ``channel_values``.
 """
@@ -118,9 +118,17 @@ def split_header(data: bytes) -> tuple[Header, bytes]:
     return header, data[end:]  # type: ignore[return-value]
 
 
-def digest_of(inner: str, data: bytes) -> bytes:
-    """Return 32 bytes for what is sealed of a checkpoint; rotation does not change it."""
-    return sha256(b"%b\0%b" % (inner.encode(), data)).digest()
+def digest_of(claim: object, inner: str, data: bytes) -> bytes:
+    """Return 32 bytes for what is sealed of a checkpoint. Rotation does not change them.
+
+    A claim is random for each put, and sealed with everything else. So it stands for all of it.
+
+    Args:
+        claim: What the checkpoint says of its thread store; ``None`` if nothing.
+        inner: Type of the bytes.
+        data: The bytes, with the header.
+    """
+    return sha256(claim.encode() if isinstance(claim, str) else b"%b\0%b" % (inner.encode(), data)).digest()
 
 
 def pack_claims(claims: Claims) -> bytes:

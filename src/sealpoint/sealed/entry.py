@@ -111,11 +111,11 @@ class Entry:
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         if opened is not None:
             self._inner = opened.inner
-            if rows.claim is not None:
-                self.digest = digest_of(opened.inner, opened.data)
             self._header, self._content = split_header(opened.data)
             self.thread_id = self._header.get("thread", place.thread_id)
             self.claim = self._header.get("store")
+            if rows.is_remembered:
+                self.digest = digest_of(self.claim, opened.inner, opened.data)
             parent = self._header["parent"] if parent else None
             if rows.layout is not Layout.VALUES:
                 require_same_metadata(found.metadata, self._header["metadata"], rows.plain)

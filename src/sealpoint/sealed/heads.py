@@ -8,9 +8,12 @@ lacks is missing only if the store says so before and after the database was rea
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
@@ -33,6 +36,9 @@ Policy = Literal["require", "warn"]
 PURPOSE: Final = "heads"
 """Purpose of the key that is derived from the index key."""
 
+_RANDOM_BYTES: Final = 12
+_CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
+
 logger: Final = logging.getLogger("sealpoint.heads")
 
 
@@ -50,15 +56,15 @@ def mac_of(key: bytes, spot: Spot, digest: bytes) -> bytes:
 
 
 def parse_claim(claim: object) -> tuple[str, int]:
-    """Return the store and the clock that a sealed checkpoint names.
+    """Return the store and the clock that a sealed checkpoint claims.
 
     Raises:
         DecodeError: If they have another form: another program has sealed it.
     """
-    identity, _, clock = claim.partition(":") if isinstance(claim, str) else ("", "", "")
-    if not identity or not clock.isdecimal() or len(clock) > 20:
+    found = _CLAIM.fullmatch(claim) if isinstance(claim, str) else None
+    if found is None:
         raise DecodeError("a sealed checkpoint names its thread store in another form")
-    return identity, int(clock)
+    return found[1], int(found[2])
 
 
 class Content(NamedTuple):
@@ -111,14 +117,14 @@ class Heads:
             policy: ``require``, or ``warn`` to go on without what the store could not show.
         """
         self._store = store if policy == "require" else _Lenient(store, self._count)
-        self._key: Callable[[], bytes] = key
+        self._key = cache(key)  # the index key never changes
         self._policy = policy
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
 
-    def claim(self) -> str:
+    def make_claim(self) -> str:
         """Return what a checkpoint says of the store when it is sealed."""
-        return f"{self._store.identity}:{self._store.claim}"
+        return f"{self._store.identity}:{self._store.claim}:{os.urandom(_RANDOM_BYTES).hex()}"
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -237,9 +243,9 @@ class Heads:
         """Check that heads can be recorded, before anything is stored."""
         yield Call(self._store.require_writable)
 
-    def record(self, spot: Spot, digests: Sequence[bytes]) -> Steps[None]:
+    def record(self, spot: Spot, digest: bytes) -> Steps[None]:
         """Record a checkpoint that was stored."""
-        yield Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digests[-1]))],))
+        yield Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
         """Record events."""

@@ -140,9 +140,9 @@ class Procedures:
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-        digests: list[bytes],
+        claim: str | None,
     ) -> Put:
-        """Return the arguments of ``put`` after the config; ``digests`` is as for `Rows.seal_checkpoint`."""
+        """Return the arguments of ``put`` after the config; ``claim`` is as for `Rows.seal_checkpoint`."""
         is_inline = self.rows.layout is Layout.INLINE
         merge = get_serializable_checkpoint_metadata if is_inline else get_checkpoint_metadata
         column, checkpoint_ns, parent = asked.place
@@ -153,7 +153,7 @@ class Procedures:
             checkpoint,
             merge(config, metadata),
             new_versions,
-            digests,
+            claim,
         )
 
     def put_writes(
@@ -165,14 +165,14 @@ class Procedures:
         return self.rows.seal_writes(asked.place, task_id, task_path, writes), task_id, task_path
 
     def copied(
-        self, entry: Entry, target: Asked, digests: list[bytes]
+        self, entry: Entry, target: Asked, claim: str | None
     ) -> tuple[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
         """Return the arguments of ``put``, and those of each ``put_writes``, for a copy of a checkpoint.
 
         Args:
             entry: The checkpoint.
             target: The thread of the copy.
-            digests: As for `Rows.seal_checkpoint`.
+            claim: As for `Rows.seal_checkpoint`.
         """
         checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
         place = entry.place._replace(thread_id=target.place.thread_id)
@@ -183,7 +183,7 @@ class Procedures:
             checkpoint,
             entry.metadata,
             checkpoint["channel_versions"],
-            digests,
+            claim,
         )
         # Savers number the writes of one call. Apart from special ones the others get their numbers again.
         groups = dict[tuple[str, str, bool], list[Write]]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -29,7 +29,6 @@ from sealpoint.sealed.body import (
     SENTINEL_VERSION,
     Claims,
     Header,
-    digest_of,
     pack_claims,
     pack_header,
     require_same_kind,
@@ -82,7 +81,7 @@ class Rows:
         indexed: Keys of metadata that are searched by token.
         tokens: Computes tokens; ``None`` if there are neither indexed keys nor pseudonyms.
         allow_unbound: Whether values that are not bound to a row are read.
-        claim: Returns what a checkpoint says of the thread store; ``None`` if there is none.
+        is_remembered: Whether there is a thread store.
     """
 
     serde: EncryptedSerializer
@@ -91,7 +90,7 @@ class Rows:
     indexed: frozenset[str]
     tokens: Tokens | None
     allow_unbound: bool
-    claim: Callable[[], str] | None = None
+    is_remembered: bool = False
 
     def with_serde(self, serde: object) -> Rows:
         """Return the same with another serializer.
@@ -115,7 +114,7 @@ class Rows:
         checkpoint: Mapping[str, Any],
         metadata: CheckpointMetadata,
         new_versions: Mapping[str, Any],
-        digests: list[bytes],
+        claim: str | None = None,
     ) -> Put:
         """Return what to store for a checkpoint.
 
@@ -126,7 +125,7 @@ class Rows:
             checkpoint: The checkpoint.
             metadata: All of it.
             new_versions: Versions of the channels that changed.
-            digests: What `digest_of` returns is added when it is sealed, if there is a thread store.
+            claim: What it says of its thread store, if there is one.
 
         Raises:
             ConfigError: If the checkpoint has no id.
@@ -138,23 +137,15 @@ class Rows:
         header: Header = {"metadata": metadata, "parent": parent}
         if thread_id != place.thread_id:
             header["thread"] = thread_id
-        if self.claim is not None:
-            header["store"] = self.claim()
+        if claim is not None:
+            header["store"] = claim
         if self.layout is Layout.WHOLE:
             row = document_row(*place[:2], checkpoint_id)
-            dump = partial(self._seal, dict(checkpoint), row, pack_header(header), digests)
+            dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
             values = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
             parts = {**checkpoint, "channel_values": values}
             return Put(Document(parts, dump), self._readable(metadata), dict(new_versions))
-        return self._seal_apart(place, header, checkpoint, new_versions, digests)
-
-    def _seal(self, document: Any, row: PackedRow, head: bytes, digests: list[bytes]) -> tuple[str, bytes]:
-        if self.claim is None:
-            return self.serde.seal(document, row=row, head=head)
-        inner, data = self.serde.encode(document)
-        data = head + data
-        digests.append(digest_of(inner, data))
-        return self.serde.seal_encoded(inner, data, row=row)
+        return self._seal_apart(place, header, checkpoint, new_versions)
 
     def _seal_apart(
         self,
@@ -162,7 +153,6 @@ class Rows:
         header: Header,
         checkpoint: Mapping[str, Any],
         new_versions: Mapping[str, Any],
-        digests: list[bytes],
     ) -> Put:
         """Seal a checkpoint whose values are stored apart: the header and the rest go into the metadata."""
         thread_id, checkpoint_ns, checkpoint_id = place
@@ -189,7 +179,7 @@ class Rows:
             header["metadata"] = {}
             document = [document, metadata]
         row = header_row(thread_id, checkpoint_ns, str(checkpoint_id))
-        tag, blob = self._seal(document, row, pack_header(header), digests)
+        tag, blob = self.serde.seal(document, row=row, head=pack_header(header))
         frame = {**self._readable(metadata), KEY: make_frame(tag, blob)}
         parts = {name: checkpoint[name] for name in ("v", "id") if name in checkpoint}
         parts |= {"channel_values": stored, "channel_versions": versions}

@@ -126,7 +126,7 @@ class SealedSaver(AsyncMethods):
         ).with_serde(serde)
         compared = None if threads is None else Heads(threads, self._heads_key, heads)
         self._do = Procedures(
-            rows if compared is None else replace(rows, claim=compared.claim),
+            replace(rows, is_remembered=compared is not None),
             Pseudonyms(tokens if pseudonyms else None, compared),
             tuple(sorted(_names(pass_through))),
             compared,

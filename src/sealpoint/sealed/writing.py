@@ -12,7 +12,7 @@ from typing import Any
 
 from sealpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, RunnableConfig
 from sealpoint.base.place import Place
-from sealpoint.errors import SealingError
+from sealpoint.sealed.body import digest_of
 from sealpoint.sealed.heads import Heads, spot_of
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures, named, thread_config
@@ -30,21 +30,25 @@ def put(
     new_versions: ChannelVersions,
 ) -> Steps[RunnableConfig]:
     """Store a checkpoint, and return the config that names it."""
-    digests = list[bytes]()
-    if do.heads is not None:
-        yield from do.heads.require_writable()
-    arguments = do.put(asked, config, checkpoint, metadata, new_versions, digests)
+    claim = yield from _claim(do)
+    arguments = do.put(asked, config, checkpoint, metadata, new_versions, claim)
     yield Do("put", (asked.config, *arguments))
-    yield from _record(do, asked.place._replace(checkpoint_id=checkpoint["id"]), digests)
+    yield from _record(do, asked.place._replace(checkpoint_id=checkpoint["id"]), claim)
     return named(config, checkpoint, asked)
 
 
-def _record(do: Procedures, place: Place, digests: Sequence[bytes]) -> Steps[None]:
+def _claim(do: Procedures) -> Steps[str | None]:
+    """Check that heads can be recorded, and return what the checkpoint says of the store."""
     if do.heads is None:
-        return
-    if not digests:
-        raise SealingError("the saver did not serialize a checkpoint that it was given")
-    yield from do.heads.record(Spot(place.thread_id, place.checkpoint_ns, str(place.checkpoint_id)), digests)
+        return None
+    yield from do.heads.require_writable()
+    return do.heads.make_claim()
+
+
+def _record(do: Procedures, place: Place, claim: str | None) -> Steps[None]:
+    if do.heads is not None:
+        spot = Spot(place.thread_id, place.checkpoint_ns, str(place.checkpoint_id))
+        yield from do.heads.record(spot, digest_of(claim, "", b""))
 
 
 def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
@@ -59,12 +63,10 @@ def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
     for row in reversed(rows):
         if (entry := (yield from listing.take(row))) is None:
             continue
-        digests = list[bytes]()
-        arguments, writes = do.copied(entry, target, digests)
-        if do.heads is not None:
-            yield from do.heads.require_writable()
+        claim = yield from _claim(do)
+        arguments, writes = do.copied(entry, target, claim)
         yield Do("put", arguments)
-        yield from _record(do, entry.place._replace(thread_id=target.place.thread_id), digests)
+        yield from _record(do, entry.place._replace(thread_id=target.place.thread_id), claim)
         for each in writes:
             yield Do("put_writes", each)
 

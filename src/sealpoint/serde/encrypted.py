@@ -272,21 +272,6 @@ class EncryptedSerializer:
         inner, data = self._serde.dumps_typed(obj)
         return self._sealing.seal(inner, head + data, row=row, secret=secret)
 
-    def seal_encoded(
-        self, inner: str, data: bytes, *, row: Row | PackedRow | None = None
-    ) -> tuple[str, bytes]:
-        """Seal what `encode` returned, with other bytes before it or without.
-
-        Args:
-            inner: The type.
-            data: The bytes.
-            row: Coordinates of the row to bind the value to, or ``None``.
-
-        Raises:
-            CipherSurfaceError: If ``row`` is given and the cipher does not support it.
-        """
-        return self._sealing.seal(inner, data, row=row)
-
     def open(
         self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
     ) -> Opened:

@@ -5,6 +5,8 @@ log of its checkpoints: one event for each that was stored or deleted, with a ke
 """
 
 from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.opening import open_thread_store
+from sealpoint.threads.postgres import PostgresThreadStore
 from sealpoint.threads.sqlite import SqliteThreadStore
 from sealpoint.threads.store import Answer, Event, Head, Kind, Spot, ThreadStore
 
@@ -14,7 +16,9 @@ __all__ = [
     "Head",
     "Kind",
     "MemoryThreadStore",
+    "PostgresThreadStore",
     "Spot",
     "SqliteThreadStore",
     "ThreadStore",
+    "open_thread_store",
 ]

@@ -22,7 +22,7 @@ from sealpoint.errors import (
     OutputExistsError,
     StoppedError,
 )
-from sealpoint.evidence import Checkpoint, Entry, Ledger, ledger, verify_ledger
+from sealpoint.evidence import Checkpoint, Entry, Ledger, ledger, recovery, verify_ledger
 from sealpoint.evidence.checkpoint import open_checkpoint
 from sealpoint.keys.lock import holding
 from sealpoint.merkle import Tree
@@ -104,7 +104,7 @@ def test_adding_reads_no_entry_but_the_last(folder: Path, monkeypatch: pytest.Mo
     def refuse(*_: Any) -> None:
         raise AssertionError("the entries were read")
 
-    monkeypatch.setattr(ledger.recovery, "recover", refuse)
+    monkeypatch.setattr(recovery, "recover", refuse)
     add(Ledger(folder, SIGNER), "a", "b", "c")
     assert is_whole(folder)
 

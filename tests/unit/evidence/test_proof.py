@@ -113,7 +113,8 @@ def test_proof_of_another_line_place_or_signer_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("change", [("v1", "v2"), ("index 1", "index 01"), ("index", "place"), ("=\n", "\n")])
 def test_what_is_no_proof_is_refused(folder: Path, change: tuple[str, str]) -> None:
-    data = bytes(make_proof(folder, 1)[1]).replace(*(part.encode() for part in change), 1)
+    before, after = change
+    data = bytes(make_proof(folder, 1)[1]).replace(before.encode(), after.encode(), 1)
     with pytest.raises(NoteError):
         Proof.parse(data)
 

@@ -203,7 +203,7 @@ def test_ledger_that_was_put_back_is_noticed(folder: Path, tmp_path: Path) -> No
     add(Ledger(folder, SIGNER), "a")
     pin = head(folder)
     assert check(tmp_path / "copy").reasons == {Reason.PIN_NOT_GIVEN}
-    assert check(tmp_path / "copy", pin).reasons == {Reason.PIN_DIFFERS}
+    assert check(tmp_path / "copy", pin).reasons == {Reason.LEDGER_DIFFERS}
 
 
 @pytest.mark.parametrize("more", [1, 2, 3])
@@ -213,7 +213,7 @@ def test_fork_is_noticed(folder: Path, tmp_path: Path, more: int) -> None:
     add(Ledger(folder, SIGNER), "a", "b")
     pin = head(folder)
     add(Ledger(tmp_path / "fork", SIGNER), *(f"other.{number}" for number in range(more)))
-    assert check(tmp_path / "fork", pin).reasons == {Reason.PIN_DIFFERS}
+    assert check(tmp_path / "fork", pin).reasons == {Reason.LEDGER_DIFFERS}
 
 
 def test_one_pin_of_several_that_differs_is_enough(folder: Path, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_one_pin_of_several_that_differs_is_enough(folder: Path, tmp_path: Path)
     add(Ledger(folder, SIGNER), "a")
     add(Ledger(tmp_path / "fork", SIGNER), "b")
     verdict = check(tmp_path / "fork", early, head(folder))
-    assert (verdict.reasons, verdict.pins) == ({Reason.PIN_DIFFERS}, 1)
+    assert (verdict.reasons, verdict.pins) == ({Reason.LEDGER_DIFFERS}, 1)
 
 
 def test_pin_of_another_signer_is_refused(folder: Path) -> None:

@@ -119,8 +119,23 @@ CASES: dict[str, Case] = {
         RingFileError,
         "was compromised, and is active",
     ),
-    # tables that are reserved
+    # the thread store
     "[[threads]]": (ring_text("[[threads]]"), RingFileError, "[threads]"),
+    "threads = text": ("threads = 'x'\n" + GOOD, RingFileError, "[threads]"),
+    "threads without store": (ring_text("[threads]"), RingFileError, "lacks the field 'store'"),
+    "threads with source": (
+        ring_text("[threads]", "store = 'x'", "source = { file = 'x' }"),
+        RingFileError,
+        "unknown field 'source'",
+    ),
+    "store = ''": (ring_text("[threads]", "store = ''"), RingFileError, "'store' is not a path"),
+    "store = 5": (ring_text("[threads]", "store = 5"), RingFileError, "'store' is not a path"),
+    "store with a NUL": (
+        ring_text("[threads]", r'store = "a\u0000"'),
+        RingFileError,
+        "'store' is not a path",
+    ),
+    # tables that are reserved
     "[[ledger]]": (ring_text("[[ledger]]"), RingFileError, "[ledger]"),
     "[wrapper]": (ring_text("[wrapper]"), RingFileError, "[[wrapper]]"),
     "database = [1]": ("database = [1]\n" + GOOD, RingFileError, "[[database]]"),

@@ -1,0 +1,287 @@
+"""`sealpoint heads`: a database compared with its thread store, and what changes the store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from sealpoint.cli import render
+from sealpoint.cli.databases import one_database
+from sealpoint.cli.exits import Exit, result_code
+from sealpoint.cli.headview import show_heads, show_hints
+from sealpoint.cli.options import (
+    AllowUnprovenOption,
+    DatabaseArgument,
+    JsonOption,
+    KeysOption,
+    VariableOption,
+    require_text,
+)
+from sealpoint.cli.output import complain, print_json, progress_bar, put, require_command, say, say_how_far
+from sealpoint.cli.stores import open_ring, opened
+from sealpoint.cli.threads import StoreArgument, ThreadsOption, opened_threads, require_threads
+from sealpoint.cli.verdict import show_verdict
+from sealpoint.crypto import RingCipher
+from sealpoint.databases.failures import Failures
+from sealpoint.databases.rows import Progress
+from sealpoint.maintenance.adopt import Adoption
+from sealpoint.maintenance.headrows import CheckpointRows
+from sealpoint.maintenance.heads import HeadCheck, compare, is_finding
+from sealpoint.maintenance.pins import Pin, check_pin, make_pin, read_pin, write_pin
+from sealpoint.maintenance.result import Reason, Result
+from sealpoint.threads.store import ThreadStore
+
+MAX_REASON_CHARS: Final = 1000
+
+EPILOG: Final = (
+    "A thread store remembers which checkpoints a database must have; docs/threads.md. Without --threads or"
+    " STORE, it is that of [threads] in the ring file."
+)
+
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
+
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@app.callback()
+def heads(context: typer.Context) -> None:
+    """Compare a database with its thread store, and maintain the store."""
+    require_command(context)
+
+
+@app.command()
+def verify(
+    database: DatabaseArgument = None,
+    threads: ThreadsOption = None,
+    pin: Annotated[
+        Path | None,
+        typer.Option(
+            "--pin", metavar="FILE", show_default=False, help="A pin that the store must be a continuation of."
+        ),
+    ] = None,
+    allow_unproven: AllowUnprovenOption = False,
+    variable: VariableOption = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Compare every checkpoint with the thread store, and name each that is missing or was put back.
+
+    Exits with 4 if there is one. With --pin, it also finds a store that was put back together with the
+    database. `sealpoint verify DB` does the same without the pin, and opens all other values too.
+    """
+    result = Result("heads verify")
+    named, remembered = one_database(database, variable), require_threads(threads, keys)
+    pinned = None if pin is None else read_pin(pin)
+    rows, total, failures, findings, complete = 0, None, Failures(), Failures(), False
+    with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads verify") as move:
+        cipher = RingCipher(open_ring(keys, result))
+        checkpoints = CheckpointRows(store, cipher)
+        known = stack.enter_context(opened_threads(remembered))
+        check, part = HeadCheck(checkpoints, known), result.looks_at(store)
+        report = render.JsonReport({**result.head(), **part}) if as_json else HeadLines()
+        try:
+            if pinned is not None:
+                result.add(*filter(None, [check_pin(known, pinned)]))
+            for event in compare(checkpoints, cipher, check):
+                if isinstance(event, Progress):
+                    rows, total = event.rows, event.total
+                    move(rows, total)
+                else:
+                    (findings if is_finding(event) else failures).add(event)
+                    report.add(event)
+            complete = True
+        finally:  # what was begun on stdout is one object, also if the store is not available further on
+            result.add(*render.failure_reasons(failures), *check.reasons())
+            result.add(Reason.NO_ROWS, when=not rows and not check.recorded)
+            result.add(Reason.ENDED_EARLY, when=not complete)
+            counts = {"rows": rows, "failed": failures.count, "heads": check.counts()}
+            pin_object = None if pinned is None else pinned._asdict()
+            report.end(result.end({**counts, "pin": pin_object, "complete": complete}))
+            if not as_json:
+                render.show_causes(failures)
+                show_hints(findings)
+            if not complete:
+                say_how_far(rows, total)
+    return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
+
+
+class HeadLines(render.LineReport):
+    """A line a failure or a finding."""
+
+    def end(self, tail: Mapping[str, Any]) -> None:
+        """Print what was counted."""
+        if tail["failed"]:
+            put(f"checkpoints that do not open: {tail['failed']}")
+        show_heads(tail["heads"])
+        show_verdict(tail)
+
+
+@app.command()
+def adopt(
+    database: DatabaseArgument = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", show_default=False, help="Why, for the record.")
+    ] = "",
+    create: Annotated[bool, typer.Option("--create", help="Create the thread store if there is none.")] = False,
+    threads: ThreadsOption = None,
+    yes: YesOption = False,
+    variable: VariableOption = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Record what a database has as true: for first use, or after a backup was restored lawfully.
+
+    Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
+    agents before; nothing is recorded if a checkpoint does not open.
+    """
+    require_text(reason, "--reason")
+    if not reason.strip() or len(reason) > MAX_REASON_CHARS:
+        raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint="--reason")
+    result, failures = Result("heads adopt", {"reason": reason}), render.ShownFailures(shown=not as_json)
+    named, remembered = one_database(database, variable), require_threads(threads, keys)
+    adoption, adopted = Adoption(), False
+    with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads adopt") as move:
+        cipher = RingCipher(open_ring(keys, result))
+        checkpoints, part = CheckpointRows(store, cipher), result.looks_at(store)
+        for event in adoption.read(checkpoints, cipher):
+            if isinstance(event, Progress):
+                move(event.rows, event.total)
+            else:
+                failures.add(event)
+        known = stack.enter_context(opened_threads(remembered, create=create))
+        adoption.compare(checkpoints, known)
+        body = {**part, **adoption.counts(known), "identity": known.identity}
+        if not failures.count:
+            lost = len(adoption.deleted) - adoption.unfinished
+            if lost and not yes:
+                code = _ask(f"{lost} checkpoints that the thread store remembers are recorded as deleted")
+                if code:
+                    return code
+            adoption.carry_out(known, reason)
+            adopted = True
+    result.add(*render.failure_reasons(failures))
+    result.add(Reason.UNBOUND, when=adoption.unbound > 0)
+    document = result.document(
+        {**body, "adopted": adopted, "failed": failures.count, "failures": failures.objects()}
+    )
+    failures.show_causes()
+    if as_json:
+        print_json(document)
+    else:
+        _show_adoption(document)
+    return result_code(result)
+
+
+def _show_adoption(document: Mapping[str, Any]) -> None:
+    if document["adopted"]:
+        put(
+            f"recorded {document['stored']} checkpoints as stored and {document['deleted']} as deleted;"
+            f" {document['same']} were recorded already"
+        )
+        for identity in document["other_stores"]:
+            put(f"checkpoints that name the thread store {identity} are accepted")
+    else:
+        put("nothing was recorded")
+    if document["unbound"]:
+        put(f"checkpoints that are not bound to their rows, and were not recorded: {document['unbound']}")
+    show_verdict(document)
+
+
+@app.command()
+def seal(
+    name: StoreArgument = None,
+    pin: Annotated[
+        Path | None,
+        typer.Option("--pin", metavar="FILE", show_default=False, help="Write the pin to this file."),
+    ] = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Print one hash over all events of a thread store, to be kept elsewhere.
+
+    A pin that is in FILE is replaced only if the store is a continuation of it.
+    """
+    result = Result("heads seal")
+    remembered = require_threads(name, keys)
+    before = read_pin(pin) if pin is not None and pin.exists() else None
+    with opened_threads(remembered) as store:
+        if before is not None:
+            result.add(*filter(None, [check_pin(store, before)]))
+        made = make_pin(store)
+    if pin is not None and Reason.PIN_DIFFERS not in result.reasons:
+        write_pin(pin, made)
+    document = result.document({"pin": made._asdict()})
+    if as_json:
+        print_json(document)
+    else:
+        _show_pin(made)
+        show_verdict(document)
+    return result_code(result)
+
+
+def _show_pin(pin: Pin) -> None:
+    put(f"thread store {pin.store}: {pin.events} events, the last has number {pin.until}")
+    put(f"root {pin.root}")
+
+
+@app.command()
+def trim(
+    name: StoreArgument = None,
+    before: Annotated[
+        str,
+        typer.Option("--before", metavar="DATE", show_default=False, help="As 2026-01-31, or with a time; UTC."),
+    ] = "",
+    yes: YesOption = False,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Forget checkpoints that were deleted before a date.
+
+    Then nothing shows any more that one of them was put back, and pins that were made before are no longer
+    proven: run `sealpoint heads seal` afterwards.
+    """
+    result, until = Result("heads trim"), _read_time(before)
+    with opened_threads(require_threads(name, keys)) as store:
+        if not yes:
+            what = f"Checkpoints that were deleted before {until:%Y-%m-%dT%H:%M:%SZ} can be put back unnoticed"
+            code = _ask(f"{what}, and pins that were made before are no longer proven")
+            if code:
+                return code
+        forgotten = store.trim(int(until.timestamp()))
+        identity = store.identity
+    document = result.document(
+        {"identity": identity, "before": f"{until:%Y-%m-%dT%H:%M:%SZ}", "forgotten": forgotten}
+    )
+    if as_json:
+        print_json(document)
+    else:
+        put(f"deleted checkpoints that are forgotten: {forgotten}")
+        show_verdict(document)
+    say("make a new pin: `sealpoint heads seal --pin FILE`; earlier pins are not proven any more")
+    return result_code(result)
+
+
+def _read_time(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("give a date, as 2026-01-31", param_hint="--before") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _ask(what: str) -> Exit | None:
+    """Ask before something is given up; return how the command ends, unless it is agreed to."""
+    if not sys.stdin.isatty():
+        complain(f"{what}: there is no terminal to ask for confirmation", "use --yes to do it without being asked")
+        return Exit.USAGE
+    say(f"{what}. To confirm, type yes:")
+    if sys.stdin.readline().strip() == "yes":
+        return None
+    say("Nothing was done.")
+    return Exit.STOPPED

@@ -1,0 +1,111 @@
+"""Adoption: a thread store takes what its database has as true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sealpoint.crypto import Opened, RingCipher
+from sealpoint.databases.cells import Cell
+from sealpoint.databases.rows import Event
+from sealpoint.maintenance.bound import take_apart
+from sealpoint.maintenance.headrows import UNBOUND, CheckpointRows, spot_of
+from sealpoint.maintenance.verify import verify
+from sealpoint.sealed.heads import parse_claim
+from sealpoint.threads.store import Head, Kind, Spot, ThreadStore
+
+
+@dataclass(slots=True)
+class Adoption:
+    """What an adoption will record. Holds about 600 bytes for each checkpoint.
+
+    Attributes:
+        stored: The checkpoints to record as stored.
+        deleted: Those to record as deleted.
+        unfinished: Those of ``deleted`` whose deletion had begun.
+        same: How many are recorded already.
+        unbound: How many are not bound to their rows, and are not recorded.
+        identities: The thread stores that checkpoints name.
+        clock: The greatest clock that they name.
+    """
+
+    stored: list[Head] = field(default_factory=list)
+    deleted: list[Head] = field(default_factory=list)
+    unfinished: int = 0
+    same: int = 0
+    unbound: int = 0
+    identities: set[str] = field(default_factory=set)
+    clock: int = 0
+    _macs: dict[Spot, bytes] = field(default_factory=dict)
+
+    def read(self, rows: CheckpointRows, cipher: RingCipher) -> Iterator[Event]:
+        """Read the checkpoints of a database.
+
+        Yields:
+            Progress, and a failure for each checkpoint that does not open: with one, nothing may be adopted.
+
+        Raises:
+            DatabaseCorruptError: If the database is damaged.
+        """
+
+        def examine(cell: Cell, opened: Opened) -> None:
+            parts, spot = take_apart(cell, opened), spot_of(cell.where.names)
+            if parts.header is not None and "store" in parts.header:
+                identity, clock = parse_claim(parts.header["store"])
+                self.identities.add(identity)
+                self.clock = max(self.clock, clock)
+            if spot is not None:
+                self._macs[spot] = rows.mac(spot, opened, parts)
+
+        yield from verify(rows.database, cipher, columns=rows.columns, examine=examine)
+        for spot in rows.readable():
+            self._macs.setdefault(spot, UNBOUND)
+
+    def compare(self, rows: CheckpointRows, store: ThreadStore) -> None:
+        """Find what a store lacks, after all checkpoints were read.
+
+        Raises:
+            ThreadStoreError: If it cannot be read.
+        """
+        gone = dict[Spot, Head]()
+        for head in store.heads():
+            mac = self._macs.pop(head.spot, None)
+            if mac is None:
+                if head.kind is not Kind.DELETED:
+                    gone[head.spot] = head
+            elif mac == UNBOUND:
+                self.unbound += 1
+            elif head.kind is Kind.PUT and head.mac == mac:
+                self.same += 1
+            else:
+                self.stored.append(Head(head.spot, Kind.PUT, mac))
+        for spot, mac in self._macs.items():
+            if mac == UNBOUND:
+                self.unbound += 1
+            else:
+                self.stored.append(Head(spot, Kind.PUT, mac))
+        self._macs.clear()
+        there = rows.find(gone) if gone else {}  # stored since the database was read
+        left = [head for spot, head in gone.items() if spot not in there]
+        self.deleted = [Head(head.spot, Kind.DELETED, b"") for head in left]
+        self.unfinished = sum(head.kind is Kind.LEAVING for head in left)
+
+    def carry_out(self, store: ThreadStore, reason: str) -> None:
+        """Record it.
+
+        Raises:
+            ThreadStoreError: If the store cannot be written to.
+        """
+        store.adopt([*self.stored, *self.deleted], frozenset(self.identities), self.clock, reason)
+
+    def counts(self, store: ThreadStore) -> dict[str, Any]:
+        """Return what was counted, as JSON, before it is carried out."""
+        return {
+            "stored": len(self.stored),
+            "deleted": len(self.deleted),
+            "same": self.same,
+            "unbound": self.unbound,
+            "other_stores": sorted(self.identities - store.identities),
+            "clock": self.clock,
+        }

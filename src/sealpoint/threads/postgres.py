@@ -1,0 +1,279 @@
+"""PostgresThreadStore: a thread store in a schema of a Postgres database, for the processes of many hosts."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.errors import ThreadStoreDownError, ThreadStoreError, ThreadStoreReadOnlyError
+from sealpoint.threads import pgstatements as statements
+from sealpoint.threads.pgpool import ABSENT_HINT, Pool
+from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+SCHEMA: Final = "sealpoint_threads"
+
+DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
+
+PAGE_ROWS: Final = 1000
+"""How many rows of a long result are read at a time."""
+
+APPEND_ROWS: Final = 10_000
+"""How many rows `adopt` sends at a time."""
+
+
+class PostgresThreadStore:
+    """A thread store in Postgres. See `ThreadStore`.
+
+    The role needs SELECT on the tables of the schema and INSERT on ``heads``; commands that adopt, trim and
+    compare pins need to own them.
+
+    Attributes:
+        identity: Names this store in what is sealed: 32 hex digits.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        schema: str = SCHEMA,
+        create: bool = False,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """Open a store.
+
+        Args:
+            conninfo: The database, as libpq reads it: a URL or ``service=NAME``. Not that of the checkpoints,
+                or another role must own the schema.
+            schema: The schema of its tables.
+            create: Whether to create the schema and the tables if there are none.
+            timeout: How long a call may take, in seconds. A new connection may take two at least.
+
+        Raises:
+            ThreadStoreError: If it cannot be reached, or is not a store.
+            MissingExtraError: If psycopg is not installed.
+        """
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
+            raise ThreadStoreError("the schema of the thread store is not a name of a-z, 0-9 and _")
+        self._schema, self._is_flushed, self._clock = schema, False, 0
+        self.identity = ""
+        self._creates = create
+        self._pool = Pool(conninfo, timeout, self._open)
+        self.identity = self._pool.read(self._identify)
+        self._creates = False
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """All that were names of this store."""
+        return frozenset(name for (name,) in self._rows(statements.IDENTITIES))
+
+    @property
+    def claim(self) -> int:
+        """The clock of the last call; 0 if the server may lose commits (``synchronous_commit = off``)."""
+        return self._clock if self._is_flushed else 0
+
+    def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
+        """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
+        ((clock, *head),) = self._rows(statements.NEWEST, _encoded(thread_id, checkpoint_ns))
+        return self._answer(_heads([head] if head[-1] is not None else []), clock)
+
+    def find(self, spots: Sequence[Spot]) -> Answer:
+        """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
+        wanted = [_encoded(*spot) for spot in dict.fromkeys(spots)]
+        rows = self._rows(statements.FIND, [[spot[column] for spot in wanted] for column in range(3)])
+        return self._answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
+
+    def between(
+        self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
+    ) -> Answer:
+        """Return the heads of a thread whose kind is not DELETED. See `ThreadStore`."""
+        limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
+        given = [(condition, value) for condition, value in limits if value is not None]
+        conditions = "".join(f"AND {condition} %s " for condition, _ in given)
+        values = _encoded(thread_id, *(value for _, value in given))
+        rows = self._rows(statements.BETWEEN, values, conditions=conditions)
+        return self._answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
+
+    def replaced(self, spot: Spot) -> Sequence[bytes]:
+        """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
+        return [mac for (mac,) in self._rows(statements.MACS, _encoded(*spot) * 2)]
+
+    def require_writable(self) -> None:
+        """Check that heads can be appended now. See `ThreadStore`."""
+        ((is_writable, has_right),) = self._rows(statements.WRITABLE)
+        if not is_writable:
+            raise ThreadStoreReadOnlyError(f"{self._pool.name}: the server lets this session only read")
+        if not has_right:
+            raise ThreadStoreReadOnlyError(f"{self._pool.name}: the role may not INSERT into heads")
+
+    def append(self, heads: Sequence[Head]) -> None:
+        """Append events in one transaction. See `ThreadStore`."""
+        if heads:
+            ((self._clock,),) = self._pool.write(self._execute, statements.APPEND, _columns(heads))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Append DELETED for each checkpoint of a thread whose last event is another."""
+        ((clock,),) = self._pool.write(self._execute, statements.DELETE_THREAD, _encoded(thread_id))
+        if clock is not None:
+            self._clock = clock
+
+    def heads(self) -> Iterator[Head]:
+        """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
+        after: tuple[bytes, ...] = ()
+        while rows := self._rows(
+            statements.HEADS, (*after, PAGE_ROWS), after=statements.AFTER if after else ""
+        ):
+            yield from _heads(rows)
+            after = rows[-1][:3]
+
+    def end(self) -> int:
+        """Return the number of the last event, when no other is being appended. See `ThreadStore`."""
+        return self._pool.write(self._end)  # only a role that may change the table may lock it
+
+    def _end(self, connection: Connection[Any]) -> int:
+        with connection.transaction():  # waits for transactions that have a number, and may commit later
+            self._execute(connection, statements.LOCK)
+            ((number,),) = self._execute(connection, statements.END)
+        return int(number)
+
+    def events(self, until: int) -> Iterator[Event]:
+        """Yield the events up to a number, in their order. See `ThreadStore`."""
+        after = 0
+        while rows := self._rows(statements.EVENTS, (after, until, PAGE_ROWS)):
+            for (seq, at, *_), head in zip(rows, _heads(row[2:] for row in rows), strict=True):
+                yield Event(seq, head, at)
+            after = rows[-1][0]
+
+    def adopt(self, heads: Iterable[Head], identities: frozenset[str], clock: int, reason: str) -> None:
+        """Take what a database has as true, in one transaction. See `ThreadStore`."""
+        self._pool.write(self._adopt, [*heads], sorted(identities), clock, reason)
+
+    def _adopt(
+        self, connection: Any, heads: Sequence[Head], identities: Sequence[str], clock: int, reason: str
+    ) -> None:
+        connection.until = math.inf
+        with connection.transaction():
+            self._execute(connection, statements.LONG)
+            rest = iter(heads)
+            while batch := [*islice(rest, APPEND_ROWS)]:
+                self._execute(connection, statements.APPEND, _columns(batch))
+            for name in identities:
+                self._execute(connection, statements.NAME, (name,))
+            self._execute(connection, statements.RAISE, (clock,))
+            self._execute(connection, statements.RECORD, (reason,))
+
+    def trim(self, before: int) -> int:
+        """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
+        return self._pool.write(self._trim, before)
+
+    def _trim(self, connection: Any, before: int) -> int:
+        connection.until = math.inf
+        with connection.transaction():
+            self._execute(connection, statements.LONG)
+            ((count,),) = self._execute(connection, statements.TRIM, (before,))
+        return int(count)
+
+    def trimmed(self) -> int:
+        """Return the greatest number of an event that was removed; 0 if none was."""
+        ((number,),) = self._rows(statements.TRIMMED)
+        return int(number)
+
+    def close(self) -> None:
+        """Close the connections; a later call opens others."""
+        self._pool.close()
+
+    def _rows(self, statement: str, values: Sequence[Any] = (), **parts: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement that reads."""
+        return self._pool.read(self._execute, statement, values, parts)
+
+    def _execute(
+        self, connection: Connection[Any], statement: str, values: Sequence[Any] = (), parts: Any = None
+    ) -> list[tuple[Any, ...]]:
+        text = statement.format(schema=self._schema, **(parts or {})).encode()
+        cursor = connection.execute(text, values, binary=True)
+        if cursor.description is None:
+            return []
+        rows = cursor.fetchall()
+        if not rows and statement in statements.HAVE_ROW:
+            raise self._refused("a table has lost its only row")
+        return rows
+
+    def _answer(self, heads: Sequence[Head], clock: int) -> Answer:
+        self._clock = clock
+        return Answer(heads, clock)
+
+    def _open(self, connection: Connection[Any]) -> None:
+        """Check the tables, which are created first if that is wanted."""
+        if self._creates:
+            self._create(connection)
+        found = {
+            name: columns if is_plain else None
+            for name, is_plain, columns in self._execute(connection, statements.TABLES, (self._schema,))
+        }
+        if not found:
+            raise ThreadStoreDownError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
+        if found != statements.COLUMNS:
+            raise self._refused("its tables are not those of a thread store")
+        ((self._is_flushed,),) = self._execute(connection, statements.FLUSHES)
+        identity = self._identify(connection)
+        if self.identity not in ("", identity):
+            raise self._refused("another thread store has taken its place")
+
+    def _identify(self, connection: Connection[Any]) -> str:
+        rows = self._execute(connection, statements.IDENTITY)
+        if len(rows) != 1 or rows[0][0] != statements.VERSION:
+            raise self._refused("it has no version that this sealpoint reads")
+        return str(rows[0][1])
+
+    def _refused(self, what: str) -> ThreadStoreDownError:
+        return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=DAMAGED_HINT)
+
+    def _create(self, connection: Connection[Any]) -> None:
+        with connection.transaction():
+            self._execute(connection, statements.LOCK_CREATION)
+            if self._execute(connection, statements.TABLES, (self._schema,)):
+                return
+            if not self._execute(connection, statements.HAS_SCHEMA, (self._schema,)):
+                self._execute(connection, statements.CREATE_SCHEMA)
+            for statement in statements.CREATE:
+                self._execute(connection, statement)
+            identity = os.urandom(16).hex()
+            self._execute(connection, statements.FILL, (statements.VERSION, identity))
+            self._execute(connection, statements.NAME, (identity,))
+
+
+def _encoded(*texts: str) -> tuple[bytes, ...]:
+    """Return names as the bytes that the tables have.
+
+    Raises:
+        ThreadStoreError: If one holds a lone surrogate.
+    """
+    try:
+        return tuple([text.encode() for text in texts])
+    except UnicodeEncodeError:
+        raise ThreadStoreError(
+            "the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
+        ) from None
+
+
+def _columns(heads: Iterable[Head]) -> list[list[Any]]:
+    rows = [(*_encoded(*spot), int(kind), mac) for spot, kind, mac in heads]
+    return [[row[column] for row in rows] for column in range(5)]
+
+
+def _heads(rows: Iterable[Sequence[Any]]) -> list[Head]:
+    try:
+        return [
+            Head(Spot(thread_id.decode(), ns.decode(), checkpoint_id.decode()), Kind(kind), mac)
+            for thread_id, ns, checkpoint_id, kind, mac in rows
+        ]
+    except ValueError:
+        raise ThreadStoreDownError(
+            "a row does not contain what a thread store writes", hint=DAMAGED_HINT
+        ) from None

@@ -1,0 +1,463 @@
+"""`sealpoint heads`, and `sealpoint verify` beside a thread store."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from sealpoint.cli.exits import Exit
+from sealpoint.threads.opening import open_thread_store
+from sealpoint.threads.sqlite import SqliteThreadStore
+from sealpoint.threads.store import Kind
+from tests.cli.conftest import Ended, Run
+from tests.postgres.test_commands import at
+from tests.support.bound import INDEX, SECRET, play, sealed_file, sealed_schema
+from tests.support.postgres import set_up
+from tests.support.rings import states_text
+from tests.support.server import schema, server
+
+VARIABLE = "SEALPOINT_HEADS_URL"
+
+
+@dataclass
+class Scene:
+    """A database of a graph, the words that name it, and its thread store."""
+
+    words: list[str]
+    database: str
+    store: str
+    ring: Path
+    is_file: bool
+
+    def play(self, thread_id: str, **options: Any) -> None:
+        """Let a graph write a thread."""
+        saver: Any = sealed_file if self.is_file else sealed_schema
+        with closing(open_thread_store(self.store)) as store:
+            with saver(self.database, threads=store, **options) as opened:
+                play(opened, thread_id, runs=1)
+
+    def sql(self, *statements: str) -> None:
+        connect: Any = sqlite3.connect if self.is_file else psycopg.connect
+        with closing(connect(self.database)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+
+    def name_in_ring(self, store: str) -> None:
+        self.ring.write_text(f'{self.ring.read_text()}\n[threads]\nstore = "{store}"\n')
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def scene(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Scene]:
+    monkeypatch.chdir(tmp_path)
+    index = tmp_path / "index.key"
+    index.write_text(INDEX.hex())
+    index.chmod(0o600)
+    ring = tmp_path / "keys.toml"
+    text = states_text(k2="active", k1="decrypt-only")
+    ring.write_text(f"{text}\n[[index]]\nid = 'index'\nsource = {{ file = 'index.key' }}\n")
+    ring.chmod(0o600)
+    monkeypatch.setenv("SEALPOINT_KEYS", str(ring))
+    SqliteThreadStore("threads.db", create=True).close()
+    if request.param == "sqlite":
+        made = Scene(["app.db"], str(tmp_path / "app.db"), "threads.db", ring, is_file=True)
+        made.play("t")
+        made.play("u")
+        yield made
+        return
+    with schema(server(request.config)) as url:
+        set_up(PostgresSaver, url)
+        monkeypatch.setenv(VARIABLE, at(url))
+        made = Scene(["--db-env", VARIABLE], url, "threads.db", ring, is_file=False)
+        made.play("t")
+        made.play("u")
+        yield made
+
+
+@pytest.fixture
+def on_file(scene: Scene) -> Scene:
+    if not scene.is_file:
+        pytest.skip("the database makes no difference")
+    return scene
+
+
+def require_same_text(run: Run, found: Ended, *words: object) -> None:
+    """Check that the text of the same run ends with the word of the object."""
+    shown = run(*words)
+    assert shown.code == found.code
+    starts = {True: "ok", False: "not ok: ", None: "not proven: "}
+    assert shown.out.splitlines()[-1].startswith(starts[found.document["ok"]])
+    assert SECRET not in shown.out + shown.err + found.out + found.err
+
+
+COMMANDS = ["verify", "heads verify"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_all_is_there(run: Run, scene: Scene, command: str) -> None:
+    words = [*command.split(), *scene.words, "--threads", "threads.db"]
+    ended = run(*words, "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.DONE, True), ended
+    heads = ended.document["heads"]
+    assert heads["recorded"] > 5
+    assert not any(heads[name] for name in ("not_recorded", "missing", "earlier", "put_back", "leaving"))
+    require_same_text(run, ended, *words)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_missing_is_named(run: Run, scene: Scene, command: str) -> None:
+    scene.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    words = [*command.split(), *scene.words, "--threads", "threads.db"]
+    ended = run(*words, "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.UNOPENED, False)
+    assert ended.document["reasons"] == ["heads-differ"]
+    failures = ended.document["failures"]
+    assert len(failures) == ended.document["heads"]["missing"] > 0
+    assert {failure["error"] for failure in failures} == {"RolledBackError"}
+    assert {failure["place"]["thread_id"] for failure in failures} == {"t"}
+    assert all(failure["place"]["checkpoint_id"] in failure["message"] for failure in failures)
+    require_same_text(run, ended, *words)
+    shown = run(*words)
+    assert shown.out.count(" is missing\n") == len(failures)
+    assert shown.err.count("hint: ") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_store_of_the_ring_is_used_unasked(run: Run, scene: Scene, command: str) -> None:
+    scene.name_in_ring("threads.db")
+    scene.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    ended = run(*command.split(), *scene.words, "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.UNOPENED, ["heads-differ"])
+    shutil.copy("threads.db", "other.db")
+    SqliteThreadStore("new.db", create=True).close()
+    other = run(*command.split(), *scene.words, "--threads", "new.db", "--json")
+    assert other.document["heads"]["other_store"] > 0
+    assert other.document["heads"]["recorded"] == 0
+
+
+def test_verify_without_a_store_compares_nothing(run: Run, on_file: Scene) -> None:
+    on_file.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    ended = run("verify", "app.db", "--json")
+    assert ended.document["heads"] is None
+    assert "heads-differ" not in ended.document["reasons"]
+    refused = run("heads", "verify", "app.db")
+    assert (refused.code, refused.out) == (Exit.USAGE, "")
+    assert "name the thread store" in refused.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_deleted_thread_that_was_put_back_is_named(run: Run, scene: Scene, command: str) -> None:
+    tables = ("checkpoints", "writes") if scene.is_file else ("checkpoints", "checkpoint_blobs")
+    scene.sql(*(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}" for table in tables))
+    saver: Any = sealed_file if scene.is_file else sealed_schema
+    with closing(SqliteThreadStore("threads.db")) as store, saver(scene.database, threads=store) as opened:
+        opened.delete_thread("t")
+    words = [*command.split(), *scene.words, "--threads", "threads.db"]
+    assert run(*words, "--json").document["heads"]["put_back"] == 0
+    for table in tables:
+        scene.sql(f"INSERT INTO {table} SELECT * FROM kept_{table} WHERE thread_id = 't'")
+    ended = run(*words, "--json")
+    assert (ended.code, ended.document["reasons"][0]) == (Exit.UNOPENED, "heads-differ")
+    assert ended.document["heads"]["put_back"] > 0
+    assert {failure["error"] for failure in ended.document["failures"]} == {"DeletedCheckpointError"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_deletion_that_did_not_end_is_not_proven(run: Run, on_file: Scene, command: str) -> None:
+    with closing(SqliteThreadStore("threads.db")) as store:
+        head = next(iter(store.heads()))
+        store.append([head._replace(kind=Kind.LEAVING)])
+    words = [*command.split(), "app.db", "--threads", "threads.db"]
+    ended = run(*words, "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["deletions-interrupted"])
+    assert "heads adopt" in run(*words).out
+    assert run(*words, "--allow-unproven").code == Exit.DONE
+    assert run("heads", "adopt", "app.db", "--threads", "threads.db", "--reason", "x").code == Exit.DONE
+    assert run(*words).code == Exit.DONE
+
+
+def test_rotation_and_rebind_change_no_head(run: Run, scene: Scene) -> None:
+    scene.name_in_ring("threads.db")
+    text = states_text(k3="active", k2="decrypt-only")
+    _, index, rest = scene.ring.read_text().partition("[[index]]")
+    scene.ring.write_text(text + index + rest)
+    for words in (["rotate", "--apply"], ["rebind", "--apply"]):
+        assert run(words[0], *scene.words, words[1], "--json").document["ok"] is True
+    ended = run("verify", *scene.words, "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.DONE, True), ended
+    assert [part["key"] for part in ended.document["opened"]] == ["k3"]
+    assert ended.document["heads"]["not_recorded"] == 0
+
+
+# --- adopt ----------------------------------------------------------------------------------------
+
+
+def test_adopt_for_first_use(run: Run, scene: Scene) -> None:
+    words = ["heads", "adopt", *scene.words, "--threads", "new.db", "--reason", "first use"]
+    missing = run(*words)
+    assert (missing.code, missing.out) == (Exit.USAGE, "")
+    assert "--create" in missing.err
+    ended = run(*words, "--create", "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.DONE, True), ended
+    assert ended.document["adopted"]
+    assert ended.document["stored"] > 5
+    assert len(ended.document["other_stores"]) == 1
+    checked = run("heads", "verify", *scene.words, "--threads", "new.db", "--json").document
+    assert (checked["ok"], checked["heads"]["recorded"]) == (True, ended.document["stored"])
+    again = run(*words, "--json").document
+    assert (again["stored"], again["same"], again["other_stores"]) == (0, ended.document["stored"], [])
+    with closing(open_thread_store("new.db")) as store:
+        assert store.identity == ended.document["identity"]
+    scene.store = "new.db"
+    scene.play("v")
+    assert run("verify", *scene.words, "--threads", "new.db").code == Exit.DONE
+
+
+def test_adopt_after_a_backup_was_restored(run: Run, scene: Scene) -> None:
+    """It asks first: what is missing is recorded as deleted."""
+    scene.name_in_ring("threads.db")
+    scene.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    words = ["heads", "adopt", *scene.words, "--reason", "backup of Monday"]
+    refused = run(*words)
+    assert (refused.code, refused.out) == (Exit.USAGE, "")
+    assert "--yes" in refused.err
+    assert run("heads", "verify", *scene.words).code == Exit.UNOPENED
+    ended = run(*words, "--yes", "--json")
+    assert (ended.document["ok"], ended.document["stored"]) == (True, 0)
+    assert ended.document["deleted"] > 0
+    assert ended.document["options"]["reason"] == "backup of Monday"
+    assert run("heads", "verify", *scene.words).code == Exit.DONE
+
+
+def test_adopt_of_an_earlier_store(run: Run, on_file: Scene) -> None:
+    """It reaches the clock that the checkpoints name, and the heads that it lacks."""
+    with closing(sqlite3.connect("threads.db")) as store:
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    shutil.copy("threads.db", "yesterday.db")
+    on_file.play("v")
+    on_file.play("w")
+    for file in (*Path().glob("threads.db-*"),):
+        file.unlink()
+    shutil.copy("yesterday.db", "threads.db")
+    behind = run("heads", "verify", "app.db", "--threads", "threads.db", "--json").document
+    assert behind["heads"]["not_recorded"] > 0
+    adopted = run("heads", "adopt", "app.db", "--threads", "threads.db", "--reason", "x", "--json").document
+    assert (adopted["stored"], adopted["deleted"]) == (behind["heads"]["not_recorded"], 0)
+    assert run("heads", "verify", "app.db", "--threads", "threads.db").code == Exit.DONE
+
+
+def test_nothing_is_adopted_if_a_checkpoint_does_not_open(run: Run, on_file: Scene) -> None:
+    on_file.sql("UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 't'")
+    words = ["heads", "adopt", "app.db", "--threads", "threads.db", "--reason", "x"]
+    before = run("heads", "seal", "threads.db", "--json").document["pin"]["root"]
+    ended = run(*words, "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.UNOPENED, ["values-failed"])
+    assert not ended.document["adopted"]
+    assert "nothing was recorded" in run(*words).out
+    assert run("heads", "seal", "threads.db", "--json").document["pin"]["root"] == before
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "x" * 1001])
+def test_adopt_wants_a_reason(run: Run, on_file: Scene, reason: str) -> None:
+    ended = run("heads", "adopt", "app.db", "--threads", "threads.db", "--reason", reason)
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert run("heads", "adopt", "app.db", "--threads", "threads.db").code == Exit.USAGE
+
+
+# --- pins -----------------------------------------------------------------------------------------
+
+
+def test_both_put_back_together_are_noticed(run: Run, on_file: Scene, tmp_path: Path) -> None:
+    """Without the pin they agree with each other."""
+    for name in ("app.db", "threads.db"):
+        shutil.copy(name, f"{name}.old")
+        assert not Path(f"{name}-wal").exists() or not Path(f"{name}-wal").stat().st_size
+    on_file.play("v")
+    assert run("heads", "seal", "threads.db", "--pin", "pin.json").code == Exit.DONE
+    words = ["heads", "verify", "app.db", "--threads", "threads.db", "--pin", "pin.json"]
+    ended = run(*words, "--json")
+    assert (ended.code, ended.document["pin"]) == (
+        Exit.DONE,
+        {name: value for name, value in json.loads(Path("pin.json").read_text()).items() if name != "pin"},
+    )
+    on_file.play("w")
+    assert run(*words).code == Exit.DONE
+    for name in ("app.db", "threads.db"):
+        for file in tmp_path.glob(f"{name}-*"):
+            file.unlink()
+        shutil.copy(f"{name}.old", name)
+    assert run(*words[:-2]).code == Exit.DONE
+    ended = run(*words, "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.UNOPENED, ["pin-differs"])
+    require_same_text(run, ended, *words)
+    on_file.play("x")  # and when the log is as long again
+    on_file.play("y")
+    assert run(*words, "--json").document["reasons"] == ["pin-differs"]
+
+
+def test_an_edited_log_is_noticed(run: Run, on_file: Scene) -> None:
+    assert run("heads", "seal", "threads.db", "--pin", "pin.json").code == Exit.DONE
+    with closing(sqlite3.connect("threads.db")) as store, store:
+        store.execute("UPDATE heads SET at = at - 1 WHERE seq = 3")
+    words = ["heads", "verify", "app.db", "--threads", "threads.db", "--pin", "pin.json"]
+    assert run(*words, "--json").document["reasons"] == ["pin-differs"]
+    before = Path("pin.json").read_text()
+    ended = run("heads", "seal", "threads.db", "--pin", "pin.json", "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.UNOPENED, ["pin-differs"])
+    assert Path("pin.json").read_text() == before
+
+
+def test_a_pin_is_replaced_by_a_later_one(run: Run, on_file: Scene) -> None:
+    first = run("heads", "seal", "threads.db", "--pin", "pin.json", "--json").document["pin"]
+    on_file.play("v")
+    second = run("heads", "seal", "threads.db", "--pin", "pin.json", "--json").document["pin"]
+    assert second["events"] > first["events"]
+    assert json.loads(Path("pin.json").read_text())["root"] == second["root"]
+    assert [file for file in os.listdir() if file.startswith(".pin")] == []
+    shown = run("heads", "seal", "threads.db")
+    assert f"root {second['root']}" in shown.out
+
+
+def test_a_pin_of_another_store_differs(run: Run, on_file: Scene) -> None:
+    SqliteThreadStore("new.db", create=True).close()
+    assert run("heads", "seal", "new.db", "--pin", "pin.json").code == Exit.DONE
+    words = ["heads", "verify", "app.db", "--threads", "threads.db", "--pin", "pin.json"]
+    assert run(*words, "--json").document["reasons"] == ["pin-differs"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "\0",
+        "[" * 5000,
+        "[" * 100,
+        '{"pin": 1}',
+        '{"pin": 2, "store": "", "until": 0, "events": 0, "trimmed": 0, "root": "", "time": ""}',
+        '{"pin": 1, "store": "", "until": true, "events": 0, "trimmed": 0, "root": "", "time": ""}',
+        '{"pin": 1, "store": "", "until": 1e999, "events": 0, "trimmed": 0, "root": "", "time": ""}',
+    ],
+)
+def test_a_file_that_is_not_a_pin(run: Run, on_file: Scene, text: str) -> None:
+    Path("pin.json").write_text(text)
+    for words in (
+        ["heads", "verify", "app.db", "--threads", "threads.db", "--pin", "pin.json"],
+        ["heads", "seal", "threads.db", "--pin", "pin.json"],
+    ):
+        ended = run(*words)
+        assert (ended.code, ended.out) == (Exit.USAGE, "")
+        assert "pin.json" in ended.err
+    assert Path("pin.json").read_text() == text
+
+
+def test_a_pin_that_is_missing(run: Run, on_file: Scene) -> None:
+    ended = run("heads", "verify", "app.db", "--threads", "threads.db", "--pin", "none.json")
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+
+
+# --- trim -----------------------------------------------------------------------------------------
+
+
+def test_trim_forgets_what_was_deleted(run: Run, on_file: Scene) -> None:
+    on_file.name_in_ring("threads.db")
+    with closing(SqliteThreadStore("threads.db")) as store, sealed_file(on_file.database, threads=store) as saver:
+        saver.delete_thread("t")
+    on_file.play("v")
+    assert run("heads", "seal", "--pin", "pin.json").code == Exit.DONE
+    early = run("heads", "trim", "--before", "2020-01-01", "--yes", "--json")
+    assert (early.code, early.document["forgotten"]) == (Exit.DONE, 0)
+    refused = run("heads", "trim", "--before", "2100-01-01")
+    assert (refused.code, refused.out) == (Exit.USAGE, "")
+    assert "put back unnoticed" in refused.err
+    ended = run("heads", "trim", "--before", "2100-01-01", "--yes", "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.DONE, True)
+    assert ended.document["forgotten"] > 0
+    words = ["heads", "verify", "app.db", "--pin", "pin.json"]
+    pinned = run(*words, "--json")
+    assert (pinned.code, pinned.document["reasons"]) == (Exit.FOUND, ["pin-trimmed"])
+    replaced = run("heads", "seal", "--pin", "pin.json", "--json")
+    assert replaced.document["reasons"] == ["pin-trimmed"]
+    assert run(*words).code == Exit.DONE
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "2026-13-01", "9999999999"])
+def test_trim_wants_a_date(run: Run, on_file: Scene, date: str) -> None:
+    ended = run("heads", "trim", "threads.db", "--before", date, "--yes")
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+
+
+# --- the store is not as it should be -------------------------------------------------------------
+
+
+LINES = [
+    "verify app.db --threads",
+    "heads verify app.db --threads",
+    "heads adopt app.db --reason x --threads",
+    "heads seal",
+    "heads trim --before 2026-01-01 --yes",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_store_that_cannot_be_opened(run: Run, on_file: Scene, line: str) -> None:
+    Path("text.db").write_text("no database at all" * 100)
+    for name in ("missing.db", "no/such/folder.db", "text.db", "app.db"):
+        ended = run(*line.split(), name, "--json")
+        assert (ended.code, ended.has_no_result) == (Exit.USAGE, True), ended
+        assert name.partition("/")[0] in ended.err
+        assert "hint: " in ended.err
+    assert not Path("missing.db").exists()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_password_in_the_name_of_a_store_is_refused(run: Run, on_file: Scene, line: str) -> None:
+    ended = run(*line.split(), "postgresql://me:hunter2@localhost/x")
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert "hunter2" not in ended.err
+    on_file.name_in_ring("postgresql://me:hunter2@localhost/x")
+    ended = run("verify", "app.db")
+    assert (ended.code, ended.out) == (Exit.USAGE, "")
+    assert "hunter2" not in ended.err
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_server_that_is_down_may_come_back(run: Run, on_file: Scene, line: str) -> None:
+    ended = run(*line.split(), "postgresql:///x?host=/nonexistent&connect_timeout=1", "--json")
+    assert (ended.code, ended.has_no_result) == (Exit.STOPPED, True), ended
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_ring_without_an_index_key_has_no_heads(run: Run, on_file: Scene, command: str) -> None:
+    text, _, _ = on_file.ring.read_text().partition("[[index]]")
+    on_file.ring.write_text(text)
+    ended = run(*command.split(), "app.db", "--threads", "threads.db", "--json")
+    assert (ended.code, ended.has_no_result) == (Exit.KEYS, True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_store_that_fails_during_the_run(
+    run: Run, on_file: Scene, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun on stdout is one object, and it says that the run ended early."""
+    with closing(sqlite3.connect("threads.db")) as store, store:
+        store.execute("UPDATE heads SET mac = 'text' WHERE seq = 3") if False else None
+        store.execute("PRAGMA writable_schema = 0")
+        store.execute("UPDATE heads SET kind = 9 WHERE seq = 3")
+    ended = run(*command.split(), "app.db", "--threads", "threads.db", "--json")
+    assert ended.code == Exit.STOPPED
+    assert (ended.document["complete"], ended.document["reasons"]) == (False, ["ended-early"])

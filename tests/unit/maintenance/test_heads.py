@@ -1,0 +1,326 @@
+"""A database compared with its thread store: what is found, what is not, and what agents change meanwhile."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from sealpoint.base import empty_checkpoint
+from sealpoint.databases.failures import Failure
+from sealpoint.databases.rows import RowStore
+from sealpoint.langgraph import SealedSaver
+from sealpoint.maintenance import heads as heads_module
+from sealpoint.maintenance.headrows import CheckpointRows
+from sealpoint.maintenance.heads import Difference, HeadCheck, compare
+from sealpoint.maintenance.result import Reason
+from sealpoint.maintenance.rotate import rotate
+from sealpoint.maintenance.verification import Verification
+from sealpoint.threads.memory import MemoryThreadStore
+from sealpoint.threads.store import Head, Kind, Spot
+from tests.support.bound import PRIVATE, cipher_of, play, sealed_file, sealed_schema
+from tests.support.postgres import set_up
+from tests.support.server import schema, server
+
+
+@dataclass
+class Scene:
+    """A database with a saver, and its thread store."""
+
+    saver: Callable[..., AbstractContextManager[SealedSaver]]
+    rows: Callable[[], RowStore]
+    connect: Callable[[], Any]
+    store: MemoryThreadStore
+
+    def put(self, thread_id: str, *ids: str, step: int = 0, **options: Any) -> None:
+        """Store checkpoints, each a child of the one before."""
+        with self.saver(threads=self.store, **options) as saver:
+            parent: dict[str, str] = {}
+            for checkpoint_id in ids:
+                config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", **parent}}
+                document = {**empty_checkpoint(), "id": checkpoint_id}
+                saver.put(config, document, {"step": step}, {})
+                parent = {"checkpoint_id": checkpoint_id}
+
+    def delete(self, thread_id: str) -> None:
+        with self.saver(threads=self.store) as saver:
+            saver.delete_thread(thread_id)
+
+    def sql(self, *statements: str) -> None:
+        with closing(self.connect()) as connection:
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+
+    def compare(self, store: Any = None) -> tuple[list[Failure], HeadCheck]:
+        cipher = cipher_of()
+        with closing(self.rows()) as database:
+            rows = CheckpointRows(database, cipher)
+            check = HeadCheck(rows, store or self.store)
+            events = [*compare(rows, cipher, check)]
+        return [event for event in events if isinstance(event, Failure)], check
+
+
+KEEP = "CREATE TABLE kept AS SELECT * FROM checkpoints"
+PUT_BACK = "INSERT INTO checkpoints SELECT * FROM kept"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    store = MemoryThreadStore()
+    if request.param == "sqlite":
+        from sealpoint.databases.sqlite.rows import SqliteRows
+
+        path = tmp_path / "app.db"
+        with sealed_file(path) as saver:
+            saver.setup()
+        yield Scene(
+            lambda **options: sealed_file(path, **options),
+            lambda: SqliteRows(path, writable=True),
+            lambda: sqlite3.connect(path),
+            store,
+        )
+        return
+    from sealpoint.databases.postgres.rows import PostgresRows
+
+    with schema(server(request.config)) as url:
+        set_up(PostgresSaver, url)
+        yield Scene(
+            lambda **options: sealed_schema(url, **options),
+            lambda: PostgresRows(url, writable=True),
+            lambda: psycopg.connect(url),
+            store,
+        )
+
+
+def named(failures: list[Failure]) -> list[tuple[str, str]]:
+    return [(type(failure.error).__name__, failure.place["checkpoint_id"]) for failure in failures]
+
+
+# --- what is found --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, PRIVATE], ids=["plain", "private"])
+def test_a_graph_is_as_it_was_stored(scene: Scene, options: dict[str, Any]) -> None:
+    with scene.saver(threads=scene.store, **options) as saver:
+        play(saver)
+    failures, check = scene.compare()
+    assert failures == []
+    assert check.recorded > 5
+    assert (check.not_recorded, +check.found, [*check.reasons()]) == (0, {}, [])
+
+
+def test_rows_that_are_gone_are_named(scene: Scene) -> None:
+    scene.put("t", "1", "2", "3")
+    scene.put("u", "1")
+    scene.sql("DELETE FROM checkpoints WHERE thread_id = 't' AND checkpoint_id IN ('1', '3')")
+    failures, check = scene.compare()
+    assert named(failures) == [("RolledBackError", "1"), ("RolledBackError", "3")]
+    assert all(failure.place["thread_id"] == "t" for failure in failures)
+    assert "thread 't': checkpoint '3' is missing" in str(failures[1].error)
+    assert check.found == {Difference.MISSING: 2}
+    assert [*check.reasons()] == [Reason.HEADS_DIFFER]
+
+
+def test_an_earlier_state_is_named(scene: Scene) -> None:
+    scene.put("t", "1")
+    scene.sql(KEEP)
+    scene.put("t", "1", step=5)
+    assert scene.compare()[0] == []
+    scene.sql("DELETE FROM checkpoints", PUT_BACK)
+    failures, check = scene.compare()
+    assert named(failures) == [("RolledBackError", "1")]
+    assert "earlier state" in str(failures[0].error)
+    assert check.found == {Difference.EARLIER: 1}
+
+
+def test_a_thread_that_was_deleted_and_put_back_is_named(scene: Scene) -> None:
+    scene.put("t", "1", "2")
+    scene.sql(KEEP)
+    scene.delete("t")
+    assert scene.compare()[0] == []
+    scene.sql(PUT_BACK)
+    failures, check = scene.compare()
+    assert named(failures) == [("DeletedCheckpointError", "1"), ("DeletedCheckpointError", "2")]
+    assert check.found == {Difference.PUT_BACK: 2}
+
+
+def test_a_row_beside_another_store_is_named(scene: Scene) -> None:
+    scene.put("t", "1")
+    scene.store, first = MemoryThreadStore(), scene.store
+    scene.put("u", "1")
+    failures, check = scene.compare()
+    assert named(failures) == [("WrongThreadStoreError", "1")]
+    assert failures[0].place["thread_id"] == "t"
+    assert (check.found, check.not_recorded) == ({Difference.OTHER_STORE: 1}, 1)
+    scene.store.adopt([], first.identities, 0, "moved")
+    assert scene.compare()[0] == []
+
+
+def test_a_store_that_was_put_back_is_named(scene: Scene) -> None:
+    scene.put("t", "1")
+    yesterday = MemoryThreadStore()
+    yesterday.identity, yesterday._identities = scene.store.identity, scene.store.identities
+    yesterday.append([event.head for event in scene.store.events(1)])
+    scene.put("t", "2", "3")  # the claim of a put is the clock before it
+    failures, check = scene.compare(store=yesterday)
+    assert named(failures) == [("ThreadStoreBehindError", "3")]
+    assert (check.found, check.not_recorded) == ({Difference.BEHIND: 1}, 2)
+
+
+def test_a_row_without_a_head_is_counted(scene: Scene) -> None:
+    scene.put("t", "1")
+    with scene.saver() as saver:
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        saver.put(config, {**empty_checkpoint(), "id": "2"}, {}, {})
+    failures, check = scene.compare()
+    assert (failures, check.recorded, check.not_recorded, [*check.reasons()]) == ([], 1, 1, [])
+
+
+def test_a_newer_content_without_a_head_is_counted(scene: Scene) -> None:
+    scene.put("t", "1")
+    with scene.saver() as saver:
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        saver.put(config, {**empty_checkpoint(), "id": "1"}, {"step": 9}, {})
+    failures, check = scene.compare()
+    assert (failures, check.recorded, check.not_recorded) == ([], 1, 1)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_deletion_that_did_not_end_is_counted(scene: Scene, is_there: bool) -> None:
+    scene.put("t", "1")
+    (head,) = scene.store.heads()
+    scene.store.append([head._replace(kind=Kind.LEAVING)])
+    if not is_there:
+        scene.sql("DELETE FROM checkpoints")
+    failures, check = scene.compare()
+    assert (failures, check.found) == ([], {Difference.LEAVING: 1})
+    assert [*check.reasons()] == [Reason.DELETIONS_INTERRUPTED]
+
+
+def test_a_row_that_does_not_open_is_not_missing(scene: Scene) -> None:
+    scene.put("t", "1")
+    with closing(scene.rows()) as database:
+        is_file = database.kind == "sqlite"
+    scene.sql(
+        "UPDATE checkpoints SET checkpoint = x'00'"
+        if is_file
+        else "UPDATE checkpoints SET metadata = jsonb_set(metadata, '{__sealpoint__,value}', '\"AAAA\"')"
+    )
+    failures, check = scene.compare()
+    assert len(failures) == 1
+    assert not isinstance(failures[0].error, heads_module.RolledBackError)
+    assert (+check.found, check.not_recorded) == ({}, 0)
+
+
+HOSTILE = ["a\0b", "\x1b[2J", "x" * 3000, "é", "'; DROP TABLE checkpoints; --", "\ud7ff\U0010ffff"]
+
+
+@pytest.mark.parametrize("thread_id", HOSTILE, ids=ascii)
+def test_hostile_ids(scene: Scene, thread_id: str) -> None:
+    with closing(scene.rows()) as database:
+        if database.kind == "postgres" and ("\0" in thread_id):
+            pytest.skip("Postgres stores no NUL")
+    scene.put(thread_id, "1", "2")
+    assert scene.compare()[0] == []
+    scene.sql("DELETE FROM checkpoints WHERE checkpoint_id = '1'")
+    (failure,), _ = scene.compare()
+    assert failure.place["thread_id"] == thread_id
+    assert str(failure.error).isprintable()
+
+
+def test_differences_are_looked_at_again_in_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads_module, "MAX_SUSPECTS", 2)
+    monkeypatch.setattr(heads_module, "FIND", 1)
+    scene.put("t", *"12345")
+    scene.sql("DELETE FROM checkpoints WHERE checkpoint_id > '2'")
+    assert [found for _, found in named(scene.compare()[0])] == ["3", "4", "5"]
+
+
+# --- what changes nothing -------------------------------------------------------------------------
+
+
+def test_rotation_changes_no_head(scene: Scene) -> None:
+    with scene.saver(threads=scene.store) as saver:
+        play(saver, runs=1)
+    with closing(scene.rows()) as database, database.hold():
+        events = [*rotate(database, cipher_of("k3", "k2"))]
+    assert not [event for event in events if isinstance(event, Failure)]
+    cipher = cipher_of("k3")
+    with closing(scene.rows()) as database:
+        check = HeadCheck(CheckpointRows(database, cipher), scene.store)
+        run = Verification(database, cipher, heads=check)
+        assert not [event for event in run.events() if isinstance(event, Failure)]
+    assert set(run.opened) == {"k3"}
+    assert (check.not_recorded, +check.found, [*run.reasons()]) == (0, {}, [])
+
+
+# --- agents at the same time ----------------------------------------------------------------------
+
+
+class Meanwhile:
+    """A store beside which something happens when its heads are read."""
+
+    def __init__(self, inner: MemoryThreadStore, happens: Callable[[], object]) -> None:
+        self._inner, self._happens = inner, happens
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def heads(self) -> Iterator[Head]:
+        self._happens()
+        return self._inner.heads()
+
+
+def test_a_checkpoint_that_is_stored_meanwhile_is_not_missing(scene: Scene) -> None:
+    scene.put("t", "1")
+    store = Meanwhile(scene.store, lambda: scene.put("t", "2", "3"))
+    failures, check = scene.compare(store=store)
+    assert (failures, check.recorded, check.not_recorded) == ([], 3, 0)
+
+
+def test_a_checkpoint_that_is_deleted_meanwhile_was_not_put_back(scene: Scene) -> None:
+    scene.put("t", "1")
+    store = Meanwhile(scene.store, lambda: scene.delete("t"))
+    failures, check = scene.compare(store=store)
+    assert (failures, +check.found) == ([], {})
+
+
+def test_a_checkpoint_that_is_stored_again_meanwhile_is_not_earlier(scene: Scene) -> None:
+    scene.put("t", "1")
+    store = Meanwhile(scene.store, lambda: scene.put("t", "1", step=5))
+    failures, check = scene.compare(store=store)
+    assert (failures, +check.found) == ([], {})
+
+
+def test_a_deletion_that_ends_while_it_is_looked_at_is_no_finding(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heads of a thread are deleted before its rows."""
+    scene.put("t", "1")
+    scene.store.delete_thread("t")
+    monkeypatch.setattr(heads_module.time, "sleep", lambda _: scene.delete("t"))
+    failures, check = scene.compare()
+    assert (failures, +check.found) == ([], {})
+
+
+def test_a_head_that_changes_each_time_is_no_finding(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.put("t", "1")
+    (head,) = scene.store.heads()
+    scene.sql("DELETE FROM checkpoints")
+    numbers = iter(range(100))
+    find = CheckpointRows.find
+
+    def change(self: CheckpointRows, wanted: Any) -> dict[Spot, bytes]:
+        scene.store.append([head._replace(mac=next(numbers).to_bytes(16))])
+        return find(self, wanted)
+
+    monkeypatch.setattr(CheckpointRows, "find", change)
+    assert scene.compare()[0] == []

@@ -1,0 +1,198 @@
+"""What each kind of thread store does."""
+
+from __future__ import annotations
+
+from sealpoint.threads import Event, Head, Kind, Spot, ThreadStore
+from sealpoint.threads.store import REPLACED
+from tests.unit.threads.events import FAR, deleted, leaving, mac, put, spot
+
+# In the order of their bytes, which is neither that of UTF-16 nor that of a dictionary.
+IDS = ["", "A", "B", "_", "a", "aa", "b", "\x7f", "é", "\uffff", "\U0001f600"]
+
+
+def heads_of(events: list[Event]) -> list[Head]:
+    return [event.head for event in events]
+
+
+def test_is_a_thread_store(store: ThreadStore) -> None:
+    assert isinstance(store, ThreadStore)
+    assert len(bytes.fromhex(store.identity)) == 16
+    assert store.identities == {store.identity}
+
+
+def test_empty_store_knows_nothing(store: ThreadStore) -> None:
+    assert tuple(map(list, [store.newest("t", "")[0], store.find([spot("1")])[0]])) == ([], [])
+    assert list(store.between("t", None, None, None).heads) == []
+    assert (store.newest("t", "").clock, store.find([]).clock, store.claim) == (0, 0, 0)
+    assert (store.end(), store.trimmed(), store.trim(FAR)) == (0, 0, 0)
+    assert [*store.heads(), *store.events(FAR), *store.replaced(spot("1"))] == []
+    store.delete_thread("t")
+    store.append([])
+    store.require_writable()
+    assert store.end() == 0
+
+
+def test_newest_is_the_greatest_id_that_is_there(store: ThreadStore) -> None:
+    store.append([put("2"), put("3"), put("1"), put("9", ns="n"), put("9", thread_id="u")])
+    assert [*store.newest("t", "").heads] == [put("3")]
+    store.append([leaving("3")])
+    assert [*store.newest("t", "").heads] == [put("2")]
+    store.append([deleted("3"), put("2", "b")])
+    assert [*store.newest("t", "").heads] == [put("2", "b")]
+    store.append([put("3", "c")])
+    assert [*store.newest("t", "").heads] == [put("3", "c")]
+    store.delete_thread("t")
+    assert [*store.newest("t", "").heads] == [*store.newest("t", "n").heads] == []
+    assert [*store.newest("u", "").heads] == [put("9", thread_id="u")]
+
+
+def test_find_returns_last_events(store: ThreadStore) -> None:
+    store.append([put("1"), put("2"), put("1", "b"), deleted("2"), put("3"), leaving("3")])
+    found = store.find([spot("3"), spot("1"), spot("2"), spot("4"), spot("1", "u"), spot("1")])
+    assert sorted(found.heads) == [put("1", "b"), deleted("2"), leaving("3")]
+    assert [*store.find([spot("2")]).heads] == [deleted("2")]
+    assert [*store.find([spot("4")]).heads] == []
+
+
+def test_between_returns_what_is_not_deleted(store: ThreadStore) -> None:
+    store.append([put("1"), put("2"), put("3"), put("2", "b"), put("2", ns="n"), put("1", thread_id="u")])
+    store.append([leaving("3"), put("4"), deleted("4")])
+    every = [put("1"), put("2", "b"), leaving("3"), put("2", ns="n")]
+    assert sorted(store.between("t", None, None, None).heads) == sorted(every)
+    assert sorted(store.between("t", "", None, None).heads) == every[:3]
+    assert sorted(store.between("t", "", "2", None).heads) == every[1:3]
+    assert sorted(store.between("t", "", "2", "3").heads) == every[1:2]
+    assert sorted(store.between("t", "", None, "2").heads) == every[:1]
+    assert sorted(store.between("t", None, "2", "3").heads) == [every[1], every[3]]
+    assert [*store.between("x", None, None, None).heads] == []
+
+
+def test_order_is_that_of_bytes(store: ThreadStore) -> None:
+    """SQLite has it for UTF-8, Postgres for bytes."""
+    assert [name.encode() for name in IDS] == sorted(name.encode() for name in IDS)
+    store.append(
+        [put(name, name, thread_id, ns) for name in reversed(IDS) for thread_id in IDS for ns in "ab"]
+    )
+    for place, name in enumerate(IDS):
+        below = [head.spot.checkpoint_id for head in store.between("A", "a", None, name).heads]
+        assert sorted(below) == IDS[:place]
+        least = [head.spot.checkpoint_id for head in store.between("A", "a", name, None).heads]
+        assert sorted(least) == IDS[place:]
+    for name in reversed(IDS):
+        (head,) = store.newest("é", "b").heads
+        assert head.spot.checkpoint_id == name
+        store.append([deleted(name, "é", "b")])
+    found = [head.spot for head in store.heads()]
+    assert found == [Spot(thread_id, ns, name) for thread_id in IDS for ns in "ab" for name in IDS]
+
+
+def test_names_with_nul(store: ThreadStore) -> None:
+    names = ["", "\0", "\0\0", "a", "a\0", "a\0b", "ab"]
+    store.append([put(name, "c", name, name) for name in names])
+    assert [head.spot.thread_id for head in store.heads()] == names
+    assert [*store.newest("a\0", "a\0").heads] == [put("a\0", "c", "a\0", "a\0")]
+    assert [*store.between("a", None, None, None).heads] == [put("a", "c", "a", "a")]
+
+
+def test_earlier_contents(store: ThreadStore) -> None:
+    store.append(
+        [put("1", "a"), put("1", "b"), put("2", "x"), put("1", "c"), put("1", "b"), leaving("1", "b")]
+    )
+    assert [*store.replaced(spot("1"))] == [mac("c"), mac("a")]
+    store.append([deleted("1")])
+    assert [*store.replaced(spot("1"))] == [mac("b"), mac("c"), mac("a")]
+    assert [*store.replaced(spot("2"))] == []
+    store.append([put("3", str(number)) for number in range(REPLACED + 9)])
+    assert [*store.replaced(spot("3"))] == [mac(str(number)) for number in range(REPLACED + 7, 7, -1)]
+
+
+def test_deleting_a_thread(store: ThreadStore) -> None:
+    store.append([put("1"), put("2"), put("3", ns="n"), put("1", thread_id="u"), deleted("2"), leaving("1")])
+    store.delete_thread("t")
+    assert [*store.heads()] == [deleted("1"), deleted("2"), deleted("3", ns="n"), put("1", thread_id="u")]
+    assert store.end() == 8
+    store.delete_thread("t")
+    assert store.end() == 8
+
+
+def test_log_has_every_event(store: ThreadStore) -> None:
+    events = [put("1"), put("1", "b"), deleted("1"), put("2")]
+    store.append(events[:3])
+    store.append(events[3:])
+    found = [*store.events(store.end())]
+    assert heads_of(found) == events
+    assert [event.seq for event in found] == sorted({event.seq for event in found})
+    assert heads_of([*store.events(found[1].seq)]) == events[:2]
+    assert [*store.events(0)] == []
+    assert len({event.at for event in found}) <= 2
+    assert found[-1].seq == store.end()
+
+
+def test_many_events_are_read_by_pages(store: ThreadStore) -> None:
+    events = [put(f"{number:05}", str(number)) for number in range(2500)]
+    store.append(events)
+    assert heads_of([*store.events(FAR)]) == events
+    assert [*store.heads()] == events
+
+
+def test_clock_grows_with_every_event(store: ThreadStore) -> None:
+    clocks = []
+    for number in range(5):
+        store.append([put(str(number))])
+        clocks.append(store.newest("t", "").clock)
+    assert clocks == sorted({*clocks})
+    assert store.claim <= clocks[-1]
+    assert {
+        store.find([]).clock,
+        store.find([spot("1")]).clock,
+        store.between("x", None, None, None).clock,
+        store.newest("x", "").clock,
+    } == {clocks[-1]}
+
+
+def test_adopting(store: ThreadStore) -> None:
+    store.append([put("1"), put("2")])
+    store.adopt(iter([put("1", "b"), deleted("2")]), frozenset(["f" * 32]), 1000, "restored")
+    assert [*store.heads()] == [put("1", "b"), deleted("2")]
+    assert store.identities == {store.identity, "f" * 32}
+    clock = store.newest("t", "").clock
+    assert clock >= 1000
+    store.adopt([], frozenset(["f" * 32]), 0, "again")
+    assert store.newest("t", "").clock >= clock
+    assert len(store.identities) == 2
+    store.append([put("3")])
+    assert store.newest("t", "").clock > clock
+    assert store.end() < 1000
+
+
+def test_trimming(store: ThreadStore) -> None:
+    store.append([put("1"), put("2"), deleted("1"), put("3"), deleted("3"), put("1", thread_id="u")])
+    (last,) = [event.seq for event in store.events(FAR)][4:5]
+    assert (store.trim(0), store.trimmed()) == (0, 0)
+    assert (store.trim(FAR), store.trimmed()) == (2, last)
+    assert [*store.heads()] == [put("2"), put("1", thread_id="u")]
+    assert [*store.find([spot("1")]).heads] == []
+    assert [*store.replaced(spot("1"))] == []
+    assert (store.trim(FAR), store.trimmed()) == (0, last)
+
+
+def test_trimming_keeps_the_last_number(store: ThreadStore) -> None:
+    """Otherwise the clock would go down, and numbers would be used again."""
+    store.append([put("1"), deleted("1")])
+    clock = store.newest("t", "").clock
+    assert store.trim(FAR) == 0
+    assert store.newest("t", "").clock == clock
+    store.append([put("2")])
+    assert store.trim(FAR) == 1
+    assert store.newest("t", "").clock > clock
+
+
+def test_closed_store_is_opened_again(store: ThreadStore) -> None:
+    store.append([put("1")])
+    store.close()
+    assert [*store.newest("t", "").heads] == [put("1")]
+
+
+def test_kinds_are_stored_as_they_are(store: ThreadStore) -> None:
+    store.append([put("1"), leaving("2"), deleted("3")])
+    assert [type(head.kind) for head in store.heads()] == [Kind, Kind, Kind]
