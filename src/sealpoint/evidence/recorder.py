@@ -84,8 +84,8 @@ class Recorder:
         act, template = self._act, self._now()
         with self._ledger.writing(template) as writer:
             self._record_drift(writer, template)
-            fields = {"subject": act.subject, "waived": act.waived}
-            writer.add(replace(template, event=act.begin, outcome=BEGUN, **fields))
+            entry = replace(template, event=act.begin, outcome=BEGUN)
+            writer.add(replace(entry, subject=act.subject, waived=act.waived))
 
     def end(self, outcome: str, code: int, result: Result | None) -> Checkpoint:
         """Record how the command has ended, and return the new head.
