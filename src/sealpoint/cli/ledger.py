@@ -162,7 +162,7 @@ def verify(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Check the signature, every entry, and that the ledger continues each pin.
+    """Check the signature, every entry, and each earlier head.
 
     Without --vkey or --pin the result is not proven: all of the ledger could be written by another signer,
     or its end be cut off. Exits with 3 if it is not proven, or refuted.
@@ -218,9 +218,10 @@ def prove(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the proof that an entry is in the ledger, for a reader who has the entry's line.
+    """Print the proof that an entry is in the ledger.
 
-    The form is C2SP tlog-proof: other tools check it with the verifier key.
+    A reader checks the line of the entry with it and the verifier key. The form is C2SP tlog-proof, which
+    other tools read.
     """
     from sealpoint.evidence.proof import make_proof
 

@@ -130,7 +130,7 @@ class Result:
             options: Those that can weaken what the run shows, with their values.
         """
         others = _collected.get()
-        self.run = others[0].run if others else str(uuid4())
+        self.run: str = others[0].run if others else str(uuid4())
         if others is not None:
             others.append(self)
         self._command = command
