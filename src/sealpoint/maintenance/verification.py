@@ -40,11 +40,7 @@ class Verification:
         secret_of: SecretOf | None = None,
         heads: HeadCheck | None = None,
     ) -> None:
-        """Prepare a run; the other arguments are those of `verify`.
-
-        Args:
-            heads: Compares the checkpoints with a thread store.
-        """
+        """Prepare a run; ``heads`` compares with a thread store, the others are the arguments of `verify`."""
         self.opened = Counter[str]()
         self.accepted = self.bound = 0
         self.orphans = Places()
