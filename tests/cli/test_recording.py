@@ -70,7 +70,9 @@ def test_init_makes_a_signing_key_and_prints_the_verifier_key(ring: Path, run: R
     assert head.startswith("ledger head: example.org/agents 1 ")
     (first,) = entries(ring.parent / "ledger")
     assert (first["event"], first["subject"]) == ("ledger.init", {"vkey": str(key)})
+    (ring.parent / "ledger.key").unlink()
     assert run("ledger", "init").code == Exit.USAGE
+    assert not (ring.parent / "ledger.key").exists()
 
 
 def test_keys_through_their_states(ledger: Path, run: Run) -> None:
@@ -314,6 +316,15 @@ def test_verify_names_what_is_wrong(ledger: Path, run: Run) -> None:
     assert ended.code == Exit.FOUND
     assert ended.out.splitlines()[-1].startswith("not ok: the entries of the ledger are not those")
     assert "error: the entries are not those that the checkpoint was signed for" in ended.err
+
+
+def test_entry_that_is_damaged_is_a_finding(ledger: Path, run: Run) -> None:
+    """Also for a command that reads the last entry alone: of the length that it had."""
+    file = ledger / "entries.jsonl"
+    file.write_bytes(file.read_bytes().replace(b'{"actor"', b'{"acter"'))
+    assert run("ledger", "show").code == Exit.FOUND
+    ended = run("keys", "generate", "k2")
+    assert (ended.code, "the last entry is not valid" in ended.err) == (Exit.FOUND, True)
 
 
 def test_ledger_is_read_without_a_ring(ledger: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

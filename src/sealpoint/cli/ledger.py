@@ -14,7 +14,7 @@ from sealpoint.cli.options import AllowUnprovenOption, JsonOption, KeysOption
 from sealpoint.cli.output import complain, print_json, put, require_command, say, show_table
 from sealpoint.cli.stores import report_keys
 from sealpoint.cli.verdict import show_verdict
-from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError, excerpt
+from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, excerpt
 from sealpoint.keys.ringfile import RingFile, find_ring_file
 from sealpoint.maintenance.result import Reason, Result
 
@@ -75,15 +75,13 @@ def init(
     to each reader by another way than the ledger.
     """
     from sealpoint.evidence.recorder import create_ledger
-    from sealpoint.evidence.signer import make_signing_key
 
     result, file = Result("ledger init"), find_ring_file(keys)
     ring = RingFile(file)
     table = _require_table(ring.ledger, file)
     report_keys(ring.entries)
     result.uses_ring(file, ring.entries)
-    made = make_signing_key(table)
-    head = create_ledger(table, ring, result, vkey=vkey, previous=previous)
+    head, made = create_ledger(table, ring, result, vkey=vkey, previous=previous)
     key = _own_key(table.folder)
     document = result.document({"folder": str(table.folder), "vkey": str(key), "head": head.line})
     if as_json:
@@ -114,7 +112,10 @@ def show(
     files.require()
     with files.entries.open("rb") as stream:
         lines = deque(enumerate(read_lines(stream, 1 << 62)), limit)
-    entries = [read_members(line, seq) for seq, line in lines]
+    try:
+        entries = [read_members(line, seq) for seq, line in lines]
+    except EntryError as error:
+        raise LedgerTamperedError(f"the ledger in {files.path} is damaged: {error}") from None
     document = result.document({"folder": str(files.path), "entries": entries})
     if as_json:
         print_json(document)

@@ -36,8 +36,6 @@ class LedgerSignerError(LedgerError):
 class EntryError(LedgerError, ValueError):
     """A line is not an entry of a ledger, or an entry would be too long."""
 
-    hint = "name fewer databases in one command"
-
 
 class NoteError(LedgerError, ValueError):
     """Text is not a signed note, a checkpoint, a proof or a verifier key."""

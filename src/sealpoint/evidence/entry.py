@@ -82,7 +82,10 @@ class Entry:
         """
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_BYTES:
-            raise EntryError(f"an entry has at most {MAX_BYTES} bytes, and this would have {len(text)}")
+            raise EntryError(
+                f"an entry has at most {MAX_BYTES} bytes, and this would have {len(text)}",
+                hint="name fewer databases in one command",
+            )
         return text.encode("ascii")
 
     @classmethod

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from sealpoint.errors import (
+    EntryError,
     HeldError,
     LedgerSignerError,
     LedgerTamperedError,
@@ -80,9 +81,7 @@ class Ledger:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_unshared(folder)
             with _locked(files.entries):
-                if files.entries.exists() and files.entries.stat().st_size:
-                    hint = "nothing is overwritten; name a new folder in [ledger] dir"
-                    raise OutputExistsError(f"{folder} has a ledger already", hint=hint)
+                require_new(folder)
                 files.documents.mkdir(mode=0o700, exist_ok=True)
                 write_private(files.vkey, f"{signer.key}\n".encode())
                 write_private(files.entries, b"")
@@ -141,7 +140,7 @@ class Writer:
         """Return the last entry.
 
         Raises:
-            EntryError: If it is none.
+            LedgerTamperedError: If it is none.
         """
         if not self._tree.size:
             return None
@@ -149,7 +148,10 @@ class Writer:
             end = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, end - MAX_BYTES - 2))
             line = stream.read()[:-1].rpartition(b"\n")[2]
-        return Entry.parse(line, self._tree.size - 1)
+        try:
+            return Entry.parse(line, self._tree.size - 1)
+        except EntryError as error:
+            raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
 
     def add(self, entry: Entry) -> Checkpoint:
         """Add an entry, which gets the next number. When this returns, it is on the disk.
@@ -209,6 +211,18 @@ class Writer:
             descriptor = os.open(self._folder.edge, flags, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
+
+
+def require_new(folder: Path) -> None:
+    """Check that a folder has no ledger with an entry.
+
+    Raises:
+        OutputExistsError: If it has one.
+    """
+    entries = Folder(folder).entries
+    if entries.exists() and entries.stat().st_size:
+        hint = "nothing is overwritten; name a new folder in [ledger] dir"
+        raise OutputExistsError(f"{folder} has a ledger already", hint=hint)
 
 
 def _open_head(folder: Folder, key: VerifierKey) -> Checkpoint:

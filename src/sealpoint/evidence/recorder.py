@@ -12,9 +12,9 @@ from sealpoint.errors import KeyRingError
 from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint
 from sealpoint.evidence.entry import Entry
 from sealpoint.evidence.folder import Folder
-from sealpoint.evidence.ledger import Ledger, Writer
+from sealpoint.evidence.ledger import Ledger, Writer, require_new
 from sealpoint.evidence.note import VerifierKey
-from sealpoint.evidence.signer import open_signer
+from sealpoint.evidence.signer import make_signing_key, open_signer
 from sealpoint.evidence.verify import BEGUN
 from sealpoint.keys.digest import ring_digest
 from sealpoint.keys.ringfile import RingFile
@@ -164,8 +164,10 @@ def make_template(run: Result, ring: Mapping[str, Any] | None) -> Entry:
 
 def create_ledger(
     table: LedgerTable, ring: RingFile, run: Result, *, vkey: str | None, previous: Path | None
-) -> Checkpoint:
+) -> tuple[Checkpoint, Path | None]:
     """Create the ledger that a ring file names; its first entry describes the ring.
+
+    If the ring file names a file as the signer that does not exist, a new signing key is written to it.
 
     Args:
         table: The table ``[ledger]``.
@@ -175,7 +177,7 @@ def create_ledger(
         previous: Folder of the ledger that this one continues, of another signer.
 
     Returns:
-        The signed head.
+        The signed head, and the file of a new signing key.
 
     Raises:
         NoteError: If the origin, the verifier key or the head of the previous ledger is not valid.
@@ -184,6 +186,8 @@ def create_ledger(
         KeyRingError: If the signing key is not available.
         StoppedError: If it cannot be written.
     """
+    require_new(table.folder)
+    made = make_signing_key(table)
     signer = open_signer(table, None if vkey is None else VerifierKey.parse(vkey))
     subject: dict[str, Any] = {"vkey": str(signer.key)}
     if previous is not None:
@@ -193,4 +197,4 @@ def create_ledger(
         subject["previous"] = {"checkpoint": note.decode(), "vkey": str(key)}
     template = make_template(run, describe_ring(ring))
     entry = replace(template, event="ledger.init", outcome="done", exit=0, subject=subject)
-    return Ledger.create(table.folder, signer, entry)
+    return Ledger.create(table.folder, signer, entry), made
