@@ -57,8 +57,11 @@ def database(tmp_path: Path) -> Path:
     return file
 
 
-def test_every_event_names_a_command() -> None:
+def test_every_event_has_a_command_and_is_on_the_page() -> None:
     assert recording.EVENTS.keys() <= COMMANDS
+    page = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text(encoding="utf-8")
+    events = {"ring.drift", "ledger.recovered"}.union(*recording.EVENTS.values())
+    assert {event for event in events if f"`{event}`" not in page} == set()
 
 
 def test_init_makes_a_signing_key_and_prints_the_verifier_key(ring: Path, run: Run) -> None:

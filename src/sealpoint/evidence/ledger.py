@@ -4,7 +4,7 @@
 2. The entry is added to the entries.
 3. `checkpoint.new` is renamed to `checkpoint`.
 
-Each step is on the disk before the next begins. `sealpoint.evidence.recovery` puts right what a crash left.
+Each step is on the disk before the next begins. `sealpoint.evidence.recovery` repairs what a crash left.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Ledger:
 
     @contextmanager
     def writing(self, template: Entry) -> Iterator[Writer]:
-        """Lock a ledger to add entries; put right first what a crash has left.
+        """Lock a ledger to add entries; first repair what a crash has left.
 
         Args:
             template: An entry whose actor, run, tool and time an entry about a recovery has.
@@ -199,7 +199,7 @@ class Writer:
             self.add(
                 replace(template, event="ledger.recovered", outcome="done", subject=subject, counts=counts)
             )
-        recovery.settle(self._folder, self._tree.size)
+        recovery.name_torn(self._folder, self._tree.size)
 
     def _keep_edge(self, tree: Tree) -> None:
         """Write the edge. It is checked before it is used, so that it need not be on the disk."""

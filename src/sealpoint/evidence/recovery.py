@@ -4,7 +4,7 @@
 |---|---|---|
 | nothing | any | it is not used; the next entry replaces it |
 | one line, the root of which it has | signed | it becomes the checkpoint |
-| anything else, as long as one entry | signed, for one more entry | cut off, put aside and recorded |
+| anything else, as long as one entry | signed, for one more entry | cut off, set aside and recorded |
 | anything | missing or not signed | refused: the signer has not agreed to it |
 
 What is cut off is the entry of a command that had not begun: an entry is on the disk before its effect.
@@ -28,7 +28,7 @@ _PENDING: Final = "entries.torn.new"
 
 
 def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
-    """Check the entries of a ledger that is locked against its checkpoint, and put right what a crash left.
+    """Check the entries of a ledger that is locked against its checkpoint, and repair what a crash left.
 
     Returns:
         The tree over the entries.
@@ -53,7 +53,7 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
         raise LedgerTamperedError(
             f"{folder.entries} has lines after the {checkpoint.size} entries of its checkpoint"
         )
-    _put_aside(folder, tail)
+    _set_aside(folder, tail)
     os.truncate(folder.entries, whole)
     fsync_path(folder.entries)
     return tree
@@ -70,15 +70,15 @@ def is_next(tail: bytes, tree: Tree, new: Checkpoint | None) -> bool:
 
 
 def pending(folder: Folder) -> bytes | None:
-    """Return what was put aside and is not yet recorded."""
+    """Return what was set aside and is not yet recorded."""
     try:
         return (folder.path / _PENDING).read_bytes()
     except FileNotFoundError:
         return None
 
 
-def settle(folder: Folder, size: int) -> None:
-    """Give what was put aside its name, once it is recorded as the last of ``size`` entries."""
+def name_torn(folder: Folder, size: int) -> None:
+    """Give what was set aside its final name, once it is recorded as the last of ``size`` entries."""
     kept = folder.torn
     if kept.exists():
         kept = kept.with_name(f"{kept.name}.{size - 1}")
@@ -99,7 +99,7 @@ def _read(lines: Iterable[bytes], checkpoint: Checkpoint) -> Tree:
     return tree
 
 
-def _put_aside(folder: Folder, tail: bytes) -> None:
+def _set_aside(folder: Folder, tail: bytes) -> None:
     known = pending(folder) or b""
     # Interrupted before the tail was cut off, this runs again with the same tail.
     write_private(folder.path / _PENDING, known if known.endswith(tail) else known + tail)

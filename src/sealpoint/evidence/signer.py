@@ -99,7 +99,7 @@ def open_signer(table: LedgerTable, key: VerifierKey | None) -> Signer:
 
     Args:
         table: What the ring file says.
-        key: The ledger's verifier key, as far as it is known: a command does not tell its own.
+        key: The ledger's verifier key, if it is known: that of a command must be given.
 
     Raises:
         LedgerSignerError: If the ring file names none, or one with another key than ``key``.

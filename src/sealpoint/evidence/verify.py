@@ -115,7 +115,8 @@ def _verify_entries(
             for line in read_lines(stream, checkpoint.size):
                 members = read_members(line, tree.size)
                 (runs.add if members["outcome"] == BEGUN else runs.discard)(members["run"])
-                documents.update(map(str, members["documents"]))
+                if members["documents"]:
+                    documents.update(map(str, members["documents"]))
                 tree.add(line)
                 if tree.size in wanted:
                     roots[tree.size] = tree.root()
@@ -140,7 +141,7 @@ def _verify_entries(
 
 
 def _check_tail(files: Folder, verdict: Verdict, tail: bytes, tree: Tree, key: VerifierKey) -> None:
-    """Tell an entry that is being added, or was when its writer ended, from lines of another writer."""
+    """Distinguish an entry whose writing has begun from lines that the signer did not begin."""
     new = files.read_new(key)
     if is_next(tail, tree, new) or (new is not None and new.size == tree.size + 1):
         verdict.reasons.add(Reason.APPEND_UNFINISHED)

@@ -1,4 +1,4 @@
-"""What a check of a ledger notices: laws over changes, pins, and the tricks that have fooled other checks."""
+"""What a check of a ledger notices: laws over changes, pins, and known attacks on other verifiers."""
 
 from __future__ import annotations
 
