@@ -188,7 +188,7 @@ class Writer:
         return digest
 
     def record_recovery(self, template: Entry) -> None:
-        """Record the rest of an interrupted entry that a recovery has put aside, if there is one."""
+        """Record the rest of an interrupted entry that a recovery has set aside, if there is one."""
         torn = recovery.pending(self._folder)
         if torn is None:
             return

@@ -199,9 +199,10 @@ class Result:
         """Return what the command found, and what is known when a run ends: the last members of an object."""
         self.counts |= {name: found for name, found in (body or {}).items() if type(found) is int}
         self.has_ended = True
-        return {**(body or {}), **self._tail()}
+        return {**(body or {}), **self.tail()}
 
-    def _tail(self) -> dict[str, Any]:
+    def tail(self) -> dict[str, Any]:
+        """Return what is known when a run ends."""
         return {"ring": self._ring, "ended": _now(), "ok": self.ok, "reasons": list(self.reasons)}
 
     def document(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -210,7 +211,7 @@ class Result:
 
     def evidence(self) -> dict[str, Any]:
         """Return the object without what could be of a value or a thread: databases, numbers and verdict."""
-        return {**self.head(), "databases": self._parts, "counts": self.counts, **self._tail()}
+        return {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}
 
 
 _collected: Final[ContextVar[list[Result] | None]] = ContextVar("collected", default=None)

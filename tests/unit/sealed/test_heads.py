@@ -61,6 +61,10 @@ def numbers(saver: Any, config: Any = None, **options: Any) -> list[int]:
     return [found.checkpoint["channel_values"]["n"] for found in saver.list(config or at(), **options)]
 
 
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
 class Scene:
     """A file, LangGraph's saver on it, and the same within SealedSaver beside a store."""
 
@@ -309,9 +313,6 @@ def test_an_interrupted_deletion_is_read_as_it_was_or_will_be(make: Callable[...
     if isinstance(scene.bare, Theirs):
         pytest.skip("LangGraph's does not prune")
     fill(scene.saver)
-
-    class Killed(BaseException):
-        pass
 
     def die(*_: Any, **__: Any) -> None:
         raise Killed
