@@ -98,7 +98,7 @@ def verify(
             result.add(Reason.UNBOUND, when=run.unbound.rows > 0)
             counts = {"rows": tally.rows, "failed": tally.failures.count, "heads": check.counts()}
             pin_object = pinned and pinned._asdict()
-            report.end({**counts, "pin": pin_object, "complete": tally.complete, **result.tail()})
+            report.end(result.end({**counts, "pin": pin_object, "complete": tally.complete}))
             tally.show(causes=not as_json)
     return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
 

@@ -68,7 +68,7 @@ def verify(
             result.add(*tally.reasons(), *run.reasons(), *(heads.reasons() if heads else ()))
             counts = {"rows": tally.rows, **run.counts(), "failed": tally.failures.count}
             counts["heads"] = heads and heads.counts()
-            report.end({**counts, "complete": tally.complete, **result.tail()})
+            report.end(result.end({**counts, "complete": tally.complete}))
             tally.show(causes=not as_json)
             if Reason.UNBOUND in run.reasons() and not as_json:
                 say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
