@@ -320,3 +320,36 @@ def test_a_saver_with_pseudonyms_reads_what_it_stored(scene: Scene) -> None:
     assert numbers(again) == []
     put(again, 1)
     assert numbers(scene.wrap(pseudonyms=True)) == [1]
+
+
+def test_a_put_beside_the_deletion_of_its_thread(scene: Scene) -> None:
+    """It is deleted too, and leaves no row that looks as if it had been put back."""
+    fill(scene.saver)
+    deleted = scene.saver.inner.delete_thread
+
+    def delete(thread_id: str) -> None:
+        deleted(thread_id)
+        if not scene.rows():
+            scene.saver.inner.delete_thread = deleted
+            put(scene.wrap(), STEPS)
+
+    scene.saver.inner.delete_thread = delete
+    scene.saver.delete_thread(THREAD)
+    assert scene.saver.get_tuple(at()) is None
+    assert scene.rows() == []
+
+
+def test_a_deletion_beside_a_prune_is_no_rollback(scene: Scene) -> None:
+    fill(scene.saver)
+    honest = scene.store.between
+
+    def between(*arguments: Any) -> Any:
+        found = honest(*arguments)
+        if len(scene.rows()) == 1 and found.heads:  # the prune looks what it has deleted
+            scene.wrap().delete_thread(THREAD)
+        return found
+
+    scene.store.between = between  # type: ignore[method-assign]
+    scene.saver.prune([THREAD])
+    assert scene.saver.get_tuple(at()) is None
+    assert {head.kind for head in scene.store.heads()} == {Kind.DELETED}
