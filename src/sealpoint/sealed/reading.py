@@ -11,7 +11,7 @@ from sealpoint.base.place import Place, configurable_of, optional_text
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
-from sealpoint.sealed.heads import Content, Heads, Known, Standing, is_pruned, missing, spot_of
+from sealpoint.sealed.heads import Content, Heads, Known, Standing, missing, spot_of
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.pages import FIRST_ROWS, Pages
 from sealpoint.sealed.procedures import Asked, Procedures
@@ -85,10 +85,8 @@ def _require(
         found = yield from _get(do, named)
         if found is not None and (yield from heads.compare(content_of(found), known)) is Standing.PRESENT:
             return found
-    elif entry is None:
-        thread = yield from heads.of_thread(want.spot.thread_id, want.spot.checkpoint_ns)
-        if thread is not None and is_pruned(want, thread, ()):
-            return None
+    elif entry is None and (yield from heads.may_be_pruned(want, ())):
+        return None
     have = None if entry is None else str(entry.place.checkpoint_id)
     heads.report(RolledBackError(asked.thread_id, have, want.spot.checkpoint_id))
     return entry
@@ -210,7 +208,7 @@ class Listing:
             found = self._pages.take((yield request))
             known = None if heads is None else (yield from heads.find(_spots(found)))
             return [Listed(item, known) for item in found]
-        begun, earlier = copy(self._pages), None
+        begun, earlier, reach = copy(self._pages), None, None
         while True:
             found = self._pages.take((yield request))
             is_last = self._pages.request is None
@@ -222,12 +220,13 @@ class Listing:
             if both is None:
                 return [Listed(item, None) for item in found]
             known, required = both
-            if earlier is not None:
-                heads.require_rows(required, earlier, spots, asked.thread_id)
+            if earlier is not None and (reach is None or (least is not None and least >= reach)):
+                gone = {spot for spot, head in known.heads.items() if head.kind is Kind.DELETED}
+                there = [spot for spot in spots if spot not in gone]
+                yield from heads.require_rows(required, earlier, there, asked.thread_id)
             elif missing(required, spots):
-                # They were stored meanwhile, or removed: only a second reply, after the store, tells.
-                earlier = yield from heads.of_thread(asked.place.thread_id)
-                self._pages = copy(begun)
+                # They were stored meanwhile, or removed: another reply shows it, now that the store was read.
+                earlier, reach, self._pages = required, least, copy(begun)
                 continue
             return [Listed(item, known) for item in found]
 

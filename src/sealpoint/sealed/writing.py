@@ -161,7 +161,7 @@ def _leaving(asked: Asked, known: Known, strategy: str) -> list[Head]:
     heads = [head for head in known.heads.values() if head.kind is Kind.PUT]
     newest = _newest(known) if strategy == _KEEP_LATEST else None
     leaving = [head._replace(kind=Kind.LEAVING) for head in heads if head is not newest]
-    # If another checkpoint is stored now, the newest is pruned: `is_pruned` looks for what goes with it.
+    # If another checkpoint is stored now, the newest is pruned: `Heads.may_be_pruned` looks for the others.
     if newest is not None and not any(head.spot[:2] == newest.spot[:2] for head in leaving):
         leaving.append(Head(Spot(asked.place.thread_id, "", ""), Kind.LEAVING, b""))
     return leaving

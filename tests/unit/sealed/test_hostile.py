@@ -276,6 +276,26 @@ def test_a_put_beside_a_prune_is_no_rollback(scene: Scene) -> None:
     assert sorted(kinds) == [Kind.PUT] + [Kind.DELETED] * STEPS
 
 
+def test_a_deleted_row_that_is_put_back_is_no_later_one(scene: Scene) -> None:
+    """After an interrupted prune the latest of then may be missing only if another has followed."""
+    fill(scene.saver)
+    rows = scene.rows()
+    scene.saver.delete_for_runs([f"run {STEPS - 1}"])
+    honest = scene.saver.inner.prune
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    scene.saver.inner.prune = die
+    with pytest.raises(Killed):
+        scene.saver.prune([THREAD])
+    scene.saver.inner.prune = honest
+    scene.restore([rows[0], rows[-1]])
+    for read in (lambda: numbers(scene.saver), lambda: latest(scene.saver)):
+        with pytest.raises(RolledBackError):
+            read()
+
+
 # --- parents -------------------------------------------------------------------------------------------
 
 
@@ -341,7 +361,8 @@ def test_a_put_beside_the_deletion_of_its_thread(scene: Scene) -> None:
 
 def test_a_deletion_beside_a_prune_is_no_rollback(scene: Scene) -> None:
     fill(scene.saver)
-    honest = scene.store.between
+    store: Any = scene.store
+    honest = store.between
 
     def between(*arguments: Any) -> Any:
         found = honest(*arguments)
@@ -349,7 +370,7 @@ def test_a_deletion_beside_a_prune_is_no_rollback(scene: Scene) -> None:
             scene.wrap().delete_thread(THREAD)
         return found
 
-    scene.store.between = between  # type: ignore[method-assign]
+    store.between = between
     scene.saver.prune([THREAD])
     assert scene.saver.get_tuple(at()) is None
     assert {head.kind for head in scene.store.heads()} == {Kind.DELETED}
