@@ -35,6 +35,12 @@ Policy = Literal["require", "warn"]
 PURPOSE: Final = "heads"
 """Purpose of the key that is derived from the index key."""
 
+LOOKS: Final = 5
+"""How often store and database are read before a row is missing.
+
+Twice is proof, but for rows that were stored and pruned since a prune began: it records them when it ends.
+"""
+
 _RANDOM_BYTES: Final = 12
 _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
 
@@ -169,26 +175,21 @@ class Heads:
         replaced = yield Call(self._store.replaced, (spot,))
         return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
 
-    def require_rows(
-        self, required: Known, earlier: Known, spots: Sequence[Spot], thread_id: str
-    ) -> Steps[None]:
-        """Check that a page has all rows that a store knew before and after it was read.
+    def require(self, lost: Sequence[Head], spots: Sequence[Spot], thread_id: str) -> Steps[None]:
+        """Check that rows may be missing that the store knew each time before the database was read.
 
         Args:
-            required: The heads of all rows that it must have, read after it.
-            earlier: The same, read before it.
-            spots: Its rows.
+            lost: Their heads.
+            spots: Rows that are there.
             thread_id: The thread, for an error.
 
         Raises:
-            RolledBackError: If one is missing.
+            RolledBackError: If one must be there.
         """
-        for head in missing(required, spots):
-            # Others were stored since, and may not be in the page.
-            if earlier.heads.get(head.spot) != head or (yield from self.may_be_pruned(head, spots)):
-                continue
-            self.report(RolledBackError(thread_id, None, head.spot.checkpoint_id))
-            return  # one stands for all, if errors are only counted
+        for head in lost:
+            if not (yield from self.may_be_pruned(head, spots)):
+                self.report(RolledBackError(thread_id, None, head.spot.checkpoint_id))
+                return  # one stands for all, if errors are only counted
 
     def may_be_pruned(self, head: Head, spots: Sequence[Spot]) -> Steps[bool]:
         """Whether a missing row was the latest when a prune began, and is not now.

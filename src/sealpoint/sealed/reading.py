@@ -11,7 +11,7 @@ from sealpoint.base.place import Place, configurable_of, optional_text
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
-from sealpoint.sealed.heads import Content, Heads, Known, Standing, missing, spot_of
+from sealpoint.sealed.heads import LOOKS, Content, Heads, Known, Standing, missing, spot_of
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.pages import FIRST_ROWS, Pages
 from sealpoint.sealed.procedures import Asked, Procedures
@@ -30,6 +30,7 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
     if do.heads is None:
         return (yield from _get(do, asked))
     suspect: Head | None = None
+    looks = 0
     while True:
         known = yield from do.heads.look(asked.place)
         entry = yield from _get(do, asked)
@@ -45,7 +46,8 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
             want = head
         if want is None or want.kind is Kind.DELETED or (entry is None and want.kind is Kind.LEAVING):
             return entry
-        if want == suspect:  # and so it was in the store while the database was read
+        looks = looks + 1 if want == suspect else 1
+        if looks == LOOKS:  # it was in the store each time the database was read
             return (yield from _require(do, do.heads, asked, entry, known, want))
         suspect = want
 
@@ -208,7 +210,7 @@ class Listing:
             found = self._pages.take((yield request))
             known = None if heads is None else (yield from heads.find(_spots(found)))
             return [Listed(item, known) for item in found]
-        begun, earlier, reach = copy(self._pages), None, None
+        begun, earlier, reach, looks = copy(self._pages), None, None, 0
         while True:
             found = self._pages.take((yield request))
             is_last = self._pages.request is None
@@ -220,14 +222,16 @@ class Listing:
             if both is None:
                 return [Listed(item, None) for item in found]
             known, required = both
+            lost = missing(required, spots)
             if earlier is not None and (reach is None or (least is not None and least >= reach)):
-                gone = {spot for spot, head in known.heads.items() if head.kind is Kind.DELETED}
-                there = [spot for spot in spots if spot not in gone]
-                yield from heads.require_rows(required, earlier, there, asked.thread_id)
-            elif missing(required, spots):
+                lost = [head for head in lost if earlier.heads.get(head.spot) == head]  # others are new
+                looks += 1
+            if lost and looks < LOOKS:
                 # They were stored meanwhile, or removed: another reply shows it, now that the store was read.
                 earlier, reach, self._pages = required, least, copy(begun)
                 continue
+            gone = {spot for spot, head in known.heads.items() if head.kind is Kind.DELETED}
+            yield from heads.require(lost, [spot for spot in spots if spot not in gone], asked.thread_id)
             return [Listed(item, known) for item in found]
 
     def take(self, row: Listed) -> Steps[Entry | None]:
