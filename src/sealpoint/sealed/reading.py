@@ -45,12 +45,8 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
                 return None if asked.place.checkpoint_id else (yield from _latest(do, asked))
         elif want is None or want.kind is not Kind.PUT:  # it may go, or has gone
             return entry
-<<<<<<< HEAD
-        if want is not None and want == suspect:  # it was in the store while the database was read
-=======
         looks = looks + 1 if want == suspect else 1
-        if looks == LOOKS:  # it was in the store each time the database was read
->>>>>>> attack
+        if want is not None and looks == LOOKS:  # it was in the store each time the database was read
             return (yield from _require(do, do.heads, asked, entry, known, want))
         suspect = want
 
