@@ -13,7 +13,7 @@ SCHEMA: Final = json.loads(
 )
 _VALIDATOR: Final = Draft202012Validator(SCHEMA)
 
-UNPROVEN_IS_3: Final = frozenset({"verify", "heads verify", "audit", "keys destroy"})
+UNPROVEN_IS_3: Final = frozenset({"verify", "heads verify", "ledger verify", "audit", "keys destroy"})
 """Commands that end with 3 where others end with 0: if ``ok`` is null."""
 
 

@@ -21,10 +21,12 @@ from sealpoint.base.place import Place
 from sealpoint.errors import (
     DecodeError,
     RolledBackError,
+    RowError,
     SealpointError,
     ThreadStoreBehindError,
     ThreadStoreError,
     WrongThreadStoreError,
+    excerpt,
 )
 from sealpoint.keys.key import keyed_hash
 from sealpoint.sealed.steps import Call, Steps
@@ -80,12 +82,14 @@ class Content(NamedTuple):
         spot: Its row.
         digest: `digest_of` what was sealed; ``None`` if it is not bound to its row.
         claim: The thread store that it names, if any.
+        removed_parent: Id of the parent that it was stored with, if the row has none now.
     """
 
     thread_id: str
     spot: Spot
     digest: bytes | None
     claim: object
+    removed_parent: str | None
 
 
 class Standing(Enum):
@@ -155,11 +159,15 @@ class Heads:
         """Compare a row that was opened with what the store knew.
 
         Raises:
+            RowError: If its parent was removed from the row, and not deleted.
             WrongThreadStoreError: If it was stored beside another thread store.
             ThreadStoreBehindError: If the store was put back to an earlier state.
         """
         if content.claim is not None:
             yield from self._require_claim(content.claim, known.clock)
+        if content.removed_parent:
+            parent = content.spot._replace(checkpoint_id=content.removed_parent)
+            yield from self._require_deleted(parent, content.spot)
         spot = content.spot
         head = known.heads.get(spot)
         if head is None:
@@ -235,6 +243,16 @@ class Heads:
             return required, required
         more = yield from self.find(others)
         return more and (Known({**required.heads, **more.heads}, more.clock), required)
+
+    def _require_deleted(self, parent: Spot, child: Spot) -> Steps[None]:
+        """Check that a parent was deleted: savers remove it from its children when they prune."""
+        for _ in range(LOOKS):
+            known = yield from self.find([parent])
+            head = known and known.heads.get(parent)
+            if not head or head.kind is not Kind.PUT:
+                return
+        if head and not (yield from self.may_be_pruned(head, [child])):
+            self.report(RowError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}"))
 
     def _require_claim(self, claim: object, clock: int) -> Steps[None]:
         identity, at = parse_claim(claim)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text
-from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
+from sealpoint.errors import ConfigKeyError, RolledBackError, RowError
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
 from sealpoint.sealed.heads import LOOKS, Content, Heads, Known, Standing, missing, spot_of
@@ -38,16 +38,15 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
             return entry
         want = next(iter(known.heads.values()), None)
         if entry is not None and (want is None or want.spot <= spot_of(entry.found)):
-            standing, head = yield from _compare(do.heads, entry, known)
+            standing, want = yield from _compare(do.heads, entry, known)
             if standing is Standing.PRESENT:
                 return entry
             if standing is Standing.ABSENT:
                 return None if asked.place.checkpoint_id else (yield from _latest(do, asked))
-            want = head
-        if want is None or want.kind is Kind.DELETED or (entry is None and want.kind is Kind.LEAVING):
+        elif want is None or want.kind is not Kind.PUT:  # it may go, or has gone
             return entry
         looks = looks + 1 if want == suspect else 1
-        if looks == LOOKS:  # it was in the store each time the database was read
+        if want is not None and looks == LOOKS:  # it was in the store each time the database was read
             return (yield from _require(do, do.heads, asked, entry, known, want))
         suspect = want
 
@@ -112,23 +111,9 @@ def compared(do: Procedures, asked: Asked | None, entry: Entry, known: Known) ->
     return (yield from get(do, asked._replace(place=entry.place)))
 
 
-def require_parent(do: Procedures, entry: Entry) -> Steps[None]:
-    """Check that a checkpoint names its parent, unless that may have been deleted.
-
-    Raises:
-        RowError: If it does not.
-    """
-    if do.heads is None or entry.parent or not entry.sealed_parent:
-        return
-    spot = spot_of(entry.found)._replace(checkpoint_id=entry.sealed_parent)
-    known = yield from do.heads.find([spot])
-    if known is not None and any(head.kind is Kind.PUT for head in known.heads.values()):
-        do.heads.report(RowError(f"the row of {excerpt(str(entry.place.checkpoint_id))} lacks its parent"))
-
-
 def content_of(entry: Entry) -> Content:
     """Return what is compared with the thread store."""
-    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim)
+    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim, entry.removed_parent)
 
 
 def decoded(do: Procedures, entry: Entry, asked: Asked | None) -> Steps[CheckpointTuple]:

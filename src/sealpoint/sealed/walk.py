@@ -13,7 +13,7 @@ from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.heads import spot_of
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures
-from sealpoint.sealed.reading import Listed, compared, get, require_parent
+from sealpoint.sealed.reading import Listed, compared, get
 from sealpoint.sealed.steps import Steps
 
 _FIRST_ROWS: Final = 2
@@ -42,8 +42,6 @@ def histories(
         if met:  # writes to the checkpoint itself are pending, and no part of the history
             walk.visit(entry.values(walk.open), entry.pending(walk.open))
         met.add(checkpoint_id)
-        if walk.open:
-            yield from require_parent(do, entry)
         parent = entry.parent
         if not parent or not walk.open:
             break

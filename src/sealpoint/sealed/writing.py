@@ -7,8 +7,8 @@ recorded first that they may go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from sealpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple, RunnableConfig
 from sealpoint.base.place import Place
@@ -17,7 +17,7 @@ from sealpoint.sealed.body import digest_of
 from sealpoint.sealed.heads import Heads, Known, spot_of
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures, named, thread_config
-from sealpoint.sealed.reading import Listed, Listing, compared, require_parent
+from sealpoint.sealed.reading import Listed, Listing, compared
 from sealpoint.sealed.steps import Do, Get, Steps
 from sealpoint.threads.store import Head, Kind, Spot
 
@@ -67,7 +67,6 @@ def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
     for row in reversed(rows):
         if (entry := (yield from listing.take(row))) is None:
             continue
-        yield from require_parent(do, entry)
         claim = yield from _claim(do)
         arguments, writes = do.copied(entry, target, claim)
         yield Do("put", arguments)
@@ -188,7 +187,8 @@ def _settle_threads(do: Procedures, heads: Heads, threads: Sequence[Asked], stra
         lost = _newest(known) if strategy == _KEEP_LATEST else None
         if lost is not None and (lost.spot in there or (yield from _may_go(do, heads, asked, lost))):
             lost = None
-        yield from _settle(heads, [head for head in known.heads.values() if head is not lost], there)
+        kept = yield from _settle(heads, [head for head in known.heads.values() if head is not lost], there)
+        yield from _settle(heads, kept, map(spot_of, (yield Request(thread_config(column)))))
         if lost is not None:
             heads.report(RolledBackError(asked.thread_id, None, lost.spot.checkpoint_id))
 
@@ -203,20 +203,24 @@ def _may_go(do: Procedures, heads: Heads, asked: Asked, head: Head) -> Steps[boo
     return bool(found) and spot_of((yield from do.opened(found[0], asked)).found) > head.spot
 
 
-def _settle_each(heads: Heads, which: Sequence[Head]) -> Steps[None]:
-    left = list[Spot]()
-    for head in which:
-        left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
-    yield from _settle(heads, which, left)
+def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
+    for _ in range(2):
+        left = list[Spot]()
+        for head in which:
+            left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
+        which = yield from _settle(heads, which, left)
 
 
-def _settle(heads: Heads, which: Any, left: Any) -> Steps[None]:
-    """Record which checkpoints have gone."""
+def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
+    """Record which checkpoints have gone.
+
+    Returns:
+        Those that were recorded as kept. A deletion may have ended meanwhile, so they are looked for again.
+    """
     there = {*left}
-    yield from heads.append(
-        [
-            head._replace(kind=Kind.PUT) if head.spot in there else Head(head.spot, Kind.DELETED, b"")
-            for head in which
-            if head.kind is Kind.LEAVING or head.spot not in there
-        ]
-    )
+    gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]
+    kept = [
+        head._replace(kind=Kind.PUT) for head in which if head.spot in there and head.kind is Kind.LEAVING
+    ]
+    yield from heads.append(gone + kept)
+    return kept
