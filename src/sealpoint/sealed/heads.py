@@ -166,7 +166,8 @@ class Heads:
         if content.claim is not None:
             yield from self._require_claim(content.claim, known.clock)
         if content.removed_parent:
-            yield from self._require_deleted(content.spot._replace(checkpoint_id=content.removed_parent))
+            parent = content.spot._replace(checkpoint_id=content.removed_parent)
+            yield from self._require_deleted(parent, content.spot)
         spot = content.spot
         head = known.heads.get(spot)
         if head is None:
@@ -243,11 +244,14 @@ class Heads:
         more = yield from self.find(others)
         return more and (Known({**required.heads, **more.heads}, more.clock), required)
 
-    def _require_deleted(self, parent: Spot) -> Steps[None]:
+    def _require_deleted(self, parent: Spot, child: Spot) -> Steps[None]:
         """Check that a parent was deleted: savers remove it from its children when they prune."""
-        known = yield from self.find([parent])
-        head = known and known.heads.get(parent)
-        if head and head.kind is Kind.PUT:
+        for _ in range(LOOKS):
+            known = yield from self.find([parent])
+            head = known and known.heads.get(parent)
+            if not head or head.kind is not Kind.PUT:
+                return
+        if head and not (yield from self.may_be_pruned(head, [child])):
             self.report(RowError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}"))
 
     def _require_claim(self, claim: object, clock: int) -> Steps[None]:
