@@ -195,7 +195,7 @@ def _verdict_object(folder: Path, verdict: Verdict, key: VerifierKey | None) -> 
         "pins": verdict.pins,
         "documents": verdict.documents,
         "unended": verdict.unended,
-        "problems": verdict.problems,
+        "problems": list(verdict.problems),
     }
 
 

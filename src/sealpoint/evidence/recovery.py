@@ -43,7 +43,7 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
         tail = stream.read(MAX_BYTES + 2)
     if not tail:
         return tree
-    if is_next(tail, tree, new := folder.read_new(key)):
+    if _is_next(tail, tree, new := folder.read_new(key)):
         fsync_path(folder.entries)
         folder.new.replace(folder.checkpoint)
         fsync_path(folder.path)
@@ -59,7 +59,7 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
     return tree
 
 
-def is_next(tail: bytes, tree: Tree, new: Checkpoint | None) -> bool:
+def _is_next(tail: bytes, tree: Tree, new: Checkpoint | None) -> bool:
     """Whether a tail is the one entry that the next head has more than a tree."""
     line, newline, rest = tail.partition(b"\n")
     if new is None or not newline or rest or new.size != tree.size + 1:

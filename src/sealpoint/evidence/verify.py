@@ -6,8 +6,8 @@ Reads only, and without a lock, so that a copy can be checked by any account.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,6 @@ from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint, read_pin
 from sealpoint.evidence.entry import MAX_BYTES, read_members
 from sealpoint.evidence.folder import Folder, digest_of, read_lines
 from sealpoint.evidence.note import VerifierKey
-from sealpoint.evidence.recovery import is_next
 from sealpoint.maintenance.result import Reason
 from sealpoint.merkle import Tree
 
@@ -25,7 +24,7 @@ _DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 BEGUN: Final = "begun"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What a check of a ledger found.
 
@@ -39,16 +38,11 @@ class Verdict:
     """
 
     checkpoint: Checkpoint | None = None
-    problems: list[str] = field(default_factory=list)
-    reasons: set[Reason] = field(default_factory=set)
+    problems: tuple[str, ...] = ()
+    reasons: frozenset[Reason] = frozenset()
     pins: int = 0
     documents: int = 0
     unended: int = 0
-
-    def add(self, reason: Reason, problem: str) -> None:
-        """Record what refutes the ledger."""
-        self.reasons.add(reason)
-        self.problems.append(problem)
 
 
 def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[bytes] = ()) -> Verdict:
@@ -75,14 +69,15 @@ def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[b
             note = files.read_note()
         except LedgerMissingError:
             note = b""
-        verdict = _verify(files, note, known, heads)
-        if not verdict.problems or _is_unchanged(files, note):
+        run = _Run(files, known, heads)
+        run.check(note)
+        if not run.problems or _is_unchanged(files, note):
             break  # else another process has added an entry meanwhile
     if key is None:
-        verdict.reasons.add(Reason.SIGNER_NOT_GIVEN)
+        run.reasons.add(Reason.SIGNER_NOT_GIVEN)
     if not any(head.size for head in heads):  # a pin of no entries agrees with every ledger
-        verdict.reasons.add(Reason.PIN_NOT_GIVEN)
-    return verdict
+        run.reasons.add(Reason.PIN_NOT_GIVEN)
+    return run.verdict()
 
 
 def _is_unchanged(files: Folder, note: bytes) -> bool:
@@ -92,83 +87,98 @@ def _is_unchanged(files: Folder, note: bytes) -> bool:
         return True
 
 
-def _verify(files: Folder, note: bytes, key: VerifierKey, pins: Sequence[Checkpoint]) -> Verdict:
-    verdict = Verdict()
-    try:
-        verdict.checkpoint = open_checkpoint(note, key)
-    except SignatureError as error:
-        verdict.add(Reason.SIGNER_WRONG, str(error))
-    except NoteError as error:
-        verdict.add(Reason.LEDGER_BROKEN, f"the checkpoint is not valid: {error}")
-    if verdict.checkpoint is not None:
-        _verify_entries(files, verdict, verdict.checkpoint, key, pins)
-    return verdict
+class _Run:
+    """One reading of a ledger."""
 
+    def __init__(self, files: Folder, key: VerifierKey, pins: Sequence[Checkpoint]) -> None:
+        self._files, self._key, self._pins = files, key, pins
+        self.checkpoint: Checkpoint | None = None
+        self.problems, self.reasons = list[str](), set[Reason]()
+        self._agreeing, self._documents = 0, 0
+        self._unended = set[str]()
 
-def _verify_entries(
-    files: Folder, verdict: Verdict, checkpoint: Checkpoint, key: VerifierKey, pins: Sequence[Checkpoint]
-) -> None:
-    tree, runs, documents = Tree(), set[str](), set[str]()
-    wanted, roots = {pin.size for pin in pins}, {0: tree.root()}
-    try:
-        with files.entries.open("rb") as stream:
-            for line in read_lines(stream, checkpoint.size):
-                members = read_members(line, tree.size)
-                (runs.add if members["outcome"] == BEGUN else runs.discard)(members["run"])
-                if members["documents"]:
-                    documents.update(map(str, members["documents"]))
-                tree.add(line)
-                if tree.size in wanted:
-                    roots[tree.size] = tree.root()
-            tail = stream.read(MAX_BYTES + 2)
-    except FileNotFoundError:
-        tail = b""
-    except EntryError as error:
-        verdict.add(Reason.LEDGER_BROKEN, str(error))
-        return
-    verdict.unended = len(runs)
-    if tree.size < checkpoint.size:
-        problem = f"there are {tree.size} entries, and the checkpoint was signed for {checkpoint.size}"
-        verdict.add(Reason.LEDGER_BROKEN, problem)
-    elif tree.root() != checkpoint.root:
-        verdict.add(Reason.LEDGER_BROKEN, "the entries are not those that the checkpoint was signed for")
-    elif tail:
-        _check_tail(files, verdict, tail, tree, key)
-    if not checkpoint.size:
-        verdict.reasons.add(Reason.NO_ENTRIES)
-    _compare_pins(verdict, checkpoint, pins, roots)
-    _verify_documents(files, verdict, documents)
+    def verdict(self) -> Verdict:
+        problems, reasons = tuple(self.problems), frozenset(self.reasons)
+        counts = self._agreeing, self._documents, len(self._unended)
+        return Verdict(self.checkpoint, problems, reasons, *counts)
 
+    def check(self, note: bytes) -> None:
+        try:
+            self.checkpoint = open_checkpoint(note, self._key)
+        except SignatureError as error:
+            self._refute(Reason.SIGNER_WRONG, str(error))
+        except NoteError as error:
+            self._refute(Reason.LEDGER_BROKEN, f"the checkpoint is not valid: {error}")
+        if self.checkpoint is not None:
+            self._check_entries(self.checkpoint)
 
-def _check_tail(files: Folder, verdict: Verdict, tail: bytes, tree: Tree, key: VerifierKey) -> None:
-    """Distinguish an entry whose writing has begun from lines that the signer did not begin."""
-    new = files.read_new(key)
-    if is_next(tail, tree, new) or (new is not None and new.size == tree.size + 1):
-        verdict.reasons.add(Reason.APPEND_UNFINISHED)
-    else:
-        verdict.add(Reason.LEDGER_BROKEN, "there are lines after the entries that the checkpoint covers")
+    def _refute(self, reason: Reason, problem: str) -> None:
+        self.reasons.add(reason)
+        self.problems.append(problem)
 
+    def _check_entries(self, checkpoint: Checkpoint) -> None:
+        tree, documents = Tree(), set[str]()
+        wanted, roots = {pin.size for pin in self._pins}, {0: tree.root()}
+        try:
+            with self._files.entries.open("rb") as stream:
+                for line in read_lines(stream, checkpoint.size):
+                    members = read_members(line, tree.size)
+                    is_begun = members["outcome"] == BEGUN
+                    (self._unended.add if is_begun else self._unended.discard)(members["run"])
+                    if members["documents"]:
+                        documents.update(map(str, members["documents"]))
+                    tree.add(line)
+                    if tree.size in wanted:
+                        roots[tree.size] = tree.root()
+                tail = stream.read(MAX_BYTES + 2)
+        except FileNotFoundError:
+            tail = b""
+        except EntryError as error:
+            self._refute(Reason.LEDGER_BROKEN, str(error))
+            return
+        self._compare_head(tree, checkpoint, tail)
+        self._compare_pins(checkpoint, roots)
+        self._check_documents(documents)
 
-def _compare_pins(
-    verdict: Verdict, checkpoint: Checkpoint, pins: Sequence[Checkpoint], roots: dict[int, bytes]
-) -> None:
-    for pin in pins:
-        if pin.size > checkpoint.size:
-            problem = f"the pin has {pin.size} entries, and the ledger {checkpoint.size}: it was put back"
-            verdict.add(Reason.LEDGER_DIFFERS, problem)
-        elif roots.get(pin.size) != pin.root:
-            verdict.add(Reason.LEDGER_DIFFERS, f"the first {pin.size} entries are not those of the pin")
-        else:
-            verdict.pins += 1
+    def _compare_head(self, tree: Tree, checkpoint: Checkpoint, tail: bytes) -> None:
+        if not checkpoint.size:
+            self.reasons.add(Reason.NO_ENTRIES)
+        if tree.size < checkpoint.size:
+            problem = f"there are {tree.size} entries, and the checkpoint was signed for {checkpoint.size}"
+            self._refute(Reason.LEDGER_BROKEN, problem)
+        elif tree.root() != checkpoint.root:
+            self._refute(Reason.LEDGER_BROKEN, "the entries are not those that the checkpoint was signed for")
+        elif tail:
+            # As in `recovery`: the signer has signed a next head before it began to write an entry.
+            new = self._files.read_new(self._key)
+            if new is not None and new.size == tree.size + 1 and len(tail) <= MAX_BYTES + 1:
+                self.reasons.add(Reason.APPEND_UNFINISHED)
+            else:
+                problem = "there are lines after the entries that the checkpoint covers"
+                self._refute(Reason.LEDGER_BROKEN, problem)
 
+    def _compare_pins(self, checkpoint: Checkpoint, roots: Mapping[int, bytes]) -> None:
+        for pin in self._pins:
+            if pin.size > checkpoint.size:
+                problem = f"the pin has {pin.size} entries, and the ledger {checkpoint.size}: it was put back"
+                self._refute(Reason.LEDGER_DIFFERS, problem)
+            elif roots.get(pin.size) != pin.root:
+                problem = f"the first {pin.size} entries are not those of the pin"
+                self._refute(Reason.LEDGER_DIFFERS, problem)
+            else:
+                self._agreeing += 1
 
-def _verify_documents(files: Folder, verdict: Verdict, documents: set[str]) -> None:
-    for digest in sorted(documents):
-        try:  # a name of any other form is no digest
-            same = _DIGEST.fullmatch(digest) and digest_of(files.document(digest).read_bytes()) == digest
+    def _check_documents(self, digests: Iterable[str]) -> None:
+        for digest in sorted(digests):
+            if self._has_document(digest):
+                self._documents += 1
+            else:
+                self._refute(Reason.DOCUMENTS_MISSING, f"document {digest} is missing, or was changed")
+
+    def _has_document(self, digest: str) -> bool:
+        if not _DIGEST.fullmatch(digest):  # else it could name a file outside of the folder
+            return False
+        try:
+            return digest_of(self._files.document(digest).read_bytes()) == digest
         except OSError:
-            same = False
-        if same:
-            verdict.documents += 1
-        else:
-            verdict.add(Reason.DOCUMENTS_MISSING, f"document {digest} is missing, or was changed")
+            return False

@@ -313,6 +313,7 @@ def test_tail_longer_than_an_entry_is_never_cut_off(folder: Path) -> None:
     crash(folder, b"x" * 65_537)
     with pytest.raises(LedgerTamperedError, match="lines after"):
         add(Ledger(folder, SIGNER), "next")
+    assert {*verify_ledger(folder, SIGNER.key, [pinned(folder)]).reasons} == {"ledger-broken"}
 
 
 def test_new_signer_is_a_new_ledger(folder: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_whole_ledger_with_key_and_pin(folder: Path) -> None:
     verdict = check(folder, head(folder))
     assert verdict.reasons == set()
     assert verdict.checkpoint is not None
-    assert (verdict.checkpoint.size, verdict.pins, verdict.problems) == (ENTRIES, 1, [])
+    assert (verdict.checkpoint.size, verdict.pins, verdict.problems) == (ENTRIES, 1, ())
 
 
 @given(st.integers(min_value=0))
@@ -194,7 +194,7 @@ def test_pin_is_checked_by_the_root_of_its_first_lines(folder: Path) -> None:
     pin = head(folder)
     add(Ledger(folder, SIGNER), "a", "b")
     verdict = check(folder, pin, head(folder))
-    assert (verdict.reasons, verdict.pins) == (set(), 2)
+    assert (verdict.reasons, verdict.pins) == (frozenset(), 2)
 
 
 def test_ledger_that_was_put_back_is_noticed(folder: Path, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_one_pin_of_several_that_differs_is_enough(folder: Path, tmp_path: Path)
     add(Ledger(folder, SIGNER), "a")
     add(Ledger(tmp_path / "fork", SIGNER), "b")
     verdict = check(tmp_path / "fork", early, head(folder))
-    assert (verdict.reasons, verdict.pins) == ({Reason.LEDGER_DIFFERS}, 1)
+    assert (verdict.reasons, verdict.pins) == (frozenset({Reason.LEDGER_DIFFERS}), 1)
 
 
 def test_pin_of_another_signer_is_refused(folder: Path) -> None:
@@ -256,7 +256,7 @@ def test_document_outside_the_folder_is_not_read(folder: Path, tmp_path: Path) -
     with Ledger(folder, SIGNER).writing(make_entry()) as writer:
         writer.add(replace(make_entry(), documents=["../secret", "sha256:../../secret"]))
     verdict = check(folder, head(folder))
-    assert (verdict.reasons, len(verdict.problems)) == ({Reason.DOCUMENTS_MISSING}, 2)
+    assert (verdict.reasons, len(verdict.problems)) == (frozenset({Reason.DOCUMENTS_MISSING}), 2)
 
 
 def test_runs_that_have_begun_and_not_ended_are_counted(folder: Path) -> None:
@@ -275,7 +275,7 @@ def test_entry_with_a_wrong_number_is_noticed_though_signed(folder: Path) -> Non
     (folder / "checkpoint").write_bytes(Checkpoint.of(ORIGIN, Tree.of(lines)).sign(SIGNER))
     verdict = check(folder)
     assert Reason.LEDGER_BROKEN in verdict.reasons
-    assert verdict.problems == ["line 2 says that it is entry 7"]
+    assert verdict.problems == ("line 2 says that it is entry 7",)
 
 
 def test_reader_needs_no_right_to_write(folder: Path) -> None:
