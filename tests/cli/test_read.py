@@ -429,6 +429,7 @@ def test_verify_of_values_that_all_open(sealed: Path, keys: Path, capsys: pytest
         "unbound_places": [],
         "orphans": 0,
         "orphan_places": [],
+        "heads": None,
         "failed": 0,
         "complete": True,
     }

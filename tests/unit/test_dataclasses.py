@@ -13,6 +13,7 @@ from tests.unit.test_house import MODULES
 
 FILLED = {  # while values are counted or read, by the function that made it
     "sealpoint.maintenance.job.Outcome",
+    "sealpoint.maintenance.adopt.Adoption",
     "sealpoint.maintenance.inventory.Constructor",
     "sealpoint.maintenance.inventory.Inventory",
     "sealpoint.databases.postgres.scan.Pass",
