@@ -11,7 +11,20 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from sealpoint.cli import audit, decrypt, heads, inspect, keys, rebind, rotate, scrub, status, trial, types, verify
+from sealpoint.cli import (
+    audit,
+    decrypt,
+    heads,
+    inspect,
+    keys,
+    rebind,
+    rotate,
+    scrub,
+    status,
+    trial,
+    types,
+    verify,
+)
 from sealpoint.cli.exits import Exit, exit_code, message
 from sealpoint.cli.output import (
     complain,

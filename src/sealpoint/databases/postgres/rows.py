@@ -121,6 +121,10 @@ class PostgresRows:
         """Read one state of all rows within the context; agents can read and write meanwhile."""
         return snapshot_of(self._checked)
 
+    def one_state(self) -> AbstractContextManager[None]:
+        """Read one state of the schema. See `RowStore.one_state`."""
+        return self._checked.one_state()
+
     def new_schema(self, name: str) -> NewSchema:
         """Create a schema of this database with empty tables like these, in a session of its own.
 
