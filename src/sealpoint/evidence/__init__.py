@@ -1,0 +1,3 @@
+"""Evidence: what an assessor reads and checks."""
+
+__all__: list[str] = []
