@@ -33,7 +33,7 @@ endef
 
 help:
 	@echo "make demo         see a LangGraph agent's state sealed in its database"
-	@echo "make test         run the tests"
+	@echo "make test         run the tests, and a sample of the broad ones (all: SEALPOINT_TESTS=all make test)"
 	@echo "make test-oldest  run the tests with the oldest supported LangGraph"
 	@echo "make test-all     run the tests on every installed Python from 3.11 on"
 	@echo "make attacks      compare the effect of hostile rows here and on LangGraph"
@@ -97,10 +97,10 @@ test-all: $(VENV)/filled
 
 attacks: $(VENV)/filled
 	$(VENV)/bin/python -m tests.attacks $(ARGS)
-	SEALPOINT_ATTACKS_RUNS=200 $(VENV)/bin/python -m pytest --quiet tests/attacks/test_owners.py
+	SEALPOINT_TESTS=exhaustive $(VENV)/bin/python -m pytest --quiet tests/attacks/test_owners.py
 
 matrix: $(VENV)/filled
-	SEALPOINT_MATRIX=1 $(VENV)/bin/python -m pytest --quiet --numprocesses auto --dist worksteal tests/matrix $(ARGS)
+	SEALPOINT_TESTS=exhaustive $(VENV)/bin/python -m pytest --quiet --numprocesses auto --dist worksteal tests/matrix $(ARGS)
 
 savers: $(SAVERS_VENV)/filled
 	$(SAVERS_VENV)/bin/python -m tests.savers $(ARGS)
@@ -125,7 +125,7 @@ fuzz: $(FUZZ_VENV)/filled
 	$(FUZZ_VENV)/bin/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
 soak: $(VENV)/filled
-	$(VENV)/bin/python -m pytest -m soak $(ARGS)
+	SEALPOINT_TESTS=all $(VENV)/bin/python -m pytest -m soak $(ARGS)
 
 wheel: $(VENV)/filled
 	rm -rf dist

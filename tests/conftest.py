@@ -1,10 +1,17 @@
-"""Settings for all tests: how hard hypothesis tries, chosen by HYPOTHESIS_PROFILE."""
+"""Settings for all tests: HYPOTHESIS_PROFILE is how hard hypothesis tries, SEALPOINT_TESTS how much runs."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.extent import VARIABLE, is_sample, sample
+from tests.support.forked import forked_program
 
 # No deadlines and no complaint about slow strategies: neither means anything on a busy machine.
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -13,3 +20,30 @@ settings.register_profile("default", steady, max_examples=50)
 settings.register_profile("ci", steady, max_examples=100, print_blob=True)
 settings.register_profile("thorough", steady, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[Path]:
+    """The command `sealpoint`, which is forked from a process that has imported it."""
+    with forked_program() as folder:
+        yield folder / "sealpoint"
+
+
+@pytest.fixture(scope="session")
+def script_path(forked: Path) -> str:
+    """A PATH for scripts, with that command, and the Python of these tests."""
+    python = str(Path(sys.executable).parent)
+    return os.pathsep.join([str(forked.parent), python, os.environ.get("PATH", os.defpath)])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """After `-m` and `-k`, so that the sample is one of the tests that they leave."""
+    if is_sample(config.args):
+        items[:], left_out = sample(items)
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if is_sample(config.args):
+        terminalreporter.write_line(f"the broad tests ran as a sample; all of them: {VARIABLE}=all make test")

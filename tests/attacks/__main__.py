@@ -27,14 +27,14 @@ def main() -> int:
     cases = [case for case in cases if case.family != generated.FAMILY][:: options.every]
     cases += generated_cases[: options.files]
     sides = [side for side in _SIDES.values() if options.side in (None, side.name)]
-    results = {side.name: _run(cases, side, options.jobs) for side in sides}
+    results = {side.name: _run(cases, side, options) for side in sides}
     _print(cases, results, options)
     return 1 if report.failed(results.get("sealpoint", {}).values()) else 0
 
 
-def _run(cases: list[Case], side: Side, jobs: int) -> dict[Case, sandbox.Result]:
+def _run(cases: list[Case], side: Side, options: argparse.Namespace) -> dict[Case, sandbox.Result]:
     chosen = [case for case in cases if case.shared or side.name == "sealpoint"]
-    return {result.case: result for result in sandbox.run(chosen, side, jobs)}
+    return {result.case: result for result in sandbox.run(chosen, side, options.jobs, options.seconds)}
 
 
 def _print(cases: list[Case], results: report.Results, options: argparse.Namespace) -> None:
@@ -67,6 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, help="run one case of so many")
     parser.add_argument("--files", type=int, default=generated.FILES, help="run so many generated files")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
+    parser.add_argument("--seconds", type=int, default=sandbox.SECONDS, help="end a case after so many")
     return parser.parse_args()
 
 

@@ -67,6 +67,7 @@ class _Child:
     pipe: int
     directory: Path
     started: float
+    seconds: int
     forged: bool = False
     timed_out: bool = False
     extended: int = 0
@@ -75,7 +76,7 @@ class _Child:
 
     @property
     def deadline(self) -> float:
-        return self.started + (SECONDS if self.forged else _FORGE_SECONDS) + self.extended
+        return self.started + (self.seconds if self.forged else _FORGE_SECONDS) + self.extended
 
     def starves(self) -> bool:
         """Whether a child that is late computes, on a machine that is busy; then it is given more time.
@@ -99,8 +100,8 @@ class _Child:
         return bool(said)
 
 
-def run(cases: Iterable[Case], side: Side, jobs: int = 2) -> Iterator[Result]:
-    """Run ``cases`` against ``side``, ``jobs`` at a time, and yield results as they come."""
+def run(cases: Iterable[Case], side: Side, jobs: int = 2, seconds: int = SECONDS) -> Iterator[Result]:
+    """Run ``cases`` against ``side``, ``jobs`` at a time, each for ``seconds`` at most, and yield results."""
     _warm(side)
     gc.freeze()  # children need not copy what they will not change
     waiting = iter(cases)
@@ -108,7 +109,7 @@ def run(cases: Iterable[Case], side: Side, jobs: int = 2) -> Iterator[Result]:
         canaries.place(Path(directory))
         while True:
             while len(selector.get_map()) < jobs and (case := next(waiting, None)):
-                child = _start(case, side)
+                child = _start(case, side, seconds)
                 selector.register(child.pipe, selectors.EVENT_READ, child)
             children: list[_Child] = [key.data for key in selector.get_map().values()]
             if not children:
@@ -142,21 +143,21 @@ def _warm(side: Side) -> None:
         side.saver(connection, side.strict()).setup()
 
 
-def _start(case: Case, side: Side) -> _Child:
+def _start(case: Case, side: Side, seconds: int) -> _Child:
     directory = Path(tempfile.mkdtemp(prefix="attack-"))
     pipe, speaking = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(pipe)
-            _live(case, Scene(side, directory, directory / "marker"), speaking)
+            _live(case, Scene(side, directory, directory / "marker"), speaking, seconds)
         except Exception:  # noqa: BLE001 -- an attack that cannot be made; the parent shows the last line
             traceback.print_exc()
             sys.stderr.flush()
         finally:
             os._exit(1)
     os.close(speaking)
-    return _Child(case, side, pid, pipe, directory, time.monotonic())
+    return _Child(case, side, pid, pipe, directory, time.monotonic(), seconds)
 
 
 def _end(child: _Child) -> Result:
@@ -177,7 +178,7 @@ def _classify(child: _Child, status: int, marked: bool, log: int) -> tuple[Outco
     if not child.forged:
         return Outcome.UNFORGED, "it took too long" if child.timed_out else _last_line(child.directory)
     if child.timed_out:
-        return Outcome.CRASHED, f"over {SECONDS} s"
+        return Outcome.CRASHED, f"over {child.seconds} s"
     if os.WIFSIGNALED(status):
         return Outcome.CRASHED, signal.Signals(os.WTERMSIG(status)).name
     if not child.said:
@@ -200,7 +201,7 @@ def _last_line(directory: Path) -> str:
 # --- in the child -------------------------------------------------------------------------------
 
 
-def _live(case: Case, scene: Scene, pipe: int) -> None:
+def _live(case: Case, scene: Scene, pipe: int, seconds: int) -> None:
     with (scene.directory / "log").open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
@@ -208,7 +209,7 @@ def _live(case: Case, scene: Scene, pipe: int) -> None:
     read = case.forge(scene)
     os.write(pipe, b"\n")
     used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = math.ceil(used.ru_utime + used.ru_stime) + SECONDS
+    cpu = math.ceil(used.ru_utime + used.ru_stime) + seconds
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -13,21 +12,22 @@ from typing import Any
 import pytest
 
 from tests.attacks.classifier import EXPECTED
+from tests.support.extent import by_extent
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.timeout(900)  # two thousand processes, each of which may take its five seconds
 
 
-# The everyday run takes one attack of eight, and few generated files; .ci/run takes all attacks, and
+# The everyday run takes one attack of sixteen, and few generated files; .ci/run takes all attacks, and
 # `make attacks` all files, too.
-EVERY, FILES = ("1", "150") if os.environ.get("SEALPOINT_ATTACKS") == "all" else ("8", "20")
+EVERY, FILES = by_extent(16, 1), by_extent(10, 150)
 
 
-def run(table: str, every: str = "1") -> list[dict[str, Any]]:
+def run(table: str, every: int = 1, *more: str) -> list[dict[str, Any]]:
     """Run a table against sealpoint, in a process that is small and quick to fork."""
     command = [sys.executable, "-m", "tests.attacks", "--json", "--side", "sealpoint", "--table", table]
-    command += ["--every", every, "--files", FILES]
+    command += ["--every", str(every), "--files", str(FILES), *more]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     rows: list[dict[str, Any]] = json.loads(done.stdout)
@@ -65,12 +65,12 @@ def test_cases_have_names_of_their_own(attacks: list[dict[str, Any]]) -> None:
 
 def test_honest_values_come_back_whole() -> None:
     """A reader that refuses everything would pass the table too."""
-    rows = run("controls")
+    rows = run("controls", by_extent(4, 1))
     failures = outcomes(rows, "executed", "crashed", "silent", "refused", "unforged")
     assert not failures, "\n".join(failures)
 
 
 def test_every_outcome_is_seen() -> None:
     """Readers that are made to fall for attacks are found out, each in its way."""
-    seen = {row["name"]: row["sealpoint"]["outcome"] for row in run("classifier")}
+    seen = {row["name"]: row["sealpoint"]["outcome"] for row in run("classifier", 1, "--seconds", "2")}
     assert seen == {**EXPECTED, "cannot be forged": "unforged"}

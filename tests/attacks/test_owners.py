@@ -6,7 +6,6 @@ Nothing of the owner's runs, and no answer is wrong.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -39,17 +38,16 @@ from tests.attacks.owners import (
     record_calls,
 )
 from tests.postgres.test_commands import at
+from tests.support.extent import by_extent
 from tests.support.postgres import K1, K2, opened, put_blobs, put_writes, set_up
 from tests.support.rings import states_text, write
 from tests.support.server import server
 
 pytestmark = pytest.mark.timeout(3600)
 
-# Each command runs 6 times every day, 10 times in .ci/run, and 200 times in `make attacks`.
-RUNS: Final = int(
-    os.environ.get("SEALPOINT_ATTACKS_RUNS") or (10 if os.environ.get("SEALPOINT_ATTACKS") == "all" else 6)
-)
-FIRST: Final = 6
+# Each command runs 4 times every day, 10 times in .ci/run, and 200 times in `make attacks`.
+RUNS: Final = by_extent(4, 10, 200)
+FIRST: Final = by_extent(2, 6)
 VIEW: Final = "a view in place of the table"
 STATISTICS: Final = "statistics over an expression"
 THREADS: Final = 3
@@ -232,7 +230,10 @@ def test_nothing_of_the_owner_runs_and_no_answer_is_wrong(
 def test_each_attack_between_the_first_statements(
     url: str, owner: Owner, operator: Operator, name: str
 ) -> None:
-    for begin, command in product(range(4), ("status", "rotate", "decrypt")):
+    turn = list(ATTACKS).index(name)  # so that each place and command has its turn, where not all are tried
+    places_tried = [(turn + number) % 4 for number in range(by_extent(1, 4))]
+    commands = [("status", "rotate", "decrypt")[(turn + number) % 3] for number in range(by_extent(1, 3))]
+    for begin, command in product(places_tried, commands):
         attack(owner, operator, command, name, begin, 60)
 
 
@@ -250,6 +251,7 @@ STEPS: Final[dict[str, Callable[[PostgresRows], object]]] = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("begin", range(16))
 def test_statistics_before_each_statement_of_a_batch(url: str, owner: Owner, step: str, begin: int) -> None:

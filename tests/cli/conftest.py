@@ -78,11 +78,11 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def program() -> Run:
+def program(forked: Path) -> Run:
     """Runs the program in a process of its own, without a terminal."""
 
     def call(*words: object, answer: str = "", **environment: str) -> Ended:
-        command = [*CODE, *map(str, words)]
+        command = [str(forked), *map(str, words)]
         done = subprocess.run(
             command,
             input=answer,

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
+from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.exits import Exit
 from sealpoint.threads.opening import open_thread_store
@@ -43,9 +44,11 @@ class Scene:
     def play(self, thread_id: str, **options: Any) -> None:
         """Let a graph write a thread."""
         saver: Any = sealed_file if self.is_file else sealed_schema
-        with closing(open_thread_store(self.store)) as store:
-            with saver(self.database, threads=store, **options) as opened:
-                play(opened, thread_id, runs=1)
+        with (
+            closing(open_thread_store(self.store)) as store,
+            saver(self.database, threads=store, **options) as opened,
+        ):
+            play(opened, thread_id, runs=1)
 
     def sql(self, *statements: str) -> None:
         connect: Any = sqlite3.connect if self.is_file else psycopg.connect
@@ -58,10 +61,9 @@ class Scene:
         self.ring.write_text(f'{self.ring.read_text()}\n[threads]\nstore = "{store}"\n')
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def scene(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Scene]:
+@pytest.fixture
+def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ring with an index key, and an empty thread store beside it."""
     monkeypatch.chdir(tmp_path)
     index = tmp_path / "index.key"
     index.write_text(INDEX.hex())
@@ -72,26 +74,32 @@ def scene(
     ring.chmod(0o600)
     monkeypatch.setenv("SEALPOINT_KEYS", str(ring))
     SqliteThreadStore("threads.db", create=True).close()
+    return ring
+
+
+@pytest.fixture
+def on_file(ring: Path, tmp_path: Path) -> Scene:
+    """A SQLite file, where the kind of the database makes no difference."""
+    made = Scene(["app.db"], str(tmp_path / "app.db"), "threads.db", ring, is_file=True)
+    made.play("t")
+    made.play("u")
+    return made
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def scene(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    """A database of each kind."""
     if request.param == "sqlite":
-        made = Scene(["app.db"], str(tmp_path / "app.db"), "threads.db", ring, is_file=True)
-        made.play("t")
-        made.play("u")
-        yield made
+        yield request.getfixturevalue("on_file")
         return
     with schema(server(request.config)) as url:
         set_up(PostgresSaver, url)
         monkeypatch.setenv(VARIABLE, at(url))
+        ring = request.getfixturevalue("ring")
         made = Scene(["--db-env", VARIABLE], url, "threads.db", ring, is_file=False)
         made.play("t")
         made.play("u")
         yield made
-
-
-@pytest.fixture
-def on_file(scene: Scene) -> Scene:
-    if not scene.is_file:
-        pytest.skip("the database makes no difference")
-    return scene
 
 
 def require_same_text(run: Run, found: Ended, *words: object) -> None:
@@ -141,11 +149,27 @@ def test_the_store_of_the_ring_is_used_unasked(run: Run, scene: Scene, command: 
     scene.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
     ended = run(*command.split(), *scene.words, "--json")
     assert (ended.code, ended.document["reasons"]) == (Exit.UNOPENED, ["heads-differ"])
-    shutil.copy("threads.db", "other.db")
     SqliteThreadStore("new.db", create=True).close()
     other = run(*command.split(), *scene.words, "--threads", "new.db", "--json")
     assert other.document["heads"]["other_store"] > 0
     assert other.document["heads"]["recorded"] == 0
+
+
+def test_the_store_of_the_ring_may_be_left_out(run: Run, on_file: Scene) -> None:
+    """A ring may be that of several databases, and a store is that of one."""
+    on_file.name_in_ring("threads.db")
+    on_file.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    ended = run("verify", "app.db", "--no-threads", "--json").document
+    assert (ended["heads"], ended["options"]["no_threads"]) == (None, True)
+    both = run("verify", "app.db", "--no-threads", "--threads", "threads.db")
+    assert (both.code, both.out) == (Exit.USAGE, "")
+
+
+def test_a_store_without_heads_shows_nothing(run: Run, on_file: Scene) -> None:
+    SqliteThreadStore("new.db", create=True).close()
+    on_file.sql("DELETE FROM checkpoints")
+    ended = run("heads", "verify", "app.db", "--threads", "new.db", "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["no-rows", "no-heads"])
 
 
 def test_verify_without_a_store_compares_nothing(run: Run, on_file: Scene) -> None:
@@ -326,7 +350,7 @@ def test_a_pin_is_replaced_by_a_later_one(run: Run, on_file: Scene) -> None:
     second = run("heads", "seal", "threads.db", "--pin", "pin.json", "--json").document["pin"]
     assert second["events"] > first["events"]
     assert json.loads(Path("pin.json").read_text())["root"] == second["root"]
-    assert [file for file in os.listdir() if file.startswith(".pin")] == []
+    assert [*Path().glob(".pin*")] == []
     shown = run("heads", "seal", "threads.db")
     assert f"root {second['root']}" in shown.out
 
@@ -375,7 +399,10 @@ def test_a_pin_that_is_missing(run: Run, on_file: Scene) -> None:
 
 def test_trim_forgets_what_was_deleted(run: Run, on_file: Scene) -> None:
     on_file.name_in_ring("threads.db")
-    with closing(SqliteThreadStore("threads.db")) as store, sealed_file(on_file.database, threads=store) as saver:
+    with (
+        closing(SqliteThreadStore("threads.db")) as store,
+        sealed_file(Path(on_file.database), threads=store) as saver,
+    ):
         saver.delete_thread("t")
     on_file.play("v")
     assert run("heads", "seal", "--pin", "pin.json").code == Exit.DONE
@@ -399,6 +426,46 @@ def test_trim_forgets_what_was_deleted(run: Run, on_file: Scene) -> None:
 def test_trim_wants_a_date(run: Run, on_file: Scene, date: str) -> None:
     ended = run("heads", "trim", "threads.db", "--before", date, "--yes")
     assert (ended.code, ended.out) == (Exit.USAGE, "")
+
+
+# --- a store on a server ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def remote(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The URL of an empty Postgres database."""
+    name, dsn = f"heads_{os.getpid()}", server(pytestconfig)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield at(make_conninfo(dsn, dbname=name))
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_a_store_in_postgres(run: Run, scene: Scene, remote: str) -> None:
+    words = [*scene.words, "--reason", "first use"]
+    empty = run("heads", "adopt", *words, "--threads", remote)
+    assert (empty.code, empty.out) == (Exit.STOPPED, "")
+    scene.name_in_ring(remote)
+    adopted = run("heads", "adopt", *words, "--create", "--json")
+    assert (adopted.code, adopted.document["ok"]) == (Exit.DONE, True), adopted
+    scene.store = remote
+    scene.play("v")
+    with closing(open_thread_store(remote)) as store:
+        store.delete_thread("u")
+    sealed = run("heads", "seal", "--pin", "pin.json", "--json").document["pin"]
+    assert sealed["events"] > adopted.document["stored"]
+    verified = run("heads", "verify", *scene.words, "--pin", "pin.json", "--json").document
+    assert verified["reasons"] == ["heads-differ"]
+    assert verified["heads"]["put_back"] > 0
+    assert verified["heads"]["missing"] == 0
+    scene.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    both = run("verify", *scene.words, "--json").document["heads"]
+    assert (both["put_back"], both["missing"] > 0) == (verified["heads"]["put_back"], True)
+    trimmed = run("heads", "trim", "--before", "2100-01-01", "--yes", "--json").document
+    assert trimmed["forgotten"] > 0
+    assert run("heads", "adopt", *words, "--yes", "--json").document["ok"] is True
+    again = run("heads", "verify", *scene.words, "--pin", "pin.json", "--json").document
+    assert again["reasons"] == ["pin-trimmed"]
 
 
 # --- the store is not as it should be -------------------------------------------------------------
@@ -441,6 +508,29 @@ def test_a_server_that_is_down_may_come_back(run: Run, on_file: Scene, line: str
     assert (ended.code, ended.has_no_result) == (Exit.STOPPED, True), ended
 
 
+@pytest.mark.parametrize("line", [line for line in LINES if "verify" not in line and "seal" not in line])
+def test_a_store_that_is_locked(run: Run, on_file: Scene, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealpoint.cli.threads.TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("sealpoint.threads.sqlite.MAINTENANCE_SECONDS", 0.1)
+    with closing(sqlite3.connect("threads.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ended = run(*line.split(), "threads.db", "--json")
+    assert (ended.code, ended.has_no_result) == (Exit.STOPPED, True), ended
+    assert run(*line.split(), "threads.db").code == Exit.DONE
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_hostile_ids_are_printed_escaped(run: Run, scene: Scene, command: str) -> None:
+    scene.play("\x1b[2Jbad\u202e'; --")
+    scene.sql("DELETE FROM checkpoints WHERE thread_id LIKE '%bad%'")
+    words = [*command.split(), *scene.words, "--threads", "threads.db"]
+    ended = run(*words)
+    assert ended.code == Exit.UNOPENED
+    assert "\\x1b[2Jbad\\u202e" in ended.out
+    assert all(line.isprintable() for line in (ended.out + ended.err).splitlines())
+    assert run(*words, "--json").document["failures"][0]["place"]["thread_id"].startswith("\x1b[2Jbad")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_ring_without_an_index_key_has_no_heads(run: Run, on_file: Scene, command: str) -> None:
     text, _, _ = on_file.ring.read_text().partition("[[index]]")
@@ -455,8 +545,6 @@ def test_a_store_that_fails_during_the_run(
 ) -> None:
     """What was begun on stdout is one object, and it says that the run ended early."""
     with closing(sqlite3.connect("threads.db")) as store, store:
-        store.execute("UPDATE heads SET mac = 'text' WHERE seq = 3") if False else None
-        store.execute("PRAGMA writable_schema = 0")
         store.execute("UPDATE heads SET kind = 9 WHERE seq = 3")
     ended = run(*command.split(), "app.db", "--threads", "threads.db", "--json")
     assert ended.code == Exit.STOPPED

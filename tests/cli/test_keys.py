@@ -355,13 +355,15 @@ def test_disable_asks_only_on_a_terminal(program: Run, run: Run, ring: Path, wor
         ("", Exit.STOPPED, "decrypt-only"),
     ],
 )
-def test_disable_wants_the_id(run: Run, ring: Path, answer: str, code: Exit, state: str) -> None:
+def test_disable_wants_the_id(
+    run: Run, forked: Path, ring: Path, answer: str, code: Exit, state: str
+) -> None:
     """If no database is examined: agents that still need the key would fail."""
     for step in (("generate", "k2"), ("promote", "k2")):
         run("keys", *step)
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
-    command = [*CODE, "keys", "disable", "k1", "--json"]
+    command = [str(forked), "keys", "disable", "k1", "--json"]
     done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
     os.close(theirs)
     os.close(ours)
@@ -377,11 +379,13 @@ def test_disable_wants_the_id(run: Run, ring: Path, answer: str, code: Exit, sta
     ("answer", "code", "state"),
     [("k2", Exit.FOUND, "destroyed"), ("yes", Exit.STOPPED, "staged"), ("", Exit.STOPPED, "staged")],
 )
-def test_destroy_wants_the_id(run: Run, ring: Path, answer: str, code: Exit, state: str) -> None:
+def test_destroy_wants_the_id(
+    run: Run, forked: Path, ring: Path, answer: str, code: Exit, state: str
+) -> None:
     run("keys", "generate", "k2")
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
-    command = [*CODE, "keys", "destroy", "k2", "--no-database-check"]
+    command = [str(forked), "keys", "destroy", "k2", "--no-database-check"]
     done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
     os.close(theirs)
     os.close(ours)

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator, ValidationError  # type: ignore[imp
 from sealpoint.cli import app
 from sealpoint.cli.exits import Exit
 from sealpoint.maintenance.result import REFUTING, Reason
+from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Run
 from tests.support.foreign import insert
 from tests.support.results import SCHEMA, expected_code, require_valid
@@ -41,6 +42,10 @@ COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "scrub DB": None,
     "scrub DB --apply": None,
     "decrypt DB --out NEW": True,
+    "heads verify DB --threads STORE": None,
+    "heads adopt DB --threads STORE --reason x": None,
+    "heads seal STORE": True,
+    "heads trim STORE --before 2026-01-01 --yes": True,
     "keys list": None,
     "keys check": True,
     "keys show k1": None,
@@ -65,13 +70,16 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Words:
     path = tmp_path / "x.db"
     write(path, "k1", "a")
     ring = tmp_path / "keys.toml"
-    ring.write_text(states_text(k1="active", k2="decrypt-only", k3="staged"))
+    index = "[[index]]\nid = 'index'\nsource = { inline = 'aW5kZXguLi4uLi4uLi4uLi4uLi4uLi4uLi4uLi4uLi4=' }\n"
+    ring.write_text(f"{states_text(k1='active', k2='decrypt-only', k3='staged')}\n{index}")
+    SqliteThreadStore(tmp_path / "threads.db", create=True).close()
     ring.chmod(0o600)
     monkeypatch.setenv("SEALPOINT_KEYS", str(ring))
     places: dict[str, object] = {
         "DB": path,
         "NEW": tmp_path / "new.db",
         "OTHER": tmp_path / "other.db",
+        "STORE": tmp_path / "threads.db",
         "RING": tmp_path / "new" / "keys.toml",
     }
     return lambda given: [places.get(word, word) for word in given]
@@ -79,7 +87,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Words:
 
 def name_of(line: str) -> str:
     """The name of a command, from its line."""
-    return " ".join(line.split()[: 1 + line.startswith("keys ")])
+    return " ".join(line.split()[: 1 + line.startswith(("heads ", "keys "))])
 
 
 @pytest.mark.parametrize(("line", "ok"), COMMANDS.items(), ids=COMMANDS)
@@ -205,6 +213,7 @@ DATABASE_LINES = [
 TAGS = ["msgpack+cobblestone256@k9", "null+cobblestone256@k1", "msgpack", "msgpack+cobblestone256@k2"]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("line", DATABASE_LINES)
 @pytest.mark.parametrize("tag", TAGS)
 def test_ok_is_what_the_exit_code_says(run: Run, words: Words, line: str, tag: str) -> None:

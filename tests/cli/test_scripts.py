@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing, nullcontext
 from hashlib import sha256
 from pathlib import Path
@@ -21,16 +19,19 @@ from tests.support.sealed import write
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(autouse=True)
+def sealpoint_on_path(script_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", script_path)
+
+
 def run_script(name: str, page: str, folder: Path, *words: object) -> Ended:
     """Run the script that a page has, in a folder."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     block = re.search(rf"^```sh\n(# {re.escape(name)}\n.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert block, f"{page} has no {name}"
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["/bin/sh", "-c", block[1], name, *map(str, words)],
         cwd=folder,
-        env=os.environ | {"PATH": path},
         capture_output=True,
         text=True,
         check=False,

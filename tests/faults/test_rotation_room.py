@@ -31,6 +31,7 @@ def can_mount() -> bool:
         return False
 
 
+@pytest.mark.broad
 @pytest.mark.skipif(not can_mount(), reason="this system lets nobody have a disk of his own")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("spare", [0, 32 * 1024])
@@ -64,6 +65,7 @@ def test_a_full_disk_stops_a_decryption(tmp_path: Path, spare: int) -> None:
     assert all("+" not in value.tag for value in values_of(path))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("act", ["rotate", "seal"])
 def test_files_that_may_not_grow_stop_a_run(tmp_path: Path, mode: str, act: str) -> None:
@@ -86,6 +88,7 @@ def test_files_that_may_not_grow_stop_a_run(tmp_path: Path, mode: str, act: str)
     assert stopped >= 3
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("forbidden", ["file", "folder"])
 def test_what_may_not_be_written_is_not_written(tmp_path: Path, mode: str, forbidden: str) -> None:

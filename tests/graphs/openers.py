@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from sealpoint.langgraph import AsyncSqliteSaver, InMemorySaver, SealedSaver
+from tests.support.threads import thread_store
 
 NO_WAITING: Final = "PRAGMA synchronous = OFF"
 """The files need not survive a power cut."""
@@ -156,12 +157,18 @@ def on_async_pipeline(saver: Any) -> Opener:
 # --- wrapped --------------------------------------------------------------------------------------
 
 
-def wrapped(opener: Opener, **options: Any) -> Opener:
-    """With a serializer: SealedSaver around the saver without any."""
+def wrapped(opener: Opener, *, beside_a_store: bool = False, **options: Any) -> Opener:
+    """With a serializer: SealedSaver around the saver without any, perhaps beside a thread store."""
 
     @asynccontextmanager
     async def sealed(place: str, serde: Any) -> AsyncIterator[Any]:
         async with opener(place, None) as saver:
-            yield saver if serde is None else SealedSaver(saver, serde=serde, **options)
+            if serde is None:
+                yield saver
+            elif beside_a_store:
+                with thread_store(place) as threads:
+                    yield SealedSaver(saver, serde=serde, threads=threads, **options)
+            else:
+                yield SealedSaver(saver, serde=serde, **options)
 
     return sealed

@@ -21,6 +21,7 @@ Transcript = list[tuple[str, Any]]
 Elsewhere = Callable[..., Any]
 """Runs a function with its arguments in another process, and waits."""
 
+RUNS: Final = {"invoke", "stream"}
 AT_THE_END: Final = (
     call("get_state", THREAD, subgraphs=True),
     call("get_state_history", THREAD, limit=25),
@@ -29,15 +30,25 @@ AT_THE_END: Final = (
 
 
 def play(
-    script: str, saver: str, place: str, sealed: bool, elsewhere: Elsewhere | None = None
+    script: str,
+    saver: str,
+    place: str,
+    sealed: bool,
+    elsewhere: Elsewhere | None = None,
+    durability: str | None = None,
 ) -> tuple[Transcript, Stored]:
-    """Play a script to its end; return the outcome of every call, and what is stored then."""
+    """Play a script to its end; return the outcome of every call, and what is stored then.
+
+    With a ``durability`` every run has it, and not LangGraph's default.
+    """
     transcript: Transcript = []
     with opened(saver, place, sealed=sealed) as (checkpointer, runner):
         lines = SCRIPTS[script]()
         graph = next(lines)(checkpointer)
         outcome: Any = None
         while asked := next_call(lines, outcome):
+            if durability and asked.method in RUNS:
+                asked = dataclasses.replace(asked, named={**asked.named, "durability": durability})
             try:
                 if asked.elsewhere and ENTRIES[saver].kind != "memory":
                     away = elsewhere or (lambda function, *arguments: function(*arguments))
@@ -64,7 +75,7 @@ def next_call(lines: Script, outcome: Any) -> Call | None:
 def perform(graph: Any, asked: Call, saver: str, runner: asyncio.Runner) -> Any:
     """Make a call, awaited or not; streams are read to their end."""
     entry, named = ENTRIES[saver], asked.named
-    if not entry.keeps_history and asked.method in {"invoke", "stream"}:
+    if not entry.keeps_history and asked.method in RUNS:
         # Else a shallow saver stores a checkpoint while the writes upon it arrive, and may delete them.
         named = {**named, "durability": "sync"}
     if entry.awaited:

@@ -92,7 +92,32 @@ WRAPPED: Final = {
 }
 """Savers within SealedSaver, with pseudonyms and an index or without."""
 
-ENTRIES: Final = SAVERS | WRAPPED
+WITH_HEADS: Final[dict[str, Any]] = {"beside_a_store": True}
+BESIDE: Final = {
+    "beside a store, LangGraph SqliteSaver": Entry("file", wrapped(on_sqlite3(Theirs), **WITH_HEADS)),
+    "beside a store, LangGraph AsyncSqliteSaver": Entry(
+        "file", wrapped(on_aiosqlite(TheirAsync), **WITH_HEADS), awaited=True
+    ),
+    "beside a store, LangGraph InMemorySaver": Entry("memory", wrapped(their_memory, **WITH_HEADS)),
+    "beside a store, LangGraph PostgresSaver": Entry(
+        "postgres", wrapped(on_psycopg(PostgresSaver), **WITH_HEADS)
+    ),
+    "beside a store, LangGraph PostgresSaver, pipeline": Entry(
+        "postgres", wrapped(on_pipeline(PostgresSaver), **WITH_HEADS)
+    ),
+    "beside a store, LangGraph AsyncPostgresSaver, pool": Entry(
+        "postgres", wrapped(on_async_pool(AsyncPostgresSaver), **WITH_HEADS, **HIDING), awaited=True
+    ),
+    "beside a store, LangGraph AsyncPostgresSaver, pipeline": Entry(
+        "postgres", wrapped(on_async_pipeline(AsyncPostgresSaver), **WITH_HEADS), awaited=True
+    ),
+    "beside a store, SqliteSaver": Entry("file", wrapped(on_sqlite3(SqliteSaver), **WITH_HEADS, **HIDING)),
+    "beside a store, AsyncSqliteSaver": Entry("file", wrapped(ours_by_path, **WITH_HEADS), awaited=True),
+    "beside a store, InMemorySaver": Entry("memory", wrapped(our_memory, **WITH_HEADS), awaited=True),
+}
+"""Savers within SealedSaver beside a thread store: a file, or another schema of the Postgres database."""
+
+ENTRIES: Final = SAVERS | WRAPPED | BESIDE
 
 
 @contextmanager

@@ -48,6 +48,7 @@ def text(value: Any) -> str:
 _RANDOM = re.compile(r"<id>\.[0-9.e-]+|\d{4}-\d\d-\d\dT[0-9:.+]+")
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("options", [PLAIN, PRIVATE], ids=["plain", "private"])
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 def test_the_copy_is_as_if_nothing_had_been_sealed(

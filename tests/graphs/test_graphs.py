@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from sealpoint.errors import BlockedTypeError
 from tests.graphs.conftest import Places
 from tests.graphs.graphs import SCRIPTS, SECRET, Kinds, Place
 from tests.graphs.plays import Elsewhere, play
-from tests.graphs.savers import BOUND_TAG, SAVERS, SEALED, TAG, WRAPPED
+from tests.graphs.savers import BESIDE, BOUND_TAG, SAVERS, SEALED, TAG, WRAPPED, opened
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(Async)?ShallowPostgresSaver is deprecated as of version 2.0.20:DeprecationWarning"
@@ -46,6 +47,7 @@ def cases() -> Iterator[tuple[str, str]]:
         yield from ((script, saver) for script in SCRIPTS if script not in left_out)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("script", "saver"), [*cases()])
 def test_sealed_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, saver: str) -> None:
     """Every outcome and the history are the same; all values carry our tag, and the secret is nowhere."""
@@ -58,6 +60,7 @@ def test_sealed_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, s
     assert SECRET.encode() not in in_sealed.dump
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("saver", ["SqliteSaver", "LangGraph SqliteSaver", "LangGraph PostgresSaver"])
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 def test_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, saver: str) -> None:
@@ -83,6 +86,7 @@ def wrapped_cases() -> Iterator[Any]:
                 yield pytest.param(script, saver, marks=[pytest.mark.soak] if is_long else [])
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("script", "saver"), [*wrapped_cases()])
 def test_wrapped_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, saver: str) -> None:
     """Every outcome and the history are the same, and the secret is nowhere, on Postgres too."""
@@ -95,6 +99,49 @@ def test_wrapped_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, 
         assert all(tag.endswith(BOUND_TAG) for tag in in_sealed.tags)
 
 
+DAILY: Final = {
+    ("beside a store, LangGraph SqliteSaver", "subgraphs", "async"),
+    ("beside a store, LangGraph SqliteSaver", "time travel", "sync"),
+    ("beside a store, LangGraph SqliteSaver", "crash and resume", "exit"),
+    ("beside a store, LangGraph AsyncPostgresSaver, pool", "time travel", "async"),
+}
+"""What is played beside a thread store every day; all in `make soak`."""
+
+
+def cases_beside_a_store() -> Iterator[Any]:
+    for saver in BESIDE:
+        for script in SCRIPTS:
+            for durability in ("async", "sync", "exit"):
+                if script != "delta 210" or durability == "async":
+                    daily = (saver, script, durability) in DAILY
+                    yield pytest.param(script, saver, durability, marks=[] if daily else [pytest.mark.soak])
+
+
+@pytest.mark.parametrize(("script", "saver", "durability"), [*cases_beside_a_store()])
+def test_beside_a_store_is_as_plain(
+    places: Places, elsewhere: Elsewhere, script: str, saver: str, durability: str
+) -> None:
+    """In every mode of durability, and when the checkpoints are listed once more at the end: no alarm."""
+    plain, _ = play(script, saver, places(saver), False, elsewhere, durability)
+    place = places(saver)
+    sealed, in_sealed = play(script, saver, place, True, elsewhere, durability)
+    assert sealed == plain
+    assert SECRET.encode() not in in_sealed.dump
+    if BESIDE[saver].kind != "memory":
+        with opened(saver, place, sealed=True) as (again, runner):
+            assert listed(again, runner, BESIDE[saver].awaited) > 0
+
+
+def listed(saver: Any, runner: asyncio.Runner, awaited: bool) -> int:
+    """Read every checkpoint of the thread, compared with its head; return how many there are."""
+
+    async def all_of() -> int:
+        return len([found async for found in saver.alist({"configurable": {"thread_id": "t"}})])
+
+    return runner.run(all_of()) if awaited else len([*saver.list({"configurable": {"thread_id": "t"}})])
+
+
+@pytest.mark.broad
 @pytest.mark.parametrize("saver", sorted(MAIN))
 @pytest.mark.parametrize("script", ["subgraphs", "pydantic state", "dataclass state"])
 def test_wrapped_strict_is_as_plain(places: Places, strict: Elsewhere, script: str, saver: str) -> None:
@@ -118,6 +165,7 @@ def read(sealed: tuple[str, bytes]) -> object:
     return value
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 @pytest.mark.parametrize("saver", ["SqliteSaver", "InMemorySaver"])
 def test_ours_is_as_langgraphs(places: Places, script: str, saver: str) -> None:

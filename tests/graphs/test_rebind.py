@@ -55,6 +55,7 @@ def refused(place: str) -> list[Failure]:
         return failures([*Verification(store, cipher()).events()])
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("saver", SAVERS[:2])
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 def test_there_and_back(places: Places, script: str, saver: str) -> None:
@@ -71,6 +72,7 @@ def test_there_and_back(places: Places, script: str, saver: str) -> None:
     assert bare(saver, place, sealed=True) == before
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("saver", SAVERS)
 @pytest.mark.parametrize("script", ["subgraphs", "kinds of values", "delta 30"])
 def test_from_plain(places: Places, script: str, saver: str) -> None:

@@ -1,7 +1,7 @@
 """Every command with every option that weakens it, on every database: ``ok`` is true only where it is so.
 
 The oracle reads databases and rings by itself. Each run is also checked against the schema, the table of exit
-codes below, and its own text. A sample runs every day, all of it with ``SEALPOINT_MATRIX=1``.
+codes below, and its own text. The tests are a sample, and all of it in `make matrix`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -28,6 +27,7 @@ import typer.main
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from psycopg.conninfo import make_conninfo
 
+from sealpoint.cli.app import COMMANDS as ALL
 from sealpoint.cli.app import app
 from sealpoint.cli.app import run as run_program
 from sealpoint.keys import ringfile
@@ -36,12 +36,13 @@ from tests.matrix.databases import SECRET, THREAD, TYPE
 from tests.matrix.oracle import Facts, Ring, Value, open_value
 from tests.postgres.test_commands import at
 from tests.postgres.test_schema import alter, schema_of
+from tests.support.extent import by_extent
 from tests.support.server import schema, server
 
 pytestmark = pytest.mark.timeout(600)
 
-EVERY: Final = int(os.environ.get("SEALPOINT_MATRIX") or 101)
-"""One in this many cells is run; the number is a prime, so that each command meets other databases."""
+EVERY: Final = by_extent(101, 101, 1)
+"""One in this many cells is a test; the number is a prime, so that each command meets other databases."""
 
 VARIABLE: Final = "SEALPOINT_MATRIX_URL"
 ALLOWED_TYPE: Final = ":".join(TYPE)
@@ -503,6 +504,7 @@ def bench(
 MUTATING: Final = {"rotate", "scrub"}
 
 
+@pytest.mark.broad("command")
 @pytest.mark.parametrize(("command", "bench", "cells"), _plan(), indirect=["bench"])
 def test_ok_is_true_only_where_it_is_so(
     command: str, bench: Bench, cells: list[Cell], subtests: pytest.Subtests
@@ -559,6 +561,7 @@ LOOKS: Final = [
 ]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("columns", ["80", "120"])
 @pytest.mark.parametrize("bench", ["mixed", "third", "moved_ids", "address"], indirect=True)
 def test_tables_break_no_word(bench: Bench, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -583,7 +586,7 @@ def _words(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])
-@pytest.mark.parametrize("command", ["", "keys", *COMMANDS])
+@pytest.mark.parametrize("command", ["", "heads", "keys", *sorted(ALL)])
 def test_help_breaks_no_word(command: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [*command.split(), "--help"]
     monkeypatch.setenv("COLUMNS", columns)
@@ -594,7 +597,7 @@ def test_help_breaks_no_word(command: str, columns: str, monkeypatch: pytest.Mon
     left_out = Counter(wide.getvalue().split()) - Counter(narrow.split())
     # A list of commands has as much of each sentence as fits into a line, and "..." behind its last word.
     cut = Counter(word.removesuffix("...") for word in narrow.split() if word.endswith("..."))
-    assert not left_out or (words[0] in ("--help", "keys") and cut)
+    assert not left_out or (words[0] in ("--help", "heads", "keys") and cut)
     assert (
         not Counter(word.removesuffix("...") for word in narrow.split())
         - Counter(wide.getvalue().split())

@@ -102,6 +102,7 @@ EDITS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edited_row_is_named(bound: str, edit: str) -> None:
     statement, cause = EDITS[edit]
@@ -112,6 +113,7 @@ def test_an_edited_row_is_named(bound: str, edit: str) -> None:
     assert cause in " ".join(str(failure.error).lower() for failure in found)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "statement",
     [
@@ -199,6 +201,7 @@ def test_audit_finds_nothing_of_the_state(bound: str) -> None:
     assert known["__sealpoint__"] == "sealed"
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("frame", ['{"type": "msgpack", "value": "AAAA"}', '"text"', '{"text": "x"}'])
 def test_audit_shows_what_is_no_sealed_part(bound: str, frame: str) -> None:
     change(bound, f"UPDATE checkpoints SET metadata = metadata || '{{\"__sealpoint__\": {frame}}}'")

@@ -309,6 +309,7 @@ HARM: Final[dict[str, tuple[str, type[Exception]]]] = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("statement", "error"), HARM.values(), ids=HARM)
 @pytest.mark.parametrize("batch", [Batch(), SMALL])
 def test_a_value_that_does_not_open_leaves_no_copy(
@@ -539,6 +540,7 @@ def refuse(url: str, out: str) -> Iterator[Callable[[str, str], None]]:
     alter(url, f"DROP EVENT TRIGGER IF EXISTS {name}; DROP FUNCTION IF EXISTS {name}")
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", ["CREATE TABLE", "CREATE INDEX"])
 @pytest.mark.parametrize(
     ("code", "error"), [("53100", StoppedError), ("25006", AccessError), ("42501", ServerError)]
@@ -579,6 +581,7 @@ CHANGES: Final = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("as_superuser", [True, False])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_tables_that_were_changed_are_refused(

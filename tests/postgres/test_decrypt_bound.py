@@ -72,6 +72,7 @@ def _in_order(value: Any) -> Any:
 _RANDOM = re.compile(r"(?<=\d{32}\.)[0-9.e-]+|<id>\.[0-9.e-]+|\d{4}-\d\d-\d\dT[0-9:.+]+")
 
 
+@pytest.mark.broad
 @FORMS
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "delta 210"])
 def test_the_copy_is_as_if_nothing_had_been_sealed(
@@ -96,6 +97,7 @@ def bound(request: pytest.FixtureRequest, url: str) -> str:
     return url
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("batch", [Batch(), Batch(rows=2), Batch(size_bytes=1)])
 def test_nothing_of_sealedsaver_is_left(bound: str, out: str, batch: Batch) -> None:
     before = rows_of(bound, schema_of(bound))
@@ -112,6 +114,7 @@ def test_nothing_of_sealedsaver_is_left(bound: str, out: str, batch: Batch) -> N
     assert (done.rows, done.total, done.changed) == (sealed, sealed, sealed)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("edit", sorted(EDITS.keys() - {"sentinel", "id"}))
 def test_an_edited_row_leaves_no_copy(bound: str, out: str, edit: str) -> None:
     statement, cause = EDITS[edit]
@@ -130,6 +133,7 @@ READABLE = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("edit", READABLE)
 def test_a_row_of_another_form_leaves_no_copy(bound: str, out: str, edit: str) -> None:
     change(bound, READABLE[edit])

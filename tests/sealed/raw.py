@@ -126,5 +126,20 @@ class OnPostgres(Raw):
             yield
 
 
+class OnPostgresBesideAStore(OnPostgres):
+    """Changes are committed, and undone by other ones: beside a thread store no transaction may be open."""
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        before = {table: self.rows(table) for table in self.tables}
+        try:
+            yield
+        finally:
+            for table, rows in before.items():
+                self.connection.execute(f"DELETE FROM {self.tables[table]}")
+                for row in rows:
+                    self.put(table, row)
+
+
 ERRORS: Final = (sqlite3.Error, psycopg.Error)
 """What a database itself refuses."""

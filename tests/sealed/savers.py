@@ -15,6 +15,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 from sealpoint.langgraph import AsyncSqliteSaver, SqliteSaver
 from tests.graphs.openers import (
     Entry,
+    Opener,
     on_aiosqlite,
     on_async_pipeline,
     on_async_pool,
@@ -28,6 +29,7 @@ from tests.graphs.openers import (
     their_memory,
 )
 from tests.graphs.savers import SEALED
+from tests.support.threads import thread_store
 
 SAVERS: Final = {
     "LangGraph SqliteSaver": Entry("file", on_sqlite3(Theirs)),
@@ -48,6 +50,7 @@ SAVERS: Final = {
 }
 
 BARE: Final = "bare"
+HEADS: Final = "heads"
 ALONE: Final = "serializer alone"
 SEALED_FORMS: Final[dict[str, dict[str, Any]]] = {
     "sealed": {},
@@ -59,16 +62,17 @@ SEALED_FORMS: Final[dict[str, dict[str, Any]]] = {
         "indexed_metadata": ("user_id", "score"),
         "pseudonyms": True,
     },
+    HEADS: {},
 }
 
 
-def wrap(saver: Any, form: str) -> Any:
-    """A saver in one of the forms; the one that is given is not changed."""
+def wrap(saver: Any, form: str, threads: Any = None) -> Any:
+    """A saver in one of the forms, for `HEADS` with a thread store; the one that is given is not changed."""
     if form in (BARE, ALONE):
         return saver
     from sealpoint.langgraph import SealedSaver
 
-    return SealedSaver(saver, serde=SEALED, **SEALED_FORMS[form])
+    return SealedSaver(saver, serde=SEALED, threads=threads, **SEALED_FORMS[form])
 
 
 @contextmanager
@@ -78,8 +82,9 @@ def opened(name: str, place: str, form: str) -> Iterator[tuple[Any, asyncio.Runn
     with asyncio.Runner() as runner:
         opening = SAVERS[name].opener(place, SEALED if form == ALONE else None)
         saver = runner.run(stack.enter_async_context(opening))
+        threads = stack.enter_context(thread_store(place)) if form == HEADS else None
         try:
-            yield wrap(saver, form), runner
+            yield wrap(saver, form, threads), runner
         finally:
             runner.run(stack.aclose())
 
@@ -101,6 +106,36 @@ class Sync:
 
 async def gathered(found: Any) -> list[Any]:
     return [each async for each in found]
+
+
+class Loop(Sync):
+    """An async saver within SealedSaver, with a loop of its own, and called without ``await``."""
+
+    def __init__(self, opener: Opener, place: str, threads: Any, **options: Any) -> None:
+        from sealpoint.langgraph import SealedSaver
+
+        runner, stack = asyncio.Runner(), AsyncExitStack()
+        inner = runner.run(stack.enter_async_context(opener(place, None)))
+        saver = SealedSaver(inner, serde=SEALED, threads=threads, **options)
+        super().__init__(saver, runner, awaited=True)
+        self.conn, self._stack = self, stack
+        self._is_open = True
+
+    @property
+    def warnings(self) -> Any:
+        """Those of the saver."""
+        return self.saver.warnings
+
+    def setup(self) -> None:
+        """Do nothing: the opener has done it."""
+
+    def close(self) -> None:
+        """Close the saver's connection and the loop, if they are open."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self.runner.run(self._stack.aclose())
+        self.runner.close()
 
 
 Open = Callable[[str, str], Sync]

@@ -12,13 +12,14 @@ from typing import Any, Final
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from psycopg.rows import dict_row
 
+from tests.graphs.openers import CONNECTION
 from tests.graphs.savers import SEALED
-from tests.sealed.raw import OnPostgres, OnSqlite, Raw
+from tests.sealed.raw import OnPostgres, OnPostgresBesideAStore, OnSqlite, Raw
 from tests.sealed.reading import Truth
-from tests.sealed.savers import ALONE, wrap
+from tests.sealed.savers import ALONE, HEADS, wrap
 from tests.sealed.scene import ALICE, BOB, PLACES, put_one
+from tests.support.threads import thread_store
 
 DATABASES: Final = ("sqlite", "postgres")
 
@@ -46,15 +47,19 @@ def sqlite_scene(path: Path, form: str) -> Iterator[Scene]:
             each.execute("PRAGMA synchronous = OFF")
         inner = SqliteSaver(connection, serde=SEALED if form == ALONE else None)
         inner.setup()
-        yield filled(OnSqlite(other), lambda: wrap(inner, form))
+        threads = stack.enter_context(thread_store(str(path))) if form == HEADS else None
+        yield filled(OnSqlite(other), lambda: wrap(inner, form, threads))
 
 
 @contextmanager
 def postgres_scene(dsn: str, form: str) -> Iterator[Scene]:
-    with psycopg.connect(dsn, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+    with ExitStack() as stack:
+        connection = stack.enter_context(psycopg.connect(dsn, **CONNECTION))
         inner = PostgresSaver(connection, serde=SEALED if form == ALONE else None)
         inner.setup()
-        yield filled(OnPostgres(connection), lambda: wrap(inner, form))
+        threads = stack.enter_context(thread_store(dsn)) if form == HEADS else None
+        raw = OnPostgres if threads is None else OnPostgresBesideAStore
+        yield filled(raw(connection), lambda: wrap(inner, form, threads))
 
 
 def filled(raw: Raw, saver: Callable[[], Any]) -> Scene:

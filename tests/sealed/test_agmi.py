@@ -1,16 +1,25 @@
-"""agmi's nine edits at rest: six are refused on reading; three are deletions, which no binding notices."""
+"""agmi's nine edits at rest: binding refuses six on reading, and a thread store the three deletions too."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from psycopg.conninfo import make_conninfo
 
+from tests.graphs.openers import on_aiosqlite, on_async_psycopg
 from tests.graphs.savers import SEALED
-from tests.support.server import server
+from tests.sealed.savers import Loop
+from tests.support.server import schema, server
+from tests.support.threads import thread_store
 
 pytest.importorskip("agmi")
 from agmi.adapters.langgraph_postgres import LangGraphPostgresAdapter  # type: ignore[import-untyped]
@@ -34,13 +43,21 @@ class OnSqlite(LangGraphSqliteAdapter):  # type: ignore[misc]
     name = "SealedSaver on SQLite"
     _saver: Any
 
+    def __init__(self, make_threads: Callable[[], Any] = lambda: None) -> None:
+        super().__init__()
+        self._make_threads = make_threads
+
     def setup(self) -> None:
+        self._threads = self._make_threads()
         super().setup()
-        self._saver = SealedSaver(self._saver, serde=SEALED)
+        self._wrap()
 
     def reload(self) -> None:
         super().reload()
-        self._saver = SealedSaver(self._saver, serde=SEALED)
+        self._wrap()
+
+    def _wrap(self) -> None:
+        self._saver = SealedSaver(self._saver, serde=SEALED, threads=self._threads)
 
     def mutate_payload(self, record: Any) -> Any:
         record.fields["checkpoint"] = flipped(record.fields["checkpoint"])
@@ -57,9 +74,17 @@ class OnPostgres(LangGraphPostgresAdapter):  # type: ignore[misc]
     name = "SealedSaver on Postgres"
     _saver: Any
 
+    def __init__(self, dsn: str, make_threads: Callable[[], Any] = lambda: None) -> None:
+        super().__init__(dsn)
+        self._make_threads = make_threads
+
+    def setup(self) -> None:
+        self._threads = self._make_threads()
+        super().setup()
+
     def _open_saver(self) -> None:
         super()._open_saver()
-        self._saver = SealedSaver(self._saver, serde=SEALED)
+        self._saver = SealedSaver(self._saver, serde=SEALED, threads=self._threads)
 
     def mutate_payload(self, record: Any) -> Any:
         metadata = json.loads(record.fields["metadata"])
@@ -74,6 +99,26 @@ class OnPostgres(LangGraphPostgresAdapter):  # type: ignore[misc]
 
     def write_meta(self, seq: int, meta: dict[str, Any]) -> None:
         super().write_meta(seq, {**meta, "source": "forged"})
+
+
+class OnSqliteAsync(OnSqlite):
+    """LangGraph's AsyncSqliteSaver, wrapped."""
+
+    name = "SealedSaver on SQLite, async"
+
+    def _wrap(self) -> None:
+        self._saver.conn.close()
+        self._saver = Loop(on_aiosqlite(AsyncSqliteSaver), str(self._db), self._threads)
+
+
+class OnPostgresAsync(OnPostgres):
+    """LangGraph's AsyncPostgresSaver, wrapped."""
+
+    name = "SealedSaver on Postgres, async"
+
+    def _open_saver(self) -> None:
+        place = make_conninfo(self._uri, options=f"-c search_path={self._schema}")
+        self._saver = self._conn_obj = Loop(on_async_psycopg(AsyncPostgresSaver), place, self._threads)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -92,5 +137,35 @@ def test_six_edits_are_refused_and_three_deletions_are_not(adapters: tuple[Any, 
     assert [row["verdict"] for row in bare] == ["ACCEPTED"] * EDITS
     verdicts = {row["edit"]: row["verdict"] for row in sealed}
     assert verdicts == {row["edit"]: "ACCEPTED" if row["edit"] in DELETIONS else "REJECTED" for row in bare}
-    causes = {row["detail"].partition("(")[2].partition(":")[0] for row in sealed}
-    assert causes == {"", "IntegrityError", "RowError"}
+    assert {cause(row) for row in sealed} == {"", "IntegrityError", "RowError"}
+
+
+ON_SQLITE: Final = {"SQLite": OnSqlite, "SQLite, async": OnSqliteAsync}
+ON_POSTGRES: Final = {"Postgres": OnPostgres, "Postgres, async": OnPostgresAsync}
+
+
+@pytest.fixture(params=[*ON_SQLITE, *ON_POSTGRES])
+def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """Of a saver beside a thread store, which is new for each edit, and outside of what agmi puts back."""
+    dsn = "" if request.param in ON_SQLITE else server(request.config)
+    with ExitStack() as stack:
+
+        def make_threads() -> Any:
+            place = stack.enter_context(schema(dsn)) if dsn else str(tmp_path / f"{next(numbers)}.db")
+            return stack.enter_context(thread_store(place))
+
+        numbers = count()
+        yield ON_POSTGRES[request.param](dsn, make_threads) if dsn else ON_SQLITE[request.param](make_threads)
+
+
+def test_with_a_thread_store_all_nine_are_refused(adapter: Any) -> None:
+    """The three that binding accepts: the database lacks what the store remembers."""
+    verdicts = {row["edit"]: row for row in run(adapter)}
+    assert [row["verdict"] for row in verdicts.values()] == ["REJECTED"] * EDITS
+    assert {cause(verdicts[edit]) for edit in DELETIONS} == {"RolledBackError"}
+    assert {cause(row) for row in verdicts.values()} <= {"IntegrityError", "RowError", "RolledBackError"}
+
+
+def cause(row: dict[str, str]) -> str:
+    """Name of the error of a verdict."""
+    return row["detail"].partition("(")[2].partition(":")[0]

@@ -92,6 +92,7 @@ NAMES: Final = {"channel name", "node name", "run id"}
 """What is visible with every option: channels, nodes, and keys that statements of the savers use."""
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("form", "visible"),
     [

@@ -20,6 +20,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 from psycopg.rows import dict_row
 
 from sealpoint.langgraph import AsyncSqliteSaver, SqliteSaver
+from sealpoint.threads import MemoryThreadStore
 from tests.graphs.openers import (
     Opener,
     on_aiosqlite,
@@ -29,8 +30,9 @@ from tests.graphs.openers import (
     ours_by_path,
     their_memory,
 )
-from tests.sealed.savers import BARE, wrap
+from tests.sealed.savers import BARE, HEADS, wrap
 from tests.support.server import schema, server
+from tests.support.threads import thread_store
 
 Report = dict[str, dict[str, Any]]
 
@@ -95,6 +97,9 @@ ELSEWHERE: Final[dict[str, Opener]] = {
 ALL: Final = ELSEWHERE | ON_POSTGRES
 SAVERS: Final = [pytest.param(name, marks=[pytest.mark.soak] if "pool" in name else []) for name in ALL]
 FORMS: Final = ("sealed", "all options")
+BESIDE_A_STORE: Final = [
+    pytest.param(name, HEADS, marks=[pytest.mark.soak] if name in ON_POSTGRES else []) for name in ALL
+]
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +110,12 @@ def report(pytestconfig: pytest.Config) -> Callable[[str, str], Report]:
     def report(name: str, form: str) -> Report:
         async def savers() -> AsyncIterator[Any]:
             if name in ON_POSTGRES:
-                with schema(server(pytestconfig)) as place:
+                with schema(server(pytestconfig)) as place, thread_store(place) as threads:
                     async with ALL[name](place, None) as saver:
-                        yield wrap(saver, form)
+                        yield wrap(saver, form, threads if form == HEADS else None)
             else:
                 async with ALL[name](":memory:", None) as saver:
-                    yield wrap(saver, form)
+                    yield wrap(saver, form, MemoryThreadStore() if form == HEADS else None)
 
         found = asyncio.run(validate(checkpointer_test(name="saver")(savers)))
         return {capability: asdict(result) for capability, result in found.results.items()}
@@ -126,8 +131,14 @@ def test_a_bare_saver_passes(report: Any, saver: str) -> None:
     assert sum(result["tests_passed"] for result in results.values()) >= 50
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("saver", SAVERS)
+@pytest.mark.broad
+@pytest.mark.parametrize(
+    ("saver", "form"),
+    [
+        *(pytest.param(*each.values, form, marks=each.marks) for each in SAVERS for form in FORMS),
+        *BESIDE_A_STORE,
+    ],
+)
 def test_a_wrapped_saver_passes_what_the_bare_one_passes(report: Any, saver: str, form: str) -> None:
     """As many tests of each capability; and threads can be copied, whether the bare saver can or not."""
     bare, wrapped = report(saver, BARE), report(saver, form)

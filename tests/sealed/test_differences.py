@@ -12,10 +12,17 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import TASKS
 
 from tests.sealed.reading import content, exact, parts
-from tests.sealed.savers import BARE, SAVERS, Open
+from tests.sealed.savers import BARE, HEADS, SAVERS, Open
 from tests.sealed.scene import ALICE, BOB, C1, C2, C3, CHILD, DELTA, PLACES, ROOT, at, fill, version
 
 FORMS: Final = ("sealed", "all options")
+SOME: Final = {
+    "LangGraph SqliteSaver",
+    "LangGraph AsyncPostgresSaver, pipeline",
+    "AsyncSqliteSaver, on aiosqlite",
+    "InMemorySaver",
+}
+"""Savers that are compared beside a thread store every day; the others in `make soak`."""
 FILTERS: Final[list[dict[str, Any]]] = [
     {},
     {"source": "loop"},
@@ -68,8 +75,14 @@ def listed(saver: Any, config: Any, named: Any) -> Any:
     return sorted(found, key=lambda each: (each["config"]["checkpoint_id"], repr(each["config"])))
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", SAVERS)
+@pytest.mark.broad
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        *((name, form) for name in SAVERS for form in FORMS),
+        *(pytest.param(name, HEADS, marks=[] if name in SOME else [pytest.mark.soak]) for name in SAVERS),
+    ],
+)
 def test_the_same_is_read(open_: Open, name: str, form: str) -> None:
     """By get_tuple, list with filters, ``before`` and ``limit``, and delta histories."""
     bare, wrapped = open_(name, BARE), open_(name, form)
@@ -138,6 +151,7 @@ def put_value(saver: Any, value: Any, *, versions: bool = True, writes: bool = T
     return saver.get_tuple(at("t"))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("what", VALUES)
 @pytest.mark.parametrize("name", SYNC)
 def test_a_value_is_the_same(open_: Open, name: str, what: str) -> None:
@@ -146,6 +160,7 @@ def test_a_value_is_the_same(open_: Open, name: str, what: str) -> None:
     assert wrapped == bare
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("what", VALUES | NOT_ON_BARE_POSTGRES)
 @pytest.mark.parametrize("name", SYNC)
 def test_a_value_is_read_back(open_: Open, name: str, what: str) -> None:
@@ -169,6 +184,7 @@ def test_nan_is_read_back(open_: Open, name: str) -> None:
     assert math.isnan(found.pending_writes[0][2])
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("value", ["text", 7, None, ["list"]])
 @pytest.mark.parametrize("name", SYNC)
 def test_a_value_without_a_version_is_the_same(open_: Open, name: str, value: Any) -> None:
@@ -193,6 +209,7 @@ METADATA: Final[dict[str, Any]] = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("what", METADATA)
 @pytest.mark.parametrize("name", SYNC)

@@ -36,6 +36,7 @@ def without_threads(found: list[dict[str, Any]]) -> list[str]:
     return [repr(each).replace("('str', 'copy')", "('str', 'alice')") for each in found]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", COPIED)
 def test_a_copied_thread_is_the_same(open_: Open, name: str, form: str) -> None:
@@ -59,6 +60,7 @@ def test_a_copied_thread_is_the_same(open_: Open, name: str, form: str) -> None:
     assert tuples(saver, BOB)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("script", ["resumed elsewhere", "subgraphs", "delta 30"])
 @pytest.mark.parametrize("name", ["LangGraph SqliteSaver", "LangGraph PostgresSaver"])
 def test_a_copy_goes_on_as_the_original(open_: Open, name: str, script: str) -> None:
@@ -83,6 +85,7 @@ def test_a_copy_goes_on_as_the_original(open_: Open, name: str, script: str) -> 
 BARE_READERS: Final = [name for name in SAVERS if "pool" not in name and "pipeline" not in name]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("values", [{"text": "a", "n": 1}, {"items": [1]}, {}])
 @pytest.mark.parametrize("reader", [BARE, ALONE])
 @pytest.mark.parametrize("name", ["LangGraph SqliteSaver", "LangGraph PostgresSaver", "SqliteSaver"])
@@ -182,6 +185,7 @@ def ids(found: Any) -> tuple[str, str]:
     return named["thread_id"], named["checkpoint_id"]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("thread", [7, "7", "t-" + "a" * 32, "sp00", "é ß", "a/b:c|d", " "])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["LangGraph SqliteSaver", "SqliteSaver", "LangGraph PostgresSaver"])

@@ -13,7 +13,7 @@ SCHEMA: Final = json.loads(
 )
 _VALIDATOR: Final = Draft202012Validator(SCHEMA)
 
-UNPROVEN_IS_3: Final = frozenset({"verify", "audit", "keys destroy"})
+UNPROVEN_IS_3: Final = frozenset({"verify", "heads verify", "audit", "keys destroy"})
 """Commands that end with 3 where others end with 0: if ``ok`` is null."""
 
 
@@ -37,7 +37,8 @@ def expected_code(document: dict[str, Any], *, allow_unproven: bool = False) -> 
         assert not reasons
         return 0
     assert reasons
-    for reason, code in (("damaged", 4), ("values-failed", 4), ("keys-missing", 5), ("ended-early", 7)):
+    codes = {"damaged": 4, "values-failed": 4, "heads-differ": 4, "pin-differs": 4, "keys-missing": 5}
+    for reason, code in {**codes, "ended-early": 7}.items():
         if reason in reasons:
             return code
     if document["ok"] is False:

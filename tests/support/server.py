@@ -31,7 +31,7 @@ def server(config: pytest.Config) -> str:
 
 @contextmanager
 def schema(dsn: str) -> Iterator[str]:
-    """DSN that leads to an empty schema, which is dropped afterwards with all that is in it."""
+    """DSN that leads to an empty schema, which is dropped afterwards, and the schema of its thread store."""
     name = f"sealpoint_{os.getpid()}_{next(_numbers)}"
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
@@ -40,6 +40,7 @@ def schema(dsn: str) -> Iterator[str]:
     finally:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(f"DROP SCHEMA {name} CASCADE")
+            connection.execute(f"DROP SCHEMA IF EXISTS {name}_threads CASCADE")
 
 
 @contextmanager

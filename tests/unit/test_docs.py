@@ -4,7 +4,8 @@
   a ```text or ```output block right below one is what it prints.
 - ```console blocks: lines with ``$ `` are commands for a shell, the others what they print.
   Each has a shell of its own; what ``export`` sets is there for all that follow. One that is
-  nothing but `sealpoint` with words is run within this process.
+  nothing but `sealpoint` with words is run within this process, and `sealpoint` in other
+  commands is a fork of a process that has imported it (tests/support/forked.py).
 - ```toml, ```python and ```sh blocks that begin with ``# NAME.toml``, ``# NAME.py`` or ``# NAME.sh``
   are put into that file.
 
@@ -105,7 +106,6 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 def run_console(page: Path, block: Block, exported: dict[str, str]) -> None:
     """Run the commands of a block, and compare what they print."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     for command, shown in commands(block.text):
         if command.startswith(NOT_HERE) or ("| jq " in command and not shutil.which("jq")):
             continue
@@ -113,7 +113,7 @@ def run_console(page: Path, block: Block, exported: dict[str, str]) -> None:
             _, exported[name[1]] = run_shell(f'{command} && printf %s "${name[1]}"', exported)
             continue
         run_command = run_sealpoint if PLAIN.fullmatch(command) else run_shell
-        code, printed = run_command(command, exported | {"PATH": path})
+        code, printed = run_command(command, exported)
         assert code == 0, f"{page.name}: {command}\n{printed}"
         require_shown(shown, printed, f"{page.name}: {command}")
 
@@ -164,10 +164,14 @@ def run_page(page: Path) -> None:
 
 @pytest.fixture
 def as_a_script(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    script_path: str,
 ) -> None:
     """An empty folder and an empty main module, as a reader has them."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", script_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     for name in ("LANGGRAPH_STRICT_MSGPACK", "LANGGRAPH_AES_KEY", "SEALPOINT_KEYS"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,7 +14,7 @@ import typer
 from sealpoint.cli import render
 from sealpoint.cli.databases import one_database
 from sealpoint.cli.exits import Exit, result_code
-from sealpoint.cli.headview import show_heads, show_hints
+from sealpoint.cli.headview import show_heads
 from sealpoint.cli.options import (
     AllowUnprovenOption,
     DatabaseArgument,
@@ -23,19 +23,18 @@ from sealpoint.cli.options import (
     VariableOption,
     require_text,
 )
-from sealpoint.cli.output import complain, print_json, progress_bar, put, require_command, say, say_how_far
+from sealpoint.cli.output import complain, print_json, progress_bar, put, require_command, say
 from sealpoint.cli.stores import open_ring, opened
+from sealpoint.cli.tally import Tally
 from sealpoint.cli.threads import StoreArgument, ThreadsOption, opened_threads, require_threads
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.failures import Failures
 from sealpoint.databases.rows import Progress
 from sealpoint.maintenance.adopt import Adoption
 from sealpoint.maintenance.headrows import CheckpointRows
-from sealpoint.maintenance.heads import HeadCheck, compare, is_finding
-from sealpoint.maintenance.pins import Pin, check_pin, make_pin, read_pin, write_pin
+from sealpoint.maintenance.heads import HeadCheck, compare
+from sealpoint.maintenance.pins import check_pin, make_pin, read_pin, write_pin
 from sealpoint.maintenance.result import Reason, Result
-from sealpoint.threads.store import ThreadStore
 
 MAX_REASON_CHARS: Final = 1000
 
@@ -62,7 +61,10 @@ def verify(
     pin: Annotated[
         Path | None,
         typer.Option(
-            "--pin", metavar="FILE", show_default=False, help="A pin that the store must be a continuation of."
+            "--pin",
+            metavar="FILE",
+            show_default=False,
+            help="A pin that the store must be a continuation of.",
         ),
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
@@ -78,7 +80,7 @@ def verify(
     result = Result("heads verify")
     named, remembered = one_database(database, variable), require_threads(threads, keys)
     pinned = None if pin is None else read_pin(pin)
-    rows, total, failures, findings, complete = 0, None, Failures(), Failures(), False
+    tally = Tally()
     with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads verify") as move:
         cipher = RingCipher(open_ring(keys, result))
         checkpoints = CheckpointRows(store, cipher)
@@ -88,26 +90,13 @@ def verify(
         try:
             if pinned is not None:
                 result.add(*filter(None, [check_pin(known, pinned)]))
-            for event in compare(checkpoints, cipher, check):
-                if isinstance(event, Progress):
-                    rows, total = event.rows, event.total
-                    move(rows, total)
-                else:
-                    (findings if is_finding(event) else failures).add(event)
-                    report.add(event)
-            complete = True
+            tally.take(compare(checkpoints, cipher, check), report, move)
         finally:  # what was begun on stdout is one object, also if the store is not available further on
-            result.add(*render.failure_reasons(failures), *check.reasons())
-            result.add(Reason.NO_ROWS, when=not rows and not check.recorded)
-            result.add(Reason.ENDED_EARLY, when=not complete)
-            counts = {"rows": rows, "failed": failures.count, "heads": check.counts()}
-            pin_object = None if pinned is None else pinned._asdict()
-            report.end({**counts, "pin": pin_object, "complete": complete, **result.tail()})
-            if not as_json:
-                render.show_causes(failures)
-                show_hints(findings)
-            if not complete:
-                say_how_far(rows, total)
+            result.add(*tally.reasons(), *check.reasons())
+            counts = {"rows": tally.rows, "failed": tally.failures.count, "heads": check.counts()}
+            pin_object = pinned and pinned._asdict()
+            report.end({**counts, "pin": pin_object, "complete": tally.complete, **result.tail()})
+            tally.show(causes=not as_json)
     return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
 
 
@@ -128,7 +117,9 @@ def adopt(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", show_default=False, help="Why, for the record.")
     ] = "",
-    create: Annotated[bool, typer.Option("--create", help="Create the thread store if there is none.")] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the thread store if there is none.")
+    ] = False,
     threads: ThreadsOption = None,
     yes: YesOption = False,
     variable: VariableOption = None,
@@ -145,7 +136,7 @@ def adopt(
         raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint="--reason")
     result, failures = Result("heads adopt", {"reason": reason}), render.ShownFailures(shown=not as_json)
     named, remembered = one_database(database, variable), require_threads(threads, keys)
-    adoption, adopted = Adoption(), False
+    adoption = Adoption()
     with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads adopt") as move:
         cipher = RingCipher(open_ring(keys, result))
         checkpoints, part = CheckpointRows(store, cipher), result.looks_at(store)
@@ -159,22 +150,27 @@ def adopt(
         body = {**part, **adoption.counts(known), "identity": known.identity}
         if not failures.count:
             lost = len(adoption.deleted) - adoption.unfinished
-            if lost and not yes:
-                code = _ask(f"{lost} checkpoints that the thread store remembers are recorded as deleted")
-                if code:
-                    return code
+            what = f"{lost} checkpoints that the thread store remembers are recorded as deleted"
+            if lost and not yes and (code := _ask(what)):
+                return code
             adoption.carry_out(known, reason)
-            adopted = True
+    failures.show_causes()
     result.add(*render.failure_reasons(failures))
     result.add(Reason.UNBOUND, when=adoption.unbound > 0)
-    document = result.document(
-        {**body, "adopted": adopted, "failed": failures.count, "failures": failures.objects()}
-    )
-    failures.show_causes()
+    body |= {"adopted": not failures.count, "failed": failures.count, "failures": failures.objects()}
+    return _end(result, body, _show_adoption, as_json=as_json)
+
+
+def _end(
+    result: Result, body: Mapping[str, Any], show: Callable[[Mapping[str, Any]], None], *, as_json: bool
+) -> Exit:
+    """Print a result, and return the code that it ends in."""
+    document = result.document(body)
     if as_json:
         print_json(document)
     else:
-        _show_adoption(document)
+        show(document)
+        show_verdict(document)
     return result_code(result)
 
 
@@ -190,7 +186,6 @@ def _show_adoption(document: Mapping[str, Any]) -> None:
         put("nothing was recorded")
     if document["unbound"]:
         put(f"checkpoints that are not bound to their rows, and were not recorded: {document['unbound']}")
-    show_verdict(document)
 
 
 @app.command()
@@ -216,18 +211,13 @@ def seal(
         made = make_pin(store)
     if pin is not None and Reason.PIN_DIFFERS not in result.reasons:
         write_pin(pin, made)
-    document = result.document({"pin": made._asdict()})
-    if as_json:
-        print_json(document)
-    else:
-        _show_pin(made)
-        show_verdict(document)
-    return result_code(result)
+    return _end(result, {"pin": made._asdict()}, _show_pin, as_json=as_json)
 
 
-def _show_pin(pin: Pin) -> None:
-    put(f"thread store {pin.store}: {pin.events} events, the last has number {pin.until}")
-    put(f"root {pin.root}")
+def _show_pin(document: Mapping[str, Any]) -> None:
+    pin = document["pin"]
+    put(f"thread store {pin['store']}: {pin['events']} events, the last has number {pin['until']}")
+    put(f"root {pin['root']}")
 
 
 @app.command()
@@ -235,7 +225,9 @@ def trim(
     name: StoreArgument = None,
     before: Annotated[
         str,
-        typer.Option("--before", metavar="DATE", show_default=False, help="As 2026-01-31, or with a time; UTC."),
+        typer.Option(
+            "--before", metavar="DATE", show_default=False, help="As 2026-01-31, or with a time; UTC."
+        ),
     ] = "",
     yes: YesOption = False,
     keys: KeysOption = None,
@@ -249,22 +241,21 @@ def trim(
     result, until = Result("heads trim"), _read_time(before)
     with opened_threads(require_threads(name, keys)) as store:
         if not yes:
-            what = f"Checkpoints that were deleted before {until:%Y-%m-%dT%H:%M:%SZ} can be put back unnoticed"
+            what = (
+                f"Checkpoints that were deleted before {until:%Y-%m-%dT%H:%M:%SZ} can be put back unnoticed"
+            )
             code = _ask(f"{what}, and pins that were made before are no longer proven")
             if code:
                 return code
         forgotten = store.trim(int(until.timestamp()))
         identity = store.identity
-    document = result.document(
-        {"identity": identity, "before": f"{until:%Y-%m-%dT%H:%M:%SZ}", "forgotten": forgotten}
-    )
-    if as_json:
-        print_json(document)
-    else:
-        put(f"deleted checkpoints that are forgotten: {forgotten}")
-        show_verdict(document)
     say("make a new pin: `sealpoint heads seal --pin FILE`; earlier pins are not proven any more")
-    return result_code(result)
+    body = {"identity": identity, "before": f"{until:%Y-%m-%dT%H:%M:%SZ}", "forgotten": forgotten}
+    return _end(result, body, _show_trim, as_json=as_json)
+
+
+def _show_trim(document: Mapping[str, Any]) -> None:
+    put(f"deleted checkpoints that are forgotten: {document['forgotten']}")
 
 
 def _read_time(text: str) -> datetime:
@@ -278,7 +269,9 @@ def _read_time(text: str) -> datetime:
 def _ask(what: str) -> Exit | None:
     """Ask before something is given up; return how the command ends, unless it is agreed to."""
     if not sys.stdin.isatty():
-        complain(f"{what}: there is no terminal to ask for confirmation", "use --yes to do it without being asked")
+        complain(
+            f"{what}: there is no terminal to ask for confirmation", "use --yes to do it without being asked"
+        )
         return Exit.USAGE
     say(f"{what}. To confirm, type yes:")
     if sys.stdin.readline().strip() == "yes":

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sealpoint.cli.output import put, say
-from sealpoint.databases.failures import Failures
+from sealpoint.cli.output import put
 from sealpoint.maintenance.heads import Difference
 
 _LINES: Final = {
@@ -21,14 +20,9 @@ _LINES: Final = {
 
 def show_heads(heads: Mapping[str, Any]) -> None:
     """Print the member ``heads`` of an object."""
-    put(f"checkpoints that the thread store remembers: {heads['recorded']}, not recorded: {heads['not_recorded']}")
+    put(f"the thread store remembers {heads['recorded']} checkpoints")
+    if heads["not_recorded"]:
+        put(f"checkpoints that it does not know: {heads['not_recorded']}")
     for kind, line in _LINES.items():
         if heads[kind]:
             put(f"checkpoints {line}: {heads[kind]}")
-
-
-def show_hints(findings: Failures) -> None:
-    """Print what to do about findings."""
-    for hint in findings.causes:
-        if hint:
-            say(f"hint: {hint}")

@@ -24,7 +24,7 @@ ThreadsOption = Annotated[
         "--threads",
         metavar="STORE",
         show_default=False,
-        help="The thread store, a SQLite file or a postgresql:// URL; else that of [threads] in the ring file.",
+        help="The thread store: a SQLite file or a postgresql:// URL; else that of [threads] in the ring.",
     ),
 ]
 StoreArgument = Annotated[
@@ -63,7 +63,9 @@ def require_threads(named: str | None, keys: Path | None) -> str:
             raise
         store = None
     if store is None:
-        raise typer.BadParameter("name the thread store, or add [threads] to the ring file", param_hint="STORE")
+        raise typer.BadParameter(
+            "name the thread store, or add [threads] to the ring file", param_hint="STORE"
+        )
     return store
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Annotated
+
+import typer
 
 from sealpoint.cli import render
 from sealpoint.cli.databases import one_database
 from sealpoint.cli.exits import Exit, result_code
-from sealpoint.cli.headview import show_hints
 from sealpoint.cli.options import (
     AllowPlaintextOption,
     AllowUnprovenOption,
@@ -16,14 +18,13 @@ from sealpoint.cli.options import (
     KeysOption,
     VariableOption,
 )
-from sealpoint.cli.output import progress_bar, say, say_how_far
+from sealpoint.cli.output import progress_bar, say
 from sealpoint.cli.stores import open_ring, opened
+from sealpoint.cli.tally import Tally
 from sealpoint.cli.threads import ThreadsOption, find_threads, opened_threads
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.failures import Failures
-from sealpoint.databases.rows import Progress
 from sealpoint.maintenance.headrows import CheckpointRows
-from sealpoint.maintenance.heads import HeadCheck, is_finding
+from sealpoint.maintenance.heads import HeadCheck
 from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.verification import Verification
 
@@ -33,6 +34,9 @@ def verify(
     allow_plaintext: AllowPlaintextOption = False,
     allow_unproven: AllowUnprovenOption = False,
     threads: ThreadsOption = None,
+    no_threads: Annotated[
+        bool, typer.Option("--no-threads", help="Do not use the thread store of the ring file.")
+    ] = False,
     variable: VariableOption = None,
     keys: KeysOption = None,
     as_json: JsonOption = False,
@@ -43,12 +47,14 @@ def verify(
     one, unless --allow-plaintext accepts it; then the result is not proven, and the exit code 3.
     With a thread store, it also names what is missing, or was put back.
     """
-    result = Result("verify", {"allow_plaintext": allow_plaintext})
+    if threads is not None and no_threads:
+        raise typer.BadParameter("--threads names a store", param_hint="--no-threads")
+    result = Result("verify", {"allow_plaintext": allow_plaintext, "no_threads": no_threads})
     named = one_database(database, variable)
-    rows, total, failures, findings, complete = 0, None, Failures(), Failures(), False
+    tally = Tally()
     with opened([named]) as (store,), progress_bar("verify") as move, ExitStack() as stack:
         ring = open_ring(keys, result)
-        cipher, remembered = RingCipher(ring), find_threads(threads, ring.path)
+        cipher, remembered = RingCipher(ring), None if no_threads else find_threads(threads, ring.path)
         heads = None
         if remembered is not None:
             checkpoints = CheckpointRows(store, cipher, allow_plaintext=allow_plaintext)
@@ -57,25 +63,12 @@ def verify(
         report = render.JsonReport({**result.head(), **part}) if as_json else render.LineReport()
         run = Verification(store, cipher, allow_plaintext=allow_plaintext, heads=heads)
         try:
-            for event in run.events():
-                if isinstance(event, Progress):
-                    rows, total = event.rows, event.total
-                    move(rows, total)
-                else:
-                    (findings if is_finding(event) else failures).add(event)
-                    report.add(event)
-            complete = True
+            tally.take(run.events(), report, move)
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
-            result.add(*render.failure_reasons(failures), *run.reasons())
-            result.add(Reason.NO_ROWS, when=not rows)
-            result.add(Reason.ENDED_EARLY, when=not complete)
-            counts = {"rows": rows, **run.counts(), "failed": failures.count, "complete": complete}
-            report.end({**counts, **result.tail()})
-            if not as_json:
-                render.show_causes(failures)
-                show_hints(findings)
-                if Reason.UNBOUND in run.reasons():
-                    say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
-            if not complete:
-                say_how_far(rows, total)
+            result.add(*tally.reasons(), *run.reasons())
+            counts = {"rows": tally.rows, **run.counts(), "failed": tally.failures.count}
+            report.end({**counts, "complete": tally.complete, **result.tail()})
+            tally.show(causes=not as_json)
+            if Reason.UNBOUND in run.reasons() and not as_json:
+                say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
     return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)

@@ -1,4 +1,4 @@
-"""The checkpoints of a database, as they are compared with a thread store: each with the MAC of its content."""
+"""The checkpoints of a database as they are compared with a thread store: each with a MAC of its content."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class HeadCheck:
                 self._failures.append(self._finding(Difference.BEHIND, spot, error))
 
     def claims(self) -> Iterator[Failure]:
-        """Yield a finding for each checkpoint that was added since, and names another store or a later state."""
+        """Yield a finding for each checkpoint added since that names another store, or a later state."""
         yield from self._failures
         self._failures.clear()
 
@@ -167,10 +167,11 @@ class HeadCheck:
         """Compare a head with the MAC of its row, or what stands for it; ``None`` if there is no row."""
         if head.kind is Kind.DELETED:
             return None if state is None else Difference.PUT_BACK
-        if state not in (None, UNOPENED, head.mac):
-            # A content that was never recorded is newer than the head.
-            if state == UNBOUND or state in self._store.replaced(head.spot):
-                return Difference.EARLIER
+        # A content that was never recorded is newer than the head.
+        if state not in (None, UNOPENED, head.mac) and (
+            state == UNBOUND or state in self._store.replaced(head.spot)
+        ):
+            return Difference.EARLIER
         if head.kind is Kind.LEAVING:
             return Difference.LEAVING
         return Difference.MISSING if state is None else None
@@ -232,6 +233,8 @@ class HeadCheck:
         """Yield why the database is not shown to be as the store remembers it."""
         if any(number and kind is not Difference.LEAVING for kind, number in self.found.items()):
             yield Reason.HEADS_DIFFER
+        if not self.recorded:
+            yield Reason.NO_HEADS
         if self.found[Difference.LEAVING]:
             yield Reason.DELETIONS_INTERRUPTED
 

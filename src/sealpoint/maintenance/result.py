@@ -62,6 +62,7 @@ class Reason(StrEnum):
     TABLES_MISSING = "tables-missing"
     PARENTS_MISSING = "parents-missing"
     UNBOUND = "unbound"
+    NO_HEADS = "no-heads"
     DELETIONS_INTERRUPTED = "deletions-interrupted"
     PIN_TRIMMED = "pin-trimmed"
     PLAINTEXT_ALLOWED = "plaintext-allowed"

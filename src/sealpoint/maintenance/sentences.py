@@ -29,9 +29,8 @@ SENTENCES: Final = {
     Reason.TABLES_MISSING: "the database lacks tables that every saver makes",
     Reason.PARENTS_MISSING: "checkpoints name parents that are not there",
     Reason.UNBOUND: "rows are not bound to their places, although others are",
-    Reason.DELETIONS_INTERRUPTED: (
-        "deletions began and did not end: delete again, or use `sealpoint heads adopt`"
-    ),
+    Reason.NO_HEADS: "the thread store remembers no checkpoint",
+    Reason.DELETIONS_INTERRUPTED: "deletions began and did not end: delete again, or `sealpoint heads adopt`",
     Reason.PIN_TRIMMED: "events that were pinned have been removed by `sealpoint heads trim`",
     Reason.PLAINTEXT_ALLOWED: "values that are not sealed were accepted",
     Reason.LEGACY_ALLOWED: "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted",

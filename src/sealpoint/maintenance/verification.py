@@ -47,11 +47,7 @@ class Verification:
         secret_of: SecretOf | None = None,
         heads: HeadCheck | None = None,
     ) -> None:
-        """Prepare a run; the other arguments are those of `verify`.
-
-        Args:
-            heads: Compares the checkpoints with a thread store.
-        """
+        """Prepare a run; ``heads`` compares with a thread store, the others are the arguments of `verify`."""
         self.covered = Counter[tuple[str, str]]()
         self.newest = dict[str, str]()
         self.accepted = self.bound = 0

@@ -46,46 +46,59 @@ class Call(NamedTuple):
     found: CheckpointTuple | None = None
 
 
-Steps = Generator[Request | Get | Do | Call, Any, R]
+_Asked = Request | Get | Do | Call
+Steps = Generator[_Asked, Any, R]
 
 
 def run(steps: Steps[R], saver: Any) -> R:
-    """Run a procedure, and return its result."""
-    reply = None
+    """Run a procedure, which receives the errors of its requests, and return its result."""
+    send: Callable[[Any], _Asked] = steps.send
+    value: Any = None
     try:
         while True:
-            request = steps.send(reply)
-            if isinstance(request, Call):
-                reply = request.function(*request.arguments)
-            elif isinstance(request, Get):
-                found = saver.get_tuple(request.config)
-                reply = [] if found is None else [found]
-            elif isinstance(request, Request):
-                reply = [*saver.list(request.config, **request.arguments)]
-            else:
-                reply = getattr(saver, request.method)(*request.arguments, **request.keywords)
+            request, send = send(value), steps.send
+            try:
+                if isinstance(request, Call):
+                    value = request.function(*request.arguments)
+                elif isinstance(request, Get):
+                    found = saver.get_tuple(request.config)
+                    value = [] if found is None else [found]
+                elif isinstance(request, Request):
+                    value = [*saver.list(request.config, **request.arguments)]
+                else:
+                    value = getattr(saver, request.method)(*request.arguments, **request.keywords)
+            except Exception as error:  # noqa: BLE001 -- the procedure raises it again
+                send, value = steps.throw, error
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+    finally:
+        del value  # an error would refer to itself
 
 
 async def arun(steps: Steps[R], saver: Any) -> R:
     """Async version of `run`."""
-    reply = None
+    send: Callable[[Any], _Asked] = steps.send
+    value: Any = None
     try:
         while True:
-            request = steps.send(reply)
-            if isinstance(request, Call):
-                if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
-                    reply = request.function(*request.arguments)
+            request, send = send(value), steps.send
+            try:
+                if isinstance(request, Call):
+                    if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
+                        value = request.function(*request.arguments)
+                    else:
+                        value = await asyncio.to_thread(request.function, *request.arguments)
+                elif isinstance(request, Get):
+                    found = await saver.aget_tuple(request.config)
+                    value = [] if found is None else [found]
+                elif isinstance(request, Request):
+                    value = [item async for item in saver.alist(request.config, **request.arguments)]
                 else:
-                    reply = await asyncio.to_thread(request.function, *request.arguments)
-            elif isinstance(request, Get):
-                found = await saver.aget_tuple(request.config)
-                reply = [] if found is None else [found]
-            elif isinstance(request, Request):
-                reply = [item async for item in saver.alist(request.config, **request.arguments)]
-            else:
-                method = getattr(saver, f"a{request.method}")
-                reply = await method(*request.arguments, **request.keywords)
+                    method = getattr(saver, f"a{request.method}")
+                    value = await method(*request.arguments, **request.keywords)
+            except Exception as error:  # noqa: BLE001 -- the procedure raises it again
+                send, value = steps.throw, error
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+    finally:
+        del value  # an error would refer to itself

@@ -98,11 +98,12 @@ def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None
             yield from listing.page()
         known = yield from do.heads.of_thread(asked.place.thread_id)
         yield from _leave(do.heads, [] if known is None else list(known.heads.values()))
-    yield Do("prune", (columns,), {"strategy": strategy})
-    for column in columns:
-        known = yield from do.heads.of_thread(column)
-        found = yield Request(thread_config(column))
-        yield from _settle(do.heads, [] if known is None else known.heads.values(), map(spot_of, found))
+    try:
+        yield Do("prune", (columns,), {"strategy": strategy})
+    except Exception:  # refused, or ended early: what is still there must be there from now on
+        yield from _settle_threads(do.heads, columns)
+        raise
+    yield from _settle_threads(do.heads, columns)
 
 
 def delete_for_runs(do: Procedures, run_ids: Sequence[str]) -> Steps[None]:
@@ -110,21 +111,38 @@ def delete_for_runs(do: Procedures, run_ids: Sequence[str]) -> Steps[None]:
     if do.heads is None:
         yield Do("delete_for_runs", (run_ids,))
         return
-    heads, left = list[Head](), list[Spot]()
+    heads = list[Head]()
     for run_id in run_ids:
         spots = [spot_of(found) for found in (yield Request(None, {"run_id": run_id}))]
         known = yield from do.heads.find(spots)
         heads += [] if known is None else known.heads.values()
     yield from _leave(do.heads, heads)
-    yield Do("delete_for_runs", (run_ids,))
-    for head in heads:
-        left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
-    yield from _settle(do.heads, heads, left)
+    heads = [head._replace(kind=Kind.LEAVING) if head.kind is Kind.PUT else head for head in heads]
+    try:
+        yield Do("delete_for_runs", (run_ids,))
+    except Exception:
+        yield from _settle_each(do.heads, heads)
+        raise
+    yield from _settle_each(do.heads, heads)
 
 
 def _leave(heads: Heads, which: Sequence[Head]) -> Steps[None]:
     """Record that checkpoints may go."""
     yield from heads.append([head._replace(kind=Kind.LEAVING) for head in which if head.kind is Kind.PUT])
+
+
+def _settle_threads(heads: Heads, columns: Sequence[str]) -> Steps[None]:
+    for column in columns:
+        known = yield from heads.of_thread(column)
+        found = yield Request(thread_config(column))
+        yield from _settle(heads, [] if known is None else known.heads.values(), map(spot_of, found))
+
+
+def _settle_each(heads: Heads, which: Sequence[Head]) -> Steps[None]:
+    left = list[Spot]()
+    for head in which:
+        left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
+    yield from _settle(heads, which, left)
 
 
 def _settle(heads: Heads, which: Any, left: Any) -> Steps[None]:

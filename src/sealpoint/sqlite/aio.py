@@ -115,12 +115,19 @@ class _Lock:
     def __init__(self, thread: _Thread) -> None:
         self._thread, self._lock = thread, threading.RLock()
 
+    def acquire(self, *, blocking: bool = True) -> bool:
+        if blocking:
+            self._thread.require_other()
+        return self._lock.acquire(blocking)
+
+    def release(self) -> None:
+        self._lock.release()
+
     def __enter__(self) -> None:
-        self._thread.require_other()
-        self._lock.acquire()
+        self.acquire()
 
     def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+        self.release()
 
 
 class _Connection:

@@ -95,7 +95,7 @@ class MemoryThreadStore:
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
         with self._lock:
-            heads = [event.head for event in self._threads.get(thread_id, {}).values()]
+            heads = sorted(event.head for event in self._threads.get(thread_id, {}).values())
             self._append(Head(spot, Kind.DELETED, b"") for spot, kind, _ in heads if kind is not Kind.DELETED)
 
     def heads(self) -> Iterator[Head]:

@@ -38,6 +38,10 @@ _SETTINGS: Final = {
     "row_security": "off",  # an error if a policy would hide rows
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "1min",
+    # Each statement has one good plan, by the index; planning takes longer than running it.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "jit": "off",
 }
 _inherited: Final[list[Any]] = []
 """Connections of the parent of a fork: closing one would end the parent's session."""
@@ -76,19 +80,21 @@ class Pool:
         self._lock = threading.Lock()
         reset_in_child(self)
 
-    def read(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    def read(self, work: Callable[..., Result], *arguments: Any, is_read: bool = True) -> Result:
         """Call ``work`` with a connection and ``arguments``; once more if the connection is lost.
+
+        It may be called twice. ``is_read`` is false if it needs the right to write.
 
         Raises:
             ThreadStoreError: For an error of the server or of the connection.
         """
         connection = self._take()
         try:
-            return self._use(connection, work, arguments, is_read=True)
+            return self._use(connection, work, arguments, is_read=is_read)
         except ThreadStoreDownError:
             if not connection.broken:
                 raise
-        return self._use(self._connect(), work, arguments, is_read=True)
+        return self._use(self._connect(), work, arguments, is_read=is_read)
 
     def write(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Call ``work`` with a connection and ``arguments``, once.
@@ -119,8 +125,11 @@ class Pool:
         except _psycopg().Error as error:
             self._give(connection)
             raise self._translated(error, is_read=is_read) from None
+        except ThreadStoreError:
+            self._give(connection)
+            raise
         except BaseException:
-            connection.close()  # a statement may still run
+            connection.close()
             raise
         self._give(connection)
         return result
@@ -137,7 +146,7 @@ class Pool:
             connection.close()
 
     def _give(self, connection: Any) -> None:
-        """Keep a connection for another call, if it can be used."""
+        """Keep a connection for another call, unless it is lost or still runs a statement."""
         if connection.broken:
             return
         is_usable = connection.info.transaction_status == _psycopg().pq.TransactionStatus.IDLE

@@ -102,7 +102,7 @@ DELETE_THREAD: Final = f"""
         SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, '', {_NOW} FROM (
             SELECT DISTINCT ON (checkpoint_ns, checkpoint_id) thread_id, checkpoint_ns, checkpoint_id, kind
             FROM "{{schema}}".heads WHERE thread_id = %s ORDER BY checkpoint_ns, checkpoint_id, seq DESC
-        ) AS latest WHERE kind <> {Kind.DELETED:d} RETURNING seq
+        ) AS latest WHERE kind <> {Kind.DELETED:d} ORDER BY checkpoint_ns, checkpoint_id RETURNING seq
     ) SELECT raised + (SELECT max(seq) FROM added) FROM "{{schema}}".store"""
 
 HEADS: Final = """
@@ -143,9 +143,10 @@ TRIM: Final = f"""
 LONG: Final = "SET LOCAL statement_timeout = '1h'"
 """For a statement that may change every row."""
 
-WRITABLE: Final = """
-    SELECT current_setting('transaction_read_only') = 'off',
-        has_table_privilege('"{schema}".heads', 'INSERT')"""
+REQUIRE_WRITABLE: Final = """
+    INSERT INTO "{schema}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
+    SELECT '', '', '', 0, '', 0 WHERE false"""
+"""Inserts nothing, but needs the right and the lock to do so."""
 
 HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, DELETE_THREAD, TRIMMED})
 """Statements that return at least one row, because ``store`` has one."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreError, ThreadStoreReadOnlyError
+from sealpoint.errors import ThreadStoreDownError, ThreadStoreError
 from sealpoint.threads import pgstatements as statements
 from sealpoint.threads.pgpool import ABSENT_HINT, Pool
 from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
@@ -106,11 +106,7 @@ class PostgresThreadStore:
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
-        ((is_writable, has_right),) = self._rows(statements.WRITABLE)
-        if not is_writable:
-            raise ThreadStoreReadOnlyError(f"{self._pool.name}: the server lets this session only read")
-        if not has_right:
-            raise ThreadStoreReadOnlyError(f"{self._pool.name}: the role may not INSERT into heads")
+        self._pool.read(self._execute, statements.REQUIRE_WRITABLE, is_read=False)
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""

@@ -117,17 +117,23 @@ class SqliteThreadStore:
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
-        self._file.run(self._begin)
+        self._file.run(self._require_writable)
+
+    def _require_writable(self, opened: Opened) -> None:
+        if opened.appended is None:
+            self._move_log(opened)
+        opened.connection.execute(statements.REQUIRE_WRITABLE)
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""
         self._file.run(self._append, _values(heads))
 
     def _append(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
-        if len(rows) == 1 and opened.appended is not None:
+        is_put = all(kind == Kind.PUT for _, _, _, kind, _, _ in rows)
+        if len(rows) == 1 and is_put and opened.appended is not None:
             opened.connection.execute(statements.APPEND, rows[0])  # a transaction of its own
         else:
-            self._begin(opened)
+            self._begin(opened, flushed=not is_put)
             opened.connection.executemany(statements.APPEND, rows)
         self._commit(opened, len(rows))
 
@@ -136,7 +142,7 @@ class SqliteThreadStore:
         self._file.run(self._delete_thread, thread_id)
 
     def _delete_thread(self, opened: Opened, thread_id: str) -> None:
-        self._begin(opened)
+        self._begin(opened, flushed=True)
         deleted = opened.connection.execute(statements.DELETE_THREAD, (int(time.time()), thread_id))
         self._commit(opened, deleted.rowcount)
 
@@ -208,14 +214,20 @@ class SqliteThreadStore:
         """Close the store's connection; a later call opens it again."""
         self._file.close()
 
-    def _begin(self, opened: Opened) -> None:
+    def _begin(self, opened: Opened, *, flushed: bool = False) -> None:
+        """Begin a transaction; ``flushed`` if it must reach the disk before the database deletes rows.
+
+        After a power failure the database would else lack rows that the store still remembers.
+        """
         if opened.appended is None:
             self._move_log(opened)
+        opened.connection.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
         opened.connection.execute("BEGIN IMMEDIATE")
 
     def _commit(self, opened: Opened, events: int) -> None:
         if opened.connection.in_transaction:
             opened.connection.execute("COMMIT")
+            opened.connection.execute("PRAGMA synchronous = NORMAL")
         opened.appended = (opened.appended or 0) + events
         if opened.appended >= CHECKPOINT_EVENTS:
             self._move_log(opened)

@@ -81,24 +81,21 @@ def create(path: Path) -> None:
         return
     try:
         # The name appears when the store is complete: no other process opens a part of it.
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(descriptor)
-        try:
-            _fill(Path(name))
-            os.link(name, path)
-        except FileExistsError:
-            return  # another process was faster
-        finally:
-            Path(name).unlink()
-        _flush_folder(path.parent)
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            _fill(made)
+            os.link(made, path)
+            _flush_folder(path.parent)
+    except FileExistsError:
+        return  # another process was faster
     except FOREIGN as error:
         raise translated(error, path) from None
 
 
 def _fill(path: Path) -> None:
     identity = os.urandom(16).hex()
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN")
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -107,6 +104,8 @@ def _fill(path: Path) -> None:
         connection.execute("INSERT INTO store VALUES (?, ?, 0, 0)", (VERSION, identity))
         connection.execute("INSERT INTO identities VALUES (?)", (identity,))
         connection.execute("COMMIT")
+        # Last, so that the tables are in the file: SQLite does not report if it cannot move a log on closing.
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
 
 
 def _flush_folder(folder: Path) -> None:

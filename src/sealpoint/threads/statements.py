@@ -67,6 +67,9 @@ MACS: Final = f"""
     AND mac <> (SELECT mac FROM heads AS latest WHERE {_SPOT} ORDER BY seq DESC LIMIT 1)
     GROUP BY mac ORDER BY max(seq) DESC LIMIT {REPLACED}"""
 
+# BEGIN IMMEDIATE succeeds on a file that is read-only; a statement that would write does not.
+REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
+
 APPEND: Final = """
     INSERT INTO heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at) VALUES (?, ?, ?, ?, ?, ?)"""
 
@@ -75,7 +78,7 @@ DELETE_THREAD: Final = f"""
     SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, x'', ? FROM (
         SELECT thread_id, checkpoint_ns, checkpoint_id, kind, max(seq) FROM heads WHERE thread_id = ?
         GROUP BY thread_id, checkpoint_ns, checkpoint_id
-    ) AS latest WHERE kind <> {Kind.DELETED:d}"""
+    ) AS latest WHERE kind <> {Kind.DELETED:d} ORDER BY checkpoint_ns, checkpoint_id"""
 
 HEADS: Final = """
     SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {}

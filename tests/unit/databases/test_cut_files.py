@@ -143,6 +143,7 @@ def told(data: bytes, log: bytes) -> Multiset | None:
 SMALL_SHAPES = [honest.SHAPES[0], honest.SHAPES[2], honest.Shape(512, ("k2",), 5, has_gaps=True)]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("shape", SMALL_SHAPES, ids=["plain", "log", "gaps"])
 @pytest.mark.parametrize("tamper", TAMPERS, ids=lambda tamper: tamper.__name__)
 def test_nothing_is_missing_without_an_error(tamper: Tamper, shape: honest.Shape, tmp_path: Path) -> None:

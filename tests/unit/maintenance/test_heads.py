@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from sealpoint.base import empty_checkpoint
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import RowStore
+from sealpoint.errors import RolledBackError
 from sealpoint.langgraph import SealedSaver
 from sealpoint.maintenance import heads as heads_module
 from sealpoint.maintenance.headrows import CheckpointRows
@@ -28,6 +30,10 @@ from sealpoint.threads.store import Head, Kind, Spot
 from tests.support.bound import PRIVATE, cipher_of, play, sealed_file, sealed_schema
 from tests.support.postgres import set_up
 from tests.support.server import schema, server
+
+
+def make(checkpoint_id: str) -> Any:
+    return {**empty_checkpoint(), "id": checkpoint_id}
 
 
 @dataclass
@@ -45,8 +51,7 @@ class Scene:
             parent: dict[str, str] = {}
             for checkpoint_id in ids:
                 config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", **parent}}
-                document = {**empty_checkpoint(), "id": checkpoint_id}
-                saver.put(config, document, {"step": step}, {})
+                saver.put(config, make(checkpoint_id), {"step": step}, {})
                 parent = {"checkpoint_id": checkpoint_id}
 
     def delete(self, thread_id: str) -> None:
@@ -179,7 +184,7 @@ def test_a_row_without_a_head_is_counted(scene: Scene) -> None:
     scene.put("t", "1")
     with scene.saver() as saver:
         config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        saver.put(config, {**empty_checkpoint(), "id": "2"}, {}, {})
+        saver.put(config, make("2"), {}, {})
     failures, check = scene.compare()
     assert (failures, check.recorded, check.not_recorded, [*check.reasons()]) == ([], 1, 1, [])
 
@@ -188,7 +193,7 @@ def test_a_newer_content_without_a_head_is_counted(scene: Scene) -> None:
     scene.put("t", "1")
     with scene.saver() as saver:
         config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        saver.put(config, {**empty_checkpoint(), "id": "1"}, {"step": 9}, {})
+        saver.put(config, make("1"), {"step": 9}, {})
     failures, check = scene.compare()
     assert (failures, check.recorded, check.not_recorded) == ([], 1, 1)
 
@@ -216,7 +221,7 @@ def test_a_row_that_does_not_open_is_not_missing(scene: Scene) -> None:
     )
     failures, check = scene.compare()
     assert len(failures) == 1
-    assert not isinstance(failures[0].error, heads_module.RolledBackError)
+    assert not isinstance(failures[0].error, RolledBackError)
     assert (+check.found, check.not_recorded) == ({}, 0)
 
 
@@ -306,7 +311,7 @@ def test_a_deletion_that_ends_while_it_is_looked_at_is_no_finding(
     """The heads of a thread are deleted before its rows."""
     scene.put("t", "1")
     scene.store.delete_thread("t")
-    monkeypatch.setattr(heads_module.time, "sleep", lambda _: scene.delete("t"))
+    monkeypatch.setattr("sealpoint.maintenance.heads.time.sleep", lambda _: scene.delete("t"))
     failures, check = scene.compare()
     assert (failures, +check.found) == ([], {})
 
@@ -324,3 +329,36 @@ def test_a_head_that_changes_each_time_is_no_finding(scene: Scene, monkeypatch: 
 
     monkeypatch.setattr(CheckpointRows, "find", change)
     assert scene.compare()[0] == []
+
+
+def test_agents_at_work_are_no_findings(scene: Scene) -> None:
+    """They store, store again, prune and delete, while the database is compared again and again."""
+    done = threading.Event()
+
+    def work(number: int) -> None:
+        with scene.saver(threads=scene.store) as saver:
+            for step in range(40):
+                thread_id = f"{number} {step % 4}"
+                config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+                for name in "123":
+                    saver.put(config, make(f"{step:03} {name}"), {"step": step}, {})
+                saver.put(config, make(f"{step:03} 2"), {"step": step + 1}, {})
+                if step % 5 == 3:
+                    saver.delete_thread(thread_id)
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        finally:
+            done.set()
+
+    agents = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for agent in agents:
+        agent.start()
+    while not done.is_set():
+        failures, _ = scene.compare()
+        assert failures == []
+    for agent in agents:
+        agent.join()
+    failures, check = scene.compare()
+    assert (failures, check.not_recorded, +check.found) == ([], 0, {})

@@ -181,6 +181,7 @@ def runs() -> Iterator[Any]:
                 yield pytest.param(steps, number, id=f"{name}, crash in step {number}")
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("steps", "crash"), [*runs()])
 def test_sequence(tmp_path: Path, steps: tuple[Any, ...], crash: int | None) -> None:
     """Every value opens and is what LangGraph wrote; what does not open stands as it stood."""

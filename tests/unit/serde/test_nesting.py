@@ -51,6 +51,7 @@ def run(program: str) -> str:
     return ended.stdout.strip()
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "value",
     [

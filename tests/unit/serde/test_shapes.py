@@ -285,6 +285,7 @@ WIDE = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("on_blocked", ["raise", "raw"])
 @pytest.mark.parametrize("name", WIDE)
 def test_what_is_refused_takes_no_more_memory_than_what_is_read(name: str, on_blocked: Any) -> None:

@@ -266,8 +266,6 @@ def _remembered(part: Part, why_not: AnyReason | None) -> Iterator[AnyReason]:
     else:
         yield from part.heads.check.reasons()
         yield from failure_reasons(part.heads.failures)
-        if not part.heads.check.recorded:
-            yield Reason.NO_ROWS
 
 
 def _keys(facts: Facts) -> Iterator[AnyReason]:

@@ -1,0 +1,84 @@
+"""How much of the broad tests runs: a fixed sample every day, all of them in ``.ci/run``.
+
+``SEALPOINT_TESTS`` is ``sample`` (the default), ``all``, or ``exhaustive``, for which ``make attacks`` and
+``make matrix`` run even more.
+
+A test marked ``broad`` runs a sample of its cases, in which each value of each of its parameters occurs, or
+only of the parameters that the marker names: ``@pytest.mark.broad("saver")``. One that is named by its id, as
+in ``pytest tests/a.py::test_b``, runs with all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from itertools import groupby
+from typing import Any, Final
+
+import pytest
+
+VARIABLE: Final = "SEALPOINT_TESTS"
+
+
+class Extent(IntEnum):
+    """How much runs; each includes those before it."""
+
+    SAMPLE = 0
+    ALL = 1
+    EXHAUSTIVE = 2
+
+
+def extent(name: str) -> Extent:
+    """Return the extent of a name, which is the value of the environment variable."""
+    try:
+        return Extent[name.upper()]
+    except KeyError:
+        names = ", ".join(each.name.lower() for each in Extent)
+        raise pytest.UsageError(f"{VARIABLE} is {name!r}, and not one of {names}") from None
+
+
+EXTENT: Final = extent(os.environ.get(VARIABLE) or "sample")
+
+
+def by_extent(sample: int, all_: int, exhaustive: int | None = None) -> int:
+    """Return the number for the extent of this run; for ``exhaustive`` that of ``all`` if none is given."""
+    return (sample, all_, all_ if exhaustive is None else exhaustive)[EXTENT]
+
+
+def covering(cases: Sequence[Iterable[object]]) -> set[int]:
+    """Return the places of few cases in which each value of all of them occurs; the same ones each time."""
+    values = [frozenset(case) for case in cases]
+    missing, chosen = frozenset[object]().union(*values), set[int]()
+    while missing:
+        best = max(range(len(values)), key=lambda place: len(values[place] & missing))
+        chosen.add(best)
+        missing -= values[best]
+    return chosen
+
+
+def is_sample(arguments: Iterable[str], of: Extent = EXTENT) -> bool:
+    """Whether a run of pytest with these arguments runs the sample."""
+    return of is Extent.SAMPLE and not any("::" in argument for argument in arguments)
+
+
+def sample(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Divide collected tests into those that the sample has, and the others."""
+    kept, left_out = list[pytest.Item](), list[pytest.Item]()
+    for _, group in groupby(items, key=lambda item: item.nodeid.partition("[")[0]):
+        family = list(group)
+        marker, chosen = family[0].get_closest_marker("broad"), set(range(len(family)))
+        if marker is not None:
+            chosen = covering([_values(item, marker.args) for item in family]) or {0}
+        for place, item in enumerate(family):
+            (kept if place in chosen else left_out).append(item)
+    return kept, left_out
+
+
+def _values(item: pytest.Item, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the values of a case's parameters as texts, since not all of them can be hashed."""
+    call = getattr(item, "callspec", None)
+    params: dict[str, Any] = {} if call is None else call.params
+    if unknown := set(names) - params.keys():
+        raise pytest.UsageError(f"{item.nodeid} has no parameter {', '.join(sorted(unknown))}")
+    return [(name, repr(value)) for name, value in params.items() if not names or name in names]

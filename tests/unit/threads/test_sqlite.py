@@ -1,0 +1,405 @@
+"""SqliteThreadStore: its file, other processes, and what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sealpoint.errors import (
+    ThreadStoreDownError,
+    ThreadStoreError,
+    ThreadStoreTimeoutError,
+)
+from sealpoint.threads import Kind, SqliteThreadStore, open_thread_store
+from sealpoint.threads.sqlite import CHECKPOINT_EVENTS
+from tests.unit.threads.events import FAR, put
+
+APPEND = """
+import sys
+from sealpoint.threads import Head, Kind, Spot, SqliteThreadStore
+store = SqliteThreadStore(sys.argv[1], timeout=60)
+for number in range(int(sys.argv[3])):
+    store.append([Head(Spot(sys.argv[2], "", f"{number:06}"), Kind.PUT, b"x" * 16)])
+store.close()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "heads.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteThreadStore]:
+    with closing(SqliteThreadStore(path, create=True, timeout=5)) as made:
+        yield made
+
+
+def edit(path: Path, *statements: str) -> None:
+    """What another program does to a file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement).fetchall()
+
+
+def copied(path: Path, to: Path) -> Path:
+    """A backup of a file."""
+    with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(to)) as other:
+        connection.backup(other)
+        other.execute("PRAGMA journal_mode = WAL").fetchall()
+    return to
+
+
+# --- creating and opening ----------------------------------------------------------------------
+
+
+def test_missing_file_is_not_created(path: Path) -> None:
+    with pytest.raises(ThreadStoreDownError, match="there is no such file") as caught:
+        SqliteThreadStore(path)
+    assert str(path) in str(caught.value)
+    assert "create=True or `sealpoint heads adopt DB --create`" in caught.value.hint
+    assert [*path.parent.iterdir()] == []
+
+
+def test_created_file_is_private(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with closing(SqliteThreadStore(path, create=True)) as store:
+            store.append([put("1")])
+            names = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert names == dict.fromkeys(["heads.db", "heads.db-wal", "heads.db-shm"], 0o600)
+
+
+def test_existing_store_is_kept(path: Path, store: SqliteThreadStore) -> None:
+    store.append([put("1")])
+    with closing(SqliteThreadStore(path, create=True)) as other:
+        assert other.identity == store.identity
+        assert [*other.heads()] == [put("1")]
+
+
+def test_many_create_one_store(path: Path) -> None:
+    begin = threading.Barrier(8)
+
+    def create(_: int) -> str:
+        begin.wait()
+        with closing(SqliteThreadStore(path, create=True)) as store:
+            return store.identity
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len({*threads.map(create, range(8))}) == 1
+    assert [file.name for file in path.parent.iterdir()] == ["heads.db"]
+
+
+def test_opening_by_name(path: Path) -> None:
+    with pytest.raises(ThreadStoreDownError):
+        open_thread_store(str(path))
+    with closing(open_thread_store(str(path), create=True)) as store:
+        assert isinstance(store, SqliteThreadStore)
+
+
+def test_folder_that_is_missing(path: Path) -> None:
+    for create in (False, True):
+        with pytest.raises(ThreadStoreDownError, match="no such folder"):
+            SqliteThreadStore(path.parent / "x" / "heads.db", create=create)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"text " * 1000], ids=["empty", "short", "text"])
+def test_file_that_is_no_database(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    for create in (False, True):
+        with pytest.raises(ThreadStoreDownError, match=r"not a thread store|not a database"):
+            SqliteThreadStore(path, create=create)
+    assert path.read_bytes() == content
+
+
+def test_database_that_is_no_store(path: Path) -> None:
+    edit(path, "CREATE TABLE checkpoints (thread_id TEXT)")
+    with pytest.raises(ThreadStoreDownError, match="is not a thread store"):
+        SqliteThreadStore(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER x AFTER INSERT ON heads BEGIN DELETE FROM heads; END",
+        "ALTER TABLE heads RENAME TO others",
+        "CREATE TABLE more (x)",
+        "DROP INDEX heads_by_checkpoint",
+        "DELETE FROM store",
+    ],
+)
+def test_altered_tables_are_refused(path: Path, store: SqliteThreadStore, statement: str) -> None:
+    store.close()
+    edit(path, statement)
+    with pytest.raises(ThreadStoreDownError, match=r"tables are not those|no version"):
+        SqliteThreadStore(path)
+
+
+def test_view_in_place_of_the_table_is_refused(path: Path, store: SqliteThreadStore) -> None:
+    """Also while the store is open: SQLite compiles the statement again."""
+    store.append([put("1")])
+    edit(path, "ALTER TABLE heads RENAME TO others", "CREATE VIEW heads AS SELECT * FROM others")
+    with pytest.raises(ThreadStoreDownError, match=r"a trigger or a view would have run"):
+        store.newest("t", "")
+
+
+def test_trigger_does_not_run(path: Path, store: SqliteThreadStore) -> None:
+    store.append([put("1")])
+    edit(path, "CREATE TRIGGER x AFTER INSERT ON heads BEGIN DELETE FROM heads; END")
+    with pytest.raises(ThreadStoreDownError, match="a trigger or a view would have run"):
+        store.append([put("2")])
+    edit(path, "DROP TRIGGER x")
+    assert [*store.heads()] == [put("1")]
+
+
+def test_later_version_is_refused(path: Path, store: SqliteThreadStore) -> None:
+    store.close()
+    edit(path, "UPDATE store SET version = 2")
+    with pytest.raises(ThreadStoreDownError, match="its version is 2, and this sealpoint reads 1"):
+        SqliteThreadStore(path)
+
+
+# --- damage ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["kind = 7", "thread_id = CAST(x'ff' AS TEXT)"],
+)
+def test_rows_that_no_store_writes(path: Path, store: SqliteThreadStore, change: str) -> None:
+    store.append([put("1")])
+    edit(path, f"UPDATE heads SET {change}")
+    with pytest.raises(
+        ThreadStoreDownError, match=r"row (does not contain|has a kind|contains text)"
+    ) as caught:
+        [*store.heads()]
+    assert "1" not in str(caught.value).removeprefix(f"thread store {path}")
+
+
+def test_damaged_file(path: Path, store: SqliteThreadStore) -> None:
+    store.append([put(f"{number:04}") for number in range(1000)])
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(4096 * 6)
+        file.write(b"\xff" * 4096 * 20)
+    with pytest.raises(ThreadStoreDownError, match="damaged"):
+        [*store.heads(), *store.events(FAR)]
+
+
+# --- a file that is replaced -------------------------------------------------------------------
+
+
+def test_deleted_file(path: Path, store: SqliteThreadStore) -> None:
+    store.append([put("1")])
+    backup = copied(path, path.with_name("backup"))
+    for file in (path, path.with_name("heads.db-wal"), path.with_name("heads.db-shm")):
+        file.unlink(missing_ok=True)
+    for call in (lambda: store.newest("t", ""), store.require_writable, lambda: store.append([put("2")])):
+        with pytest.raises(ThreadStoreDownError, match="there is no such file"):
+            call()
+    backup.rename(path)
+    assert [*store.newest("t", "").heads] == [put("1")]
+
+
+def test_restored_file_is_opened_again(path: Path, store: SqliteThreadStore) -> None:
+    store.append([put("1")])
+    backup = copied(path, path.with_name("backup"))
+    store.append([put(f"{number:04}") for number in range(CHECKPOINT_EVENTS)])
+    late = store.newest("t", "").clock
+    store.append([put("x")])
+    assert store.claim >= 1
+    path.with_name("heads.db-wal").unlink()
+    path.with_name("heads.db-shm").unlink()
+    backup.rename(path)
+    answer = store.newest("t", "")
+    assert ([*answer.heads], answer.clock) == ([put("1")], 1)
+    assert answer.clock < late
+    assert store.claim <= answer.clock
+    store.append([put("2")])
+    assert [*store.heads()] == [put("1"), put("2")]
+
+
+def test_other_store_in_its_place(path: Path, store: SqliteThreadStore) -> None:
+    with closing(SqliteThreadStore(path.with_name("other"), create=True)) as other:
+        other.append([put("9")])
+    store.close()
+    path.with_name("other").rename(path)
+    with pytest.raises(ThreadStoreDownError, match="replaced by another thread store"):
+        store.newest("t", "")
+
+
+# --- what a power failure leaves ---------------------------------------------------------------
+
+
+def test_claim_is_what_the_file_has_without_its_log(path: Path, store: SqliteThreadStore) -> None:
+    """The log may be lost in a power failure; the file is flushed by a checkpoint."""
+    for number in range(CHECKPOINT_EVENTS + 20):
+        store.append([put(f"{number:04}")])
+    assert 0 < store.claim < store.newest("t", "").clock
+    bare = shutil.copy(path, path.with_name("bare"))
+    with closing(SqliteThreadStore(bare)) as left:
+        assert left.newest("t", "").clock >= store.claim
+
+
+def test_claim_is_known_after_the_first_change(path: Path, store: SqliteThreadStore) -> None:
+    store.append([put("1")])
+    with closing(SqliteThreadStore(path)) as other:
+        assert other.claim == 0
+        other.newest("t", "")
+        assert other.claim == 0
+        other.require_writable()
+        assert other.claim == 1
+
+
+def test_claim_waits_for_readers_of_the_log(path: Path, store: SqliteThreadStore) -> None:
+    store.append([put("1")])
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM heads").fetchone()
+        claim = store.claim
+        store.append([put(f"{number:04}") for number in range(CHECKPOINT_EVENTS)])
+        store.append([put(f"{number:04}") for number in range(CHECKPOINT_EVENTS)])
+        assert store.claim == claim
+    store.append([put(f"{number:04}") for number in range(CHECKPOINT_EVENTS)])
+    assert store.claim == 1 + 3 * CHECKPOINT_EVENTS
+
+
+# --- others ------------------------------------------------------------------------------------
+
+
+def test_lock_of_another_connection(path: Path) -> None:
+    with (
+        closing(SqliteThreadStore(path, create=True, timeout=0.05)) as store,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        store.append([put("1")])
+        other.execute("BEGIN IMMEDIATE")
+        for call in (
+            store.require_writable,
+            lambda: store.append([put("2")]),
+            lambda: store.delete_thread("t"),
+        ):
+            with pytest.raises(ThreadStoreTimeoutError, match="another connection kept it locked"):
+                call()
+        assert [*store.newest("t", "").heads] == [put("1")]  # a log is read meanwhile
+        other.execute("ROLLBACK")
+        store.append([put("2")])
+        assert [*store.heads()] == [put("1"), put("2")]
+
+
+def test_other_threads_that_keep_it_busy(path: Path) -> None:
+    with (
+        closing(SqliteThreadStore(path, create=True, timeout=0.05)) as store,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        with store._file._lock:
+            waiting = threads.submit(store.newest, "t", "")
+            assert isinstance(waiting.exception(), ThreadStoreTimeoutError)
+        assert [*store.newest("t", "").heads] == []
+
+
+def test_statement_that_takes_too_long(store: SqliteThreadStore) -> None:
+    store.append([put(f"{number:06}") for number in range(20_000)])
+    store._file._timeout = 0.001
+    with pytest.raises(ThreadStoreTimeoutError, match="longer than the time limit"):
+        store.between("t", None, None, None)
+    store._file._timeout = 60
+    assert len(store.between("t", None, None, None).heads) == 20_000
+
+
+def test_signal_handler_that_raises(store: SqliteThreadStore) -> None:
+    """Also where SQLite calls Python, and would drop the exception."""
+    store.append([put(f"{number:06}") for number in range(20_000)])
+    endless = "SELECT count(*) FROM heads AS head, heads AS latest"
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            store._file.run(store._rows, endless, seconds=60)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert store.end() == 20_000
+
+
+def test_threads_and_processes_lose_nothing(path: Path, store: SqliteThreadStore) -> None:
+    store.close()
+    each = 300
+    words = [sys.executable, "-c", APPEND, str(path)]
+    running = [subprocess.Popen([*words, f"process {number}", str(each)]) for number in range(2)]
+    with closing(SqliteThreadStore(path, timeout=60)) as shared:
+
+        def append(thread: int) -> None:
+            for number in range(each):
+                shared.append([put(f"{number:06}", thread_id=f"thread {thread}")])
+
+        with ThreadPoolExecutor(4) as threads:
+            [*threads.map(append, range(4))]
+        assert [process.wait(60) for process in running] == [0, 0]
+        events = [*shared.events(FAR)]
+    assert [event.seq for event in events] == [*range(1, 6 * each + 1)]
+    ids = dict[str, list[str]]()
+    for _, (spot, _, _), _ in events:
+        ids.setdefault(spot.thread_id, []).append(spot.checkpoint_id)
+    assert [*ids.values()] == [[f"{number:06}" for number in range(each)]] * 6
+
+
+def test_child_of_a_fork(path: Path, store: SqliteThreadStore) -> None:
+    """It has connections and locks of its own, also if a thread of the parent used the store."""
+    store.append([put("1")])
+    parent = store._file.opened
+    with store._file._lock:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                store.append([put("2")])
+                code = (
+                    0 if [*store.heads()] == [put("1"), put("2")] and store._file.opened is not parent else 2
+                )
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store._file.opened is parent
+    store.append([put("3")])
+    assert [*store.heads()] == [put("1"), put("2"), put("3")]
+
+
+def test_names_that_are_not_unicode(store: SqliteThreadStore) -> None:
+    for call in (lambda: store.newest("\ud800", ""), lambda: store.append([put("\udfff")])):
+        with pytest.raises(ThreadStoreError, match="lone surrogate"):
+            call()
+    assert store.end() == 0
+
+
+def test_deletions_are_flushed_before_rows_are_deleted(store: SqliteThreadStore) -> None:
+    """After a power failure the database would else lack rows that the store remembers."""
+    store.append([put("1"), put("2")])
+    opened = store._file.opened
+    assert opened is not None
+    seen = list[str]()
+    opened.connection.set_trace_callback(seen.append)
+
+    def flushes() -> list[str]:
+        found = [text.rpartition(" ")[2] for text in seen if text.startswith("PRAGMA synchronous")]
+        seen.clear()
+        return found
+
+    store.append([put("3")])
+    assert flushes() == []
+    store.append([put("1")._replace(kind=Kind.LEAVING)])
+    assert flushes() == ["FULL", "NORMAL"]
+    store.delete_thread(put("1").spot.thread_id)
+    assert flushes() == ["FULL", "NORMAL"]
