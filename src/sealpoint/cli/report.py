@@ -80,10 +80,11 @@ def report(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Answer what an assessor asks, with a verdict for each question: shown, refuted or not shown.
+    """Answer what an assessor asks, on one page.
 
-    Opens every value, from one state of each database. Exits with 3 if an answer is not shown, unless
-    --allow-unproven is given. No text of a database is quoted.
+    Each question has a verdict: shown, refuted or not shown. Every value is opened, all from one state of
+    each database. Exits with 3 if an answer is not shown, unless --allow-unproven is given. No text of a
+    database is quoted.
     """
     named = all_databases(databases, variables)
     if not named:

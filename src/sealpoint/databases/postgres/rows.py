@@ -134,10 +134,7 @@ class PostgresRows:
         return NewSchema(self._url, name, self._found)
 
     def hold(self) -> AbstractContextManager[None]:
-        """Exclude other runs on this schema, by a lock of this session.
-
-        Workers of one run open their own stores; only the process that starts them holds the lock.
-        """
+        """Exclude other runs on this schema, by a lock of this session; workers of one run do not take it."""
         return holding(self.connection, self._found.schema_oid, self.name)
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
