@@ -48,9 +48,9 @@ def parse_period(text: str) -> Period:
 def _moment(text: str, more: timedelta) -> datetime:
     """Return a time; of a date the first moment, and ``more``."""
     try:
-        return datetime.combine(date.fromisoformat(text), time(), UTC) + more
-    except ValueError:
+        if len(text) == len("2026-01-31"):
+            return datetime.combine(date.fromisoformat(text), time(), UTC) + more
         found = datetime.fromisoformat(text)
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except OverflowError:
         raise ValueError(f"{text!r} is out of range") from None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)

@@ -63,8 +63,8 @@ BOUND: Final = Question(
 )
 BESIDE: Final = Question(
     "beside",
-    "Nothing beside the values",
-    "Is nothing readable beside the values, but ids and what LangGraph writes in every checkpoint?",
+    "Nothing else is readable",
+    "Is nothing readable beside sealed values, but ids and what LangGraph writes in every checkpoint?",
     "metadata, names and inline values, read without a key",
 )
 REMEMBERED: Final = Question(
@@ -252,10 +252,7 @@ def _beside(part: Part) -> Iterator[AnyReason]:
     if part.audit is None:
         yield Why.NOT_EXAMINED
         return
-    # Whether the values are sealed is another question.
-    yield from (
-        reason for reason in audit_reasons(part.audit, strict=True) if reason is not Reason.NOT_SEALED
-    )
+    yield from audit_reasons(part.audit, strict=True)
 
 
 def _remembered(part: Part, why_not: AnyReason | None) -> Iterator[AnyReason]:
