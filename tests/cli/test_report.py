@@ -257,6 +257,7 @@ def is_so(question: str, found: oracle.Facts, ring: oracle.Ring) -> bool:
     }[question]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("option", [[], ["--allow-plaintext"]], ids=" ".join)
 @pytest.mark.parametrize("name", CHEAP)
 def test_shown_only_where_it_is_so(
