@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,21 +14,27 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.cli import report as command
 from sealpoint.cli.exits import Exit
+from sealpoint.evidence.report import database
 from sealpoint.evidence.report.changes import Changes
 from sealpoint.evidence.report.period import parse_period
 from sealpoint.evidence.report.why import ORDER, Why, sentence_of
 from sealpoint.maintenance import sentences
+from sealpoint.maintenance.audit import audit
 from sealpoint.maintenance.result import Reason
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Ended, Run
 from tests.matrix import databases, oracle
-from tests.support.bound import INDEX, PRIVATE, play, sealed_file
+from tests.postgres.test_commands import at
+from tests.support.bound import INDEX, PRIVATE, play, sealed_file, sealed_schema
+from tests.support.postgres import set_up
 from tests.support.results import REPORT, expected_code
 from tests.support.rings import states_text
 from tests.support.sealed import write
+from tests.support.server import schema, server
 
 DUE = "2099-01-01T00:00:00Z"
 
@@ -531,3 +537,69 @@ def test_no_planted_text_of_a_sealed_saver(run: Run, whole: Path, tmp_path: Path
     marks = json.loads(Path("report.json").read_text())["databases"][0]["opening"]["threads"]
     assert all(re.fullmatch("[0-9a-f]{32}", mark) for mark in marks)
     assert len(marks) == 1
+
+
+# --- Postgres -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["pg_good", "pg_bound", "pg_mixed", "pg_inline", "pg_store"])
+def test_postgres(
+    run: Run,
+    legacy_ring: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
+    name: str,
+) -> None:
+    with schema(server(pytestconfig)) as url:
+        databases.fill_postgres(url, name)
+        monkeypatch.setenv("SEALPOINT_REPORT_URL", at(url))
+        found, held = oracle.read_postgres(url), oracle.read_ring(legacy_ring)
+        words = ["report", "--db-env", "SEALPOINT_REPORT_URL", "--json-out", tmp_path / "report.json"]
+        ended = run(*words, "--out", tmp_path / "page.html", "--json")
+    assert ended.code == expected_code(ended.document)
+    shown = [question for question, (word, _) in answers(ended).items() if word == "shown"]
+    assert [question for question in shown if not is_so(question, found, held)] == []
+    assert ("opens" in shown) is (name != "pg_mixed")
+    assert ended.document["databases"][0]["database"]["kind"] == "postgres"
+    assert ended.document["again"]["command"] == "sealpoint report --db-env SEALPOINT_REPORT_URL"
+    assert databases.SECRET.decode() not in ended.out + (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_all_parts_speak_of_the_same_rows(
+    run: Run, whole: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config, kind: str
+) -> None:
+    """An agent stores a thread between two readings: none of them has it, and no head is missed."""
+    with ExitStack() as stack:
+        url = stack.enter_context(schema(server(pytestconfig))) if kind == "postgres" else ""
+        if url:
+            set_up(PostgresSaver, url)
+            monkeypatch.setenv("SEALPOINT_REPORT_URL", at(url))
+        else:
+            with closing(sqlite3.connect(whole)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
+
+        def store(thread_id: str) -> None:
+            saver: Any = sealed_schema(url, threads=heads) if url else sealed_file(whole, threads=heads)
+            with saver as opened:
+                play(opened, thread_id, runs=1)
+
+        heads = stack.enter_context(closing(SqliteThreadStore("agents.db", create=True)))
+        if not url:
+            assert run("heads", "adopt", whole, "--threads", "agents.db", "--reason", "x").code == Exit.DONE
+        store("before")
+        looked = audit
+
+        def audit_while_an_agent_writes(*arguments: Any) -> Any:
+            store("meanwhile")
+            return looked(*arguments)
+
+        monkeypatch.setattr(database, "audit", audit_while_an_agent_writes)
+        place = ["--db-env", "SEALPOINT_REPORT_URL"] if url else [whole]
+        ended = run("report", *place, "--threads", "agents.db", "--json")
+    (part,) = ended.document["databases"]
+    believed = sum(row["rows"] for row in part["coverage"])
+    assert part["rows"] == believed == part["opening"]["rows"] == part["opening"]["opened"][0]["values"]
+    assert answers(ended)["remembered"] == ("shown", [])
+    assert part["heads"]["recorded"] > part["readable"]["metadata"]["rows"] > 0

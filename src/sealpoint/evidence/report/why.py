@@ -42,7 +42,9 @@ ORDER: Final[tuple[AnyReason, ...]] = (
 )
 """All reasons: those that refute come first."""
 
-_SENTENCES: Final = {
+_SENTENCES: Final[dict[AnyReason, str]] = {
+    Reason.DATABASE_CHECK_WAIVED: "no database was examined before a key was destroyed",
+    Reason.MATERIAL_NOT_REMOVED: "the material of a destroyed key was not removed by a run of sealpoint",
     Why.KEY_EXPIRED: "the active key has expired",
     Why.COMPROMISED_IN_USE: "values are under a key that is compromised",
     Why.DESTROYED_IN_USE: "values name a key that was destroyed",
@@ -60,4 +62,6 @@ _SENTENCES: Final = {
 
 def sentence_of(reason: AnyReason) -> str:
     """Return a reason for people."""
-    return SENTENCES[reason] if isinstance(reason, Reason) else _SENTENCES[reason]
+    if reason in _SENTENCES or isinstance(reason, Why):
+        return _SENTENCES[reason]
+    return SENTENCES[reason]
