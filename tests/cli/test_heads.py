@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -292,6 +293,24 @@ def test_nothing_is_adopted_if_a_checkpoint_does_not_open(run: Run, on_file: Sce
     assert not ended.document["adopted"]
     assert "nothing was recorded" in run(*words).out
     assert run("heads", "seal", "threads.db", "--json").document["pin"]["root"] == before
+
+
+@pytest.mark.parametrize(("answer", "code"), [("yes", Exit.DONE), ("y", Exit.STOPPED), ("", Exit.STOPPED)])
+@pytest.mark.parametrize(
+    "line", ["adopt app.db --reason x --threads threads.db", "trim --before 2100-01-01 threads.db"]
+)
+def test_what_is_given_up_is_asked_on_a_terminal(
+    run: Run, on_file: Scene, line: str, answer: str, code: Exit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_file.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+    terminal = io.StringIO(f"{answer}\n")
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", terminal)
+    before = run("heads", "seal", "threads.db", "--json").document["pin"]["events"]
+    ended = run("heads", *line.split())
+    assert (ended.code, "To confirm, type yes:" in ended.err) == (code, True)
+    after = run("heads", "seal", "threads.db", "--json").document["pin"]["events"]
+    assert (before != after) == (code == Exit.DONE and line.startswith("adopt"))
 
 
 @pytest.mark.parametrize("reason", ["", "  ", "x" * 1001])

@@ -20,6 +20,7 @@ from sealpoint.maintenance.result import REFUTING, Reason
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Run
 from tests.support.foreign import insert
+from tests.support.ledgers import make_ledger
 from tests.support.results import REPORT, SCHEMA, expected_code, require_valid
 from tests.support.rings import states_text
 from tests.support.sealed import write
@@ -60,6 +61,11 @@ COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "keys destroy k3 --yes --no-database-check": None,
     "keys destroy k3 --yes --db DB": True,
     "keys init --keys RING": True,
+    "ledger init --keys LRING": True,
+    "ledger show --ledger LEDGER": None,
+    "ledger verify --ledger LEDGER": None,
+    "ledger verify --ledger LEDGER --vkey LEDGER/vkey --pin LEDGER/checkpoint": True,
+    "ledger prove 0 --ledger LEDGER": None,
 }
 
 Words = Callable[[list[str]], list[object]]
@@ -82,13 +88,21 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Words:
         "OTHER": tmp_path / "other.db",
         "STORE": tmp_path / "threads.db",
         "RING": tmp_path / "new" / "keys.toml",
+        "LRING": tmp_path / "ledger.toml",
+        "LEDGER": tmp_path / "ledger",
+        "LEDGER/vkey": tmp_path / "ledger" / "vkey",
+        "LEDGER/checkpoint": tmp_path / "ledger" / "checkpoint",
     }
+    make_ledger(tmp_path / "ledger", 2)
+    table = "[ledger]\ndir = 'new'\norigin = 'x'\nsigner = { file = 'new.key' }\n"
+    (tmp_path / "ledger.toml").write_text(f"{ring.read_text()}\n{table}")
+    (tmp_path / "ledger.toml").chmod(0o600)
     return lambda given: [places.get(word, word) for word in given]
 
 
 def name_of(line: str) -> str:
     """The name of a command, from its line."""
-    return " ".join(line.split()[: 1 + line.startswith(("heads ", "keys "))])
+    return " ".join(line.split()[: 1 + line.startswith(("heads ", "keys ", "ledger "))])
 
 
 @pytest.mark.parametrize(("line", "ok"), COMMANDS.items(), ids=COMMANDS)

@@ -35,6 +35,7 @@ KINDS: Final = (OURS, "LangGraph SqliteSaver", POSTGRES)
 METHODS: Final = {"put": 1, "prune": 2, "delete_thread": 2, "delete_for_runs": 2, "copy_thread": 3}
 """How often each writes to the store."""
 
+LACKS: Final = {"LangGraph SqliteSaver": {"prune", "delete_for_runs"}, POSTGRES: {"delete_for_runs"}}
 POINTS: Final = [
     (method, number, after)
     for method, writes in METHODS.items()
@@ -131,8 +132,8 @@ def kill_and_look(kind: str, place: str, saver: Saver, thread: str, point: tuple
 def cases() -> Iterator[Any]:
     for kind in KINDS:
         for point in POINTS:
-            if point[0] in ("prune", "delete_for_runs") and kind == "LangGraph SqliteSaver":
-                continue  # it has neither
+            if point[0] in LACKS.get(kind, ()):
+                continue
             daily = kind == OURS or (kind == POSTGRES and point[0] in ("put", "delete_thread"))
             marks = [] if daily else [pytest.mark.soak]
             yield pytest.param(kind, point, 1, marks=marks)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+import aiosqlite
 import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from sealpoint.langgraph import SealedSaver
 from tests.faults import headwork
 from tests.faults.headwork import ASYNC, HOUR, SYNC, Worker, at, number_of, process, sealed
 from tests.graphs.openers import CONNECTION
+from tests.graphs.savers import SEALED
 from tests.support.server import schema, server
+from tests.support.threads import thread_store
 
 PROCESSES: Final = 4
 THREADS: Final = 8
@@ -99,3 +106,48 @@ def test_no_false_alarm(
 def key(found: Any) -> tuple[str, str]:
     named = found.config["configurable"]
     return named["thread_id"], named["checkpoint_id"]
+
+
+class Delayed(AsyncSqliteSaver):
+    """Stores a checkpoint when its gate is opened."""
+
+    gates: dict[str, asyncio.Event]
+
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        await self.gates[checkpoint["id"]].wait()
+        return await super().aput(config, checkpoint, metadata, new_versions)
+
+
+@pytest.mark.parametrize("steps", [40, pytest.param(2_000, marks=pytest.mark.soak)])
+def test_puts_that_complete_in_another_order(tmp_path: Path, steps: int) -> None:
+    """As with ``durability="async"``: all are under way at once, and read meanwhile."""
+    ids = [headwork.id_by(0) for _ in range(steps)]
+    order = random.Random(17).sample(ids, steps)
+
+    async def main() -> None:
+        path = str(tmp_path / "x.db")
+        async with aiosqlite.connect(path) as connection:
+            inner = Delayed(connection)
+            inner.gates = {each: asyncio.Event() for each in ids}
+            with thread_store(path) as threads:
+                saver: Any = SealedSaver(inner, serde=SEALED, threads=threads)
+                puts = {
+                    each: asyncio.create_task(saver.aput(at("t"), *headwork.document(each, number)))
+                    for number, each in enumerate(ids)
+                }
+                stored: set[str] = set()
+                for first, second in batched(order):
+                    for each in (first, second):
+                        inner.gates[each].set()
+                    await saver.aget_tuple(at("t"))
+                    await asyncio.gather(puts[first], puts[second])
+                    stored |= {first, second}
+                    latest = await saver.aget_tuple(at("t"))
+                    assert key(latest)[1] == max(stored)
+                assert [key(each)[1] async for each in saver.alist(at("t"))] == sorted(ids, reverse=True)
+
+    asyncio.run(main())
+
+
+def batched(values: list[str]) -> Iterator[tuple[str, str]]:
+    return zip(values[::2], values[1::2], strict=True)

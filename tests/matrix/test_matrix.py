@@ -300,16 +300,21 @@ REFUTING: Final = {  # what makes ok false, and the code that it ends in
     "keys-missing": 5,
     **dict.fromkeys(("values-left", "other-keys", "not-sealed", "readable-tables", "readable-beside"), 3),
     **dict.fromkeys(("types-not-allowed", "old-content-found"), 3),
+    "heads-differ": 4,
 }
-ASKING: Final = {"verify", "audit", "keys destroy"}
+ASKING: Final = {"verify", "heads verify", "audit", "keys destroy"}
 """Commands that are asked for a proof, and end with 3 without one."""
+
+
+def _command_of(words: list[str]) -> str:
+    return " ".join(words[: 1 + (words[0] in ("heads", "keys"))])
 
 
 def expected_code(words: list[str], ok: bool | None, reasons: list[str]) -> int:
     """The exit code of a run that printed an object."""
     if ok:
         return 0
-    for reason in ("damaged", "values-failed", "keys-missing"):
+    for reason in ("damaged", "values-failed", "keys-missing", "heads-differ"):
         if reason in reasons:
             return REFUTING[reason]
     if words[0] == "inspect" and "no-rows" in reasons:
@@ -320,7 +325,7 @@ def expected_code(words: list[str], ok: bool | None, reasons: list[str]) -> int:
         return 3
     if "not-opened" in reasons:
         return 5
-    asking = " ".join(words[: 1 + (words[0] == "keys")]) in ASKING
+    asking = _command_of(words) in ASKING
     return 3 if asking and "--allow-unproven" not in words else 0
 
 
@@ -354,7 +359,7 @@ def require_document(words: list[str], ended: Ended) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(ended.out)
     SCHEMA.validate(document)
     ok, reasons = document["ok"], document["reasons"]
-    assert document["command"] == " ".join(words[: 1 + (words[0] == "keys")])
+    assert document["command"] == _command_of(words)
     if "error" in document:
         require_refusal(ended)
         assert (ok, reasons) == (None, ["not-completed"])
@@ -539,6 +544,36 @@ def check_run(bench: Bench, command: str, given: list[str], ring: str | None) ->
         require_text(words, text, document, ended.code)
 
 
+# --- thread stores --------------------------------------------------------------------------------
+
+INDEX: Final = "\n[[index]]\nsource = { inline = 'aW5kZXguLi4uLi4uLi4uLi4uLi4uLi4uLi4uLi4uLi4=' }\n"
+
+
+@pytest.mark.parametrize("bench", [*databases.SQLITE, *databases.POSTGRES], indirect=True)
+def test_what_is_adopted_is_as_it_was_adopted(bench: Bench) -> None:
+    """Of any database: it is recorded only if all of it opens, and then nothing differs until a row goes."""
+    found = bench.before
+    ring = bench.clear("own")
+    keys = Path("keys.toml")
+    keys.write_text(keys.read_text() + INDEX)
+    store = ["--threads", "threads.db", "--json"]
+    adopt = bench.words("heads adopt", ["DB", "--reason", "x", "--create", *store], "own")
+    adopted = require_document(adopt, call(adopt))
+    again = require_document(adopt, call(adopt))
+    assert (again["ok"], again["reasons"]) == (adopted["ok"], adopted["reasons"])
+    assert again.get("stored") == (0 if adopted.get("adopted") else adopted.get("stored"))
+    for command in ("heads verify", "verify"):
+        words = bench.words(command, ["DB", *store], "own")
+        verified = require_document(words, call(words))
+        if "error" in verified:
+            continue
+        assert "heads-differ" not in verified["reasons"]
+        if verified["ok"]:
+            assert adopted["stored"] == verified["heads"]["recorded"] > 0
+            assert verified["heads"]["not_recorded"] == 0
+            assert command == "heads verify" or found.bound_fit(ring)
+
+
 # --- words ----------------------------------------------------------------------------------------
 
 
@@ -586,7 +621,7 @@ def _words(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])
-@pytest.mark.parametrize("command", ["", "heads", "keys", *sorted(ALL)])
+@pytest.mark.parametrize("command", ["", "heads", "keys", "ledger", *sorted(ALL)])
 def test_help_breaks_no_word(command: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [*command.split(), "--help"]
     monkeypatch.setenv("COLUMNS", columns)
@@ -597,7 +632,7 @@ def test_help_breaks_no_word(command: str, columns: str, monkeypatch: pytest.Mon
     left_out = Counter(wide.getvalue().split()) - Counter(narrow.split())
     # A list of commands has as much of each sentence as fits into a line, and "..." behind its last word.
     cut = Counter(word.removesuffix("...") for word in narrow.split() if word.endswith("..."))
-    assert not left_out or (words[0] in ("--help", "heads", "keys") and cut)
+    assert not left_out or (words[0] in ("--help", "heads", "keys", "ledger") and cut)
     assert (
         not Counter(word.removesuffix("...") for word in narrow.split())
         - Counter(wide.getvalue().split())

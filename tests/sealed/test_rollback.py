@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from sealpoint.errors import RolledBackError, SealpointError
+from sealpoint.errors import RolledBackError, RowError, SealpointError
 from sealpoint.langgraph import SealedSaver, SqliteSaver
 from tests.graphs.savers import SEALED
 from tests.sealed.moves import found, of
@@ -130,6 +130,24 @@ def test_a_namespace_deleted(scene: Scene) -> None:
     with pytest.raises(RolledBackError):
         ids(scene.saver(), at(ALICE, None))
     assert content(scene.saver().get_tuple(at(ALICE))) == scene.truth.tuples[LAST]
+
+
+def test_the_parent_set_to_null(scene: Scene) -> None:
+    """As pruning does it, but the parent was not deleted: delta histories would end there."""
+    row = scene.raw.row(
+        "checkpoints", thread_id=scene.raw.threads[ALICE], checkpoint_ns=ROOT, checkpoint_id=C3
+    )
+    scene.raw.put("checkpoints", {**row, "parent_checkpoint_id": None})
+    reads: list[Read] = [
+        lambda saver: saver.get_tuple(at(ALICE)),
+        lambda saver: saver.get_tuple(LAST.config),
+        lambda saver: delta(saver, LAST),
+        lambda saver: ids(saver, None),
+        *LISTINGS.values(),
+    ]
+    for read in reads:
+        with pytest.raises(RowError, match="lost its parent"):
+            read(scene.saver())
 
 
 def test_pending_writes_are_not_covered(scene: Scene) -> None:

@@ -17,6 +17,7 @@ from sealpoint.cli import (
     heads,
     inspect,
     keys,
+    ledger,
     rebind,
     report,
     rotate,
@@ -38,7 +39,8 @@ from sealpoint.cli.output import (
     require_command,
     say,
 )
-from sealpoint.maintenance.result import Reason, Result
+from sealpoint.cli.recording import finish, recorded
+from sealpoint.maintenance.result import Reason, Result, collecting
 
 _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, and does not export it
 
@@ -99,18 +101,22 @@ for command in (
     inspect.inspect,
 ):
     app.command()(command)
-GROUPS: Final = {"heads": heads.app, "keys": keys.app}
+GROUPS: Final = {"heads": heads.app, "keys": keys.app, "ledger": ledger.app}
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 
 
-def _names(group: typer.Typer, before: str = "") -> Iterator[str]:
+def _record(group: typer.Typer, before: str = "") -> Iterator[str]:
+    """Let the commands of a group be recorded, and yield the names of all."""
     for each in group.registered_commands:
-        yield before + str(each.name or getattr(each.callback, "__name__", ""))
+        name = before + str(each.name or getattr(each.callback, "__name__", ""))
+        if each.callback is not None:
+            each.callback = recorded(name, each.callback)
+        yield name
 
 
 COMMANDS: Final = frozenset(
-    (*_names(app), *(each for name, group in GROUPS.items() for each in _names(group, f"{name} ")))
+    (*_record(app), *(each for name, group in GROUPS.items() for each in _record(group, f"{name} ")))
 )
 
 
@@ -122,8 +128,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
+    with collecting():
+        return _run_one(words)
+
+
+def _run_one(words: Sequence[str]) -> int:
     unfinished = Result(_command_of(words))
-    code = _run(words)
+    code = finish(_run(words))
     if code and "--json" in words and not has_object():  # so that every run prints one
         unfinished.add(Reason.NOT_COMPLETED)
         print_json(unfinished.document({"error": last_complaint()}))

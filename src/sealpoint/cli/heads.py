@@ -32,9 +32,10 @@ from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Progress
 from sealpoint.maintenance.adopt import Adoption
 from sealpoint.maintenance.headrows import CheckpointRows
-from sealpoint.maintenance.heads import HeadCheck, compare
+from sealpoint.maintenance.heads import HeadCheck
 from sealpoint.maintenance.pins import check_pin, make_pin, read_pin, write_pin
 from sealpoint.maintenance.result import Reason, Result
+from sealpoint.maintenance.verification import Verification
 
 MAX_REASON_CHARS: Final = 1000
 
@@ -86,16 +87,18 @@ def verify(
         checkpoints = CheckpointRows(store, cipher)
         known = stack.enter_context(opened_threads(remembered))
         check, part = HeadCheck(checkpoints, known), result.looks_at(store)
+        run = Verification(store, cipher, observer=check, columns=checkpoints.columns)
         report = render.JsonReport({**result.head(), **part}) if as_json else HeadLines()
         try:
             if pinned is not None:
                 result.add(*filter(None, [check_pin(known, pinned)]))
-            tally.take(compare(checkpoints, cipher, check), report, move)
+            tally.take(run.events(), report, move)
         finally:  # what was begun on stdout is one object, also if the store is not available further on
             result.add(*tally.reasons(), *check.reasons())
+            result.add(Reason.UNBOUND, when=run.unbound.rows > 0)
             counts = {"rows": tally.rows, "failed": tally.failures.count, "heads": check.counts()}
             pin_object = pinned and pinned._asdict()
-            report.end({**counts, "pin": pin_object, "complete": tally.complete, **result.tail()})
+            report.end(result.end({**counts, "pin": pin_object, "complete": tally.complete}))
             tally.show(causes=not as_json)
     return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
 
@@ -136,17 +139,18 @@ def adopt(
         raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint="--reason")
     result, failures = Result("heads adopt", {"reason": reason}), render.ShownFailures(shown=not as_json)
     named, remembered = one_database(database, variable), require_threads(threads, keys)
-    adoption = Adoption()
     with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads adopt") as move:
         cipher = RingCipher(open_ring(keys, result))
         checkpoints, part = CheckpointRows(store, cipher), result.looks_at(store)
-        for event in adoption.read(checkpoints, cipher):
+        adoption = Adoption(checkpoints)
+        run = Verification(store, cipher, observer=adoption, columns=checkpoints.columns)
+        for event in run.events():
             if isinstance(event, Progress):
                 move(event.rows, event.total)
             else:
                 failures.add(event)
         known = stack.enter_context(opened_threads(remembered, create=create))
-        adoption.compare(checkpoints, known)
+        adoption.compare(known)
         body = {**part, **adoption.counts(known), "identity": known.identity}
         if not failures.count:
             lost = len(adoption.deleted) - adoption.unfinished

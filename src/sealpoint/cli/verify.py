@@ -61,13 +61,14 @@ def verify(
             heads = HeadCheck(checkpoints, stack.enter_context(opened_threads(remembered)))
         part = result.looks_at(store)
         report = render.JsonReport({**result.head(), **part}) if as_json else render.LineReport()
-        run = Verification(store, cipher, allow_plaintext=allow_plaintext, heads=heads)
+        run = Verification(store, cipher, allow_plaintext=allow_plaintext, observer=heads)
         try:
             tally.take(run.events(), report, move)
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
-            result.add(*tally.reasons(), *run.reasons())
+            result.add(*tally.reasons(), *run.reasons(), *(heads.reasons() if heads else ()))
             counts = {"rows": tally.rows, **run.counts(), "failed": tally.failures.count}
-            report.end({**counts, "complete": tally.complete, **result.tail()})
+            counts["heads"] = heads and heads.counts()
+            report.end(result.end({**counts, "complete": tally.complete}))
             tally.show(causes=not as_json)
             if Reason.UNBOUND in run.reasons() and not as_json:
                 say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")

@@ -232,8 +232,8 @@ class RingCipher(NeverPickled):
 
     def _look(self) -> None:
         self._look_at = monotonic() + LOOK_SECONDS  # first, so that other threads do not check the file too
-        if self._follower is not None:
-            self._follower.look(wait=False)
+        if self._follower is not None and not self._follower.look(wait=False):
+            self._look_at = 0.0  # the thread that loads keys had the lock for a moment: the next call checks
 
     def _newer_than(self, prepared: PreparedRing, need: str) -> PreparedRing:
         """Check the ring file, and return the ring in use: ``prepared`` if nothing has changed.

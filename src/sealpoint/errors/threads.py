@@ -78,7 +78,7 @@ class ThreadStoreReadOnlyError(ThreadStoreError, PermissionError):
 class ThreadStoreFullError(ThreadStoreError, OSError):
     """There is no space for a thread store."""
 
-    hint = "make space; a checkpoint that was stored without its head is recorded by the next put"
+    hint = "make space; a checkpoint that was stored without its head is read, but its loss is not noticed"
 
 
 class ThreadStoreBehindError(ThreadStoreError, LookupError):

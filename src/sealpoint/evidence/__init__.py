@@ -1,3 +1,13 @@
-"""Evidence: what an assessor reads and checks."""
+"""Evidence: a ledger of what happened to keys and databases, in formats that other tools check.
 
-__all__: list[str] = []
+`sealpoint.evidence.ledger` writes it, `sealpoint.evidence.verify` checks it.
+"""
+
+from sealpoint.evidence.checkpoint import Checkpoint
+from sealpoint.evidence.entry import Entry
+from sealpoint.evidence.ledger import Ledger
+from sealpoint.evidence.note import VerifierKey
+from sealpoint.evidence.proof import Proof
+from sealpoint.evidence.verify import verify_ledger
+
+__all__ = ["Checkpoint", "Entry", "Ledger", "Proof", "VerifierKey", "verify_ledger"]

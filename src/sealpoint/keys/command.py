@@ -1,4 +1,4 @@
-"""Commands that print key material: no shell, no input, a time limit, ended with all child processes."""
+"""Commands that print key material or a signature: no shell, a time limit, ended with all child processes."""
 
 from __future__ import annotations
 
@@ -7,36 +7,44 @@ import select
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from sealpoint.errors import SourceError, SourceTimeoutError, excerpt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 # More than any text form of a key, and a limit for a command that prints endlessly.
 MAX_BYTES: Final = 4096
 TIMEOUT_SECONDS: Final = 10.0
 
 
-def run_command(argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -> bytes:
+def run_command(
+    argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS, *, text: bytes | None = None
+) -> bytes:
     """Return the output of a command, at most 4096 bytes, and end it with all its child processes.
+
+    Args:
+        argv: Program and arguments.
+        timeout_seconds: How long it may run.
+        text: What it reads from its standard input; by default nothing.
 
     Raises:
         SourceError: If it cannot be started, prints more, or exits with another code than 0.
         SourceTimeoutError: If it does not end in time.
     """
     try:
-        process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            # The stderr of an agent often ends up in a log, and the command may print a token there.
-            stderr=subprocess.DEVNULL,
-            # A new session is a process group that `_end` can kill, and has no terminal to prompt on.
-            start_new_session=True,
-        )
+        with _input(text) as stdin:
+            process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
+                argv,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                # The stderr of an agent often ends up in a log, and the command may print a token there.
+                stderr=subprocess.DEVNULL,
+                # A new session is a process group that `_end` can kill, and has no terminal to prompt on.
+                start_new_session=True,
+            )
     # ValueError: TOML can write a NUL as \u0000, and no argument of a process can contain one.
     except (OSError, ValueError) as error:
         raise SourceError(f"command {excerpt(argv[0])} cannot be started: {type(error).__name__}") from None
@@ -44,6 +52,21 @@ def run_command(argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -
         return _collect(process, excerpt(argv[0]), time.monotonic() + timeout_seconds)
     finally:
         _end(process)
+
+
+@contextmanager
+def _input(text: bytes | None) -> Iterator[int]:
+    """Yield what a command reads as its standard input: a descriptor, or ``subprocess.DEVNULL``."""
+    if text is None:
+        yield subprocess.DEVNULL
+        return
+    from tempfile import TemporaryFile
+
+    # A file and not a pipe: writing to a command that reads nothing would block or fail.
+    with TemporaryFile() as file:
+        file.write(text)
+        file.seek(0)
+        yield file.fileno()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -92,17 +92,22 @@ class Follower(NeverPickled):
             if not material.is_loaded:  # so that the first value under the key does not wait
                 material.start()
 
-    def look(self, *, wait: bool) -> None:
+    def look(self, *, wait: bool) -> bool:
         """Reload the file if it has changed, without running or awaiting a command.
 
         Args:
             wait: Whether to wait for another thread that is checking the file, or return at once.
+
+        Returns:
+            Whether the file was checked.
         """
-        if self._lock.acquire(blocking=wait):
-            try:
-                self._look()
-            finally:
-                self._lock.release()
+        if not self._lock.acquire(blocking=wait):
+            return False
+        try:
+            self._look()
+        finally:
+            self._lock.release()
+        return True
 
     def wait_for(self, need: str) -> None:
         """Wait while the material of a key is being loaded for the first time.

@@ -6,21 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto import Opened
 from sealpoint.databases.cells import Cell
-from sealpoint.databases.rows import Event
-from sealpoint.maintenance.bound import take_apart
+from sealpoint.databases.failures import Failure
+from sealpoint.maintenance.bound import Parts
 from sealpoint.maintenance.headrows import UNBOUND, CheckpointRows, spot_of
-from sealpoint.maintenance.verify import verify
 from sealpoint.sealed.heads import parse_claim
 from sealpoint.threads.store import Head, Kind, Spot, ThreadStore
 
 
 @dataclass(slots=True)
 class Adoption:
-    """What an adoption will record. Holds about 600 bytes for each checkpoint.
+    """An `Observer` of a verification of all checkpoints: finds what is to be recorded.
+
+    Holds about 600 bytes for each checkpoint.
 
     Attributes:
+        rows: The checkpoints of the database.
         stored: The checkpoints to record as stored.
         deleted: Those to record as deleted.
         unfinished: Those of ``deleted`` whose deletion had begun.
@@ -30,6 +32,7 @@ class Adoption:
         clock: The greatest clock that they name.
     """
 
+    rows: CheckpointRows
     stored: list[Head] = field(default_factory=list)
     deleted: list[Head] = field(default_factory=list)
     unfinished: int = 0
@@ -39,30 +42,34 @@ class Adoption:
     clock: int = 0
     _macs: dict[Spot, bytes] = field(default_factory=dict)
 
-    def read(self, rows: CheckpointRows, cipher: RingCipher) -> Iterator[Event]:
-        """Read the checkpoints of a database.
-
-        Yields:
-            Progress, and a failure for each checkpoint that does not open: with one, nothing may be adopted.
+    def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
+        """Take a checkpoint; see `Observer`.
 
         Raises:
-            DatabaseCorruptError: If the database is damaged.
+            DecodeError: If it names its thread store in another form.
         """
+        spot = spot_of(cell.where.names)
+        if parts.header is not None and "store" in parts.header:
+            identity, clock = parse_claim(parts.header["store"])
+            self.identities.add(identity)
+            self.clock = max(self.clock, clock)
+        if spot is not None:
+            self._macs[spot] = self.rows.mac(spot, opened, parts)
 
-        def examine(cell: Cell, opened: Opened) -> None:
-            parts, spot = take_apart(cell, opened), spot_of(cell.where.names)
-            if parts.header is not None and "store" in parts.header:
-                identity, clock = parse_claim(parts.header["store"])
-                self.identities.add(identity)
-                self.clock = max(self.clock, clock)
-            if spot is not None:
-                self._macs[spot] = rows.mac(spot, opened, parts)
+    def add_failure(self, failed: Failure) -> None:
+        """Do nothing: with a failure, nothing may be adopted."""
 
-        yield from verify(rows.database, cipher, columns=rows.columns, examine=examine)
-        for spot in rows.readable():
+    def findings(self) -> Iterator[Failure]:
+        """Yield nothing."""
+        yield from ()
+
+    def finish(self) -> Iterator[Failure]:
+        """Take the checkpoints that are sealed in no column, and yield nothing."""
+        for spot in self.rows.readable():
             self._macs.setdefault(spot, UNBOUND)
+        yield from ()
 
-    def compare(self, rows: CheckpointRows, store: ThreadStore) -> None:
+    def compare(self, store: ThreadStore) -> None:
         """Find what a store lacks, after all checkpoints were read.
 
         Raises:
@@ -86,7 +93,7 @@ class Adoption:
             else:
                 self.stored.append(Head(spot, Kind.PUT, mac))
         self._macs.clear()
-        there = rows.find(gone) if gone else {}  # stored since the database was read
+        there = self.rows.find(gone) if gone else {}  # stored since the database was read
         left = [head for spot, head in gone.items() if spot not in there]
         self.deleted = [Head(head.spot, Kind.DELETED, b"") for head in left]
         self.unfinished = sum(head.kind is Kind.LEAVING for head in left)

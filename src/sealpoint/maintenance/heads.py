@@ -14,10 +14,9 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final
 
-from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto import Opened
 from sealpoint.databases.cells import Cell
 from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import Event
 from sealpoint.errors import (
     DeletedCheckpointError,
     RolledBackError,
@@ -25,10 +24,9 @@ from sealpoint.errors import (
     ThreadStoreBehindError,
     WrongThreadStoreError,
 )
-from sealpoint.maintenance.bound import Parts, take_apart
+from sealpoint.maintenance.bound import Parts
 from sealpoint.maintenance.headrows import UNBOUND, UNOPENED, CheckpointRows, spot_of
 from sealpoint.maintenance.result import Reason
-from sealpoint.maintenance.verify import verify
 from sealpoint.sealed.heads import parse_claim
 from sealpoint.threads.store import Head, Kind, Spot, ThreadStore
 
@@ -62,7 +60,7 @@ class Difference(StrEnum):
 
 
 class HeadCheck:
-    """One comparison: the checkpoints of a database are added as they are read, then the store is read.
+    """An `Observer` of a verification: takes the checkpoints of a database, then reads the store.
 
     Holds about 200 bytes for each checkpoint until then: a hash of its row, and its MAC.
 
@@ -113,11 +111,6 @@ class HeadCheck:
         if spot is not None and failed.table in self._labels:
             self._seen.setdefault(self._mark(spot), UNOPENED)
 
-    def add_readable(self) -> None:
-        """Add the checkpoints that are sealed in no column."""
-        for spot in self._rows.readable():
-            self._seen.setdefault(self._mark(spot), UNBOUND)
-
     def _mark(self, spot: Spot) -> bytes:
         names = [part.encode("utf-8", "surrogatepass") for part in spot]
         packed = b"".join(len(name).to_bytes(8, "big") + name for name in names)
@@ -136,19 +129,21 @@ class HeadCheck:
                 error = ThreadStoreBehindError(f"the thread store is at {self._clock}; it was at {at}")
                 self._failures.append(self._finding(Difference.BEHIND, spot, error))
 
-    def claims(self) -> Iterator[Failure]:
+    def findings(self) -> Iterator[Failure]:
         """Yield a finding for each checkpoint added since that names another store, or a later state."""
         yield from self._failures
         self._failures.clear()
 
     # --- the store ----------------------------------------------------------------------------
 
-    def differences(self) -> Iterator[Failure]:
-        """Yield a finding for each head that the database differs from; all checkpoints have been added.
+    def finish(self) -> Iterator[Failure]:
+        """Yield a finding for each head that the database differs from; all of it was read.
 
         Raises:
             ThreadStoreError: If the store cannot be read.
         """
+        for spot in self._rows.readable():
+            self._seen.setdefault(self._mark(spot), UNBOUND)
         suspects = dict[Spot, Head]()
         for head in self._store.heads():
             self.recorded += 1
@@ -237,29 +232,6 @@ class HeadCheck:
             yield Reason.NO_HEADS
         if self.found[Difference.LEAVING]:
             yield Reason.DELETIONS_INTERRUPTED
-
-
-def compare(rows: CheckpointRows, cipher: RingCipher, check: HeadCheck) -> Iterator[Event]:
-    """Read the checkpoints of a database, and compare them with a thread store.
-
-    Yields:
-        Progress, a failure for each checkpoint that does not open, and one for each finding.
-
-    Raises:
-        DatabaseCorruptError: If the database is damaged.
-        ThreadStoreError: If the store cannot be read.
-    """
-
-    def examine(cell: Cell, opened: Opened) -> None:
-        check.add(cell, opened, take_apart(cell, opened))
-
-    for event in verify(rows.database, cipher, columns=rows.columns, examine=examine):
-        if isinstance(event, Failure):
-            check.add_failure(event)
-        yield event
-        yield from check.claims()
-    check.add_readable()
-    yield from check.differences()
 
 
 def is_finding(failed: Failure) -> bool:

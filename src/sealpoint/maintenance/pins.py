@@ -10,7 +10,7 @@ A pin is a file with one JSON object:
     until      number of the last event
     events     how many there were
     trimmed    greatest number of an event that had been removed
-    root       the root over their lines (`sealpoint.threads.roots`), in hex
+    root       the root over their lines (`sealpoint.merkle`, `sealpoint.threads.roots`), in hex
     time       when it was made, UTC
 """
 
@@ -24,7 +24,8 @@ from typing import Final, NamedTuple
 
 from sealpoint.errors import PinError
 from sealpoint.maintenance.result import Reason
-from sealpoint.threads.roots import Root, line_of
+from sealpoint.merkle import Tree
+from sealpoint.threads.roots import line_of
 from sealpoint.threads.store import ThreadStore
 
 VERSION: Final = 1
@@ -54,14 +55,11 @@ def make_pin(store: ThreadStore) -> Pin:
     until, trimmed = store.end(), store.trimmed()
     root = _root(store, until)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Pin(store.identity, until, root.lines, trimmed, root.digest().hex(), now)
+    return Pin(store.identity, until, root.size, trimmed, root.root().hex(), now)
 
 
-def _root(store: ThreadStore, until: int) -> Root:
-    root = Root()
-    for event in store.events(until):
-        root.add(line_of(event))
-    return root
+def _root(store: ThreadStore, until: int) -> Tree:
+    return Tree.of(line_of(event) for event in store.events(until))
 
 
 def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
@@ -73,7 +71,7 @@ def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
     if pin.store != store.identity or store.end() < pin.until:
         return Reason.PIN_DIFFERS
     root = _root(store, pin.until)
-    if (root.lines, root.digest().hex()) == (pin.events, pin.root):
+    if (root.size, root.root().hex()) == (pin.events, pin.root):
         return None
     # Without the events that were removed, the root cannot be computed.
     return Reason.PIN_TRIMMED if store.trimmed() > pin.trimmed else Reason.PIN_DIFFERS

@@ -12,7 +12,9 @@ import os
 import platform
 import pwd
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
@@ -54,6 +56,10 @@ class Reason(StrEnum):
     OLD_CONTENT_FOUND = "old-content-found"
     HEADS_DIFFER = "heads-differ"
     PIN_DIFFERS = "pin-differs"
+    LEDGER_BROKEN = "ledger-broken"
+    LEDGER_DIFFERS = "ledger-differs"
+    SIGNER_WRONG = "signer-wrong"
+    DOCUMENTS_MISSING = "documents-missing"
     NOT_ASKED = "not-asked"
     NOT_APPLIED = "not-applied"
     NO_KEYS = "no-keys"
@@ -76,6 +82,10 @@ class Reason(StrEnum):
     MATERIAL_NOT_REMOVED = "material-not-removed"
     OLD_CONTENT_NOT_READ = "old-content-not-read"
     OLD_VALUES_NOT_SEARCHED = "old-values-not-searched"
+    SIGNER_NOT_GIVEN = "signer-not-given"
+    PIN_NOT_GIVEN = "pin-not-given"
+    NO_ENTRIES = "no-entries"
+    APPEND_UNFINISHED = "append-unfinished"
     ENDED_EARLY = "ended-early"
     NOT_COMPLETED = "not-completed"
 
@@ -96,6 +106,10 @@ REFUTING: Final = frozenset(
         Reason.OLD_CONTENT_FOUND,
         Reason.HEADS_DIFFER,
         Reason.PIN_DIFFERS,
+        Reason.LEDGER_BROKEN,
+        Reason.LEDGER_DIFFERS,
+        Reason.SIGNER_WRONG,
+        Reason.DOCUMENTS_MISSING,
     }
 )
 
@@ -105,6 +119,8 @@ class Result:
 
     Attributes:
         run: Id of the run, a random UUID.
+        counts: The numbers that the command found, by the names of its members.
+        has_ended: Whether its last members were asked for.
     """
 
     def __init__(self, command: str, options: Mapping[str, Any] | None = None) -> None:
@@ -114,12 +130,18 @@ class Result:
             command: Its name, such as ``keys list``.
             options: Those that can weaken what the run shows, with their values.
         """
-        self.run = str(uuid4())
+        others = _collected.get()
+        self.run: str = others[0].run if others else str(uuid4())
+        if others is not None:
+            others.append(self)
         self._command = command
         self._began = _now()
         self._options = dict(options or {})
         self._ring: dict[str, Any] | None = None
         self._reasons = set[Reason]()
+        self._parts = list[dict[str, Any]]()
+        self.counts: dict[str, int] = {}
+        self.has_ended = False
 
     def looks_at(self, store: RowStore) -> dict[str, Any]:
         """Record a database, and return what the object says about it and its tables."""
@@ -135,6 +157,7 @@ class Result:
             },
         }
         self.add(Reason.TABLES_MISSING, when=bool(store.missing_tables))
+        self._parts.append(found)
         return found
 
     def uses_ring(self, file: Path, entries: Sequence[RingEntry]) -> None:
@@ -172,13 +195,41 @@ class Result:
             "options": self._options,
         }
 
+    def end(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what the command found, and what is known when a run ends: the last members of an object."""
+        self.counts |= {name: found for name, found in (body or {}).items() if type(found) is int}
+        self.has_ended = True
+        return {**(body or {}), **self.tail()}
+
     def tail(self) -> dict[str, Any]:
-        """Return what is known when a run ends: the last members of every object."""
+        """Return what is known when a run ends."""
         return {"ring": self._ring, "ended": _now(), "ok": self.ok, "reasons": list(self.reasons)}
 
     def document(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the whole object around what the command found."""
-        return {**self.head(), **(body or {}), **self.tail()}
+        return {**self.head(), **self.end(body)}
+
+    def evidence(self) -> dict[str, Any]:
+        """Return the object without what could be of a value or a thread: databases, numbers and verdict."""
+        return {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}
+
+
+_collected: Final[ContextVar[list[Result] | None]] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[None]:
+    """Collect the results that are made in a context: all are of one run, that of the first."""
+    token = _collected.set([])
+    try:
+        yield
+    finally:
+        _collected.reset(token)
+
+
+def collected() -> list[Result]:
+    """Return the results of this run so far; none outside of `collecting`."""
+    return list(_collected.get() or ())
 
 
 def _now() -> str:

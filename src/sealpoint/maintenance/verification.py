@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
 
 from sealpoint.base.coordinates import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
-from sealpoint.databases.cells import Cell, SecretOf, open_cell
+from sealpoint.databases.cells import Cell, Column, SecretOf, open_cell
 from sealpoint.databases.cleartext import Record
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import Event, Need, Progress, RowStore
 from sealpoint.errors import RowError, SealpointError, excerpt
-from sealpoint.maintenance.bound import needs_of, require_same_row, take_apart, widened
-from sealpoint.maintenance.heads import HeadCheck
+from sealpoint.maintenance.bound import Parts, needs_of, require_same_row, take_apart, widened
 from sealpoint.maintenance.records import Places, check_records, require_own_document
 from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.verify import pages, verify
@@ -23,6 +22,26 @@ from sealpoint.sealed.body import Claims
 
 DATED_ID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times."""
+
+
+class Observer(Protocol):
+    """Receives what a verification opens."""
+
+    def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
+        """Receive a value that opened, and whose row a saver would accept.
+
+        Raises:
+            SealpointError: If it is a failure nevertheless.
+        """
+
+    def add_failure(self, failed: Failure) -> None:
+        """Receive a value or a row that is refused."""
+
+    def findings(self) -> Iterator[Failure]:
+        """Yield what was found since the last call; called after each event."""
+
+    def finish(self) -> Iterator[Failure]:
+        """Yield what is found when the whole database was read."""
 
 
 class Verification:
@@ -45,9 +64,10 @@ class Verification:
         *,
         allow_plaintext: bool = False,
         secret_of: SecretOf | None = None,
-        heads: HeadCheck | None = None,
+        observer: Observer | None = None,
+        columns: Sequence[Column] | None = None,
     ) -> None:
-        """Prepare a run; ``heads`` compares with a thread store, the others are the arguments of `verify`."""
+        """Prepare a run; all arguments but the observer are those of `verify`."""
         self.covered = Counter[tuple[str, str]]()
         self.newest = dict[str, str]()
         self.accepted = self.bound = 0
@@ -56,14 +76,14 @@ class Verification:
         self._needs: dict[Need, Cell] = {}
         self._writes = _Writes(store, cipher, secret_of)
         self._store = store
-        self._heads = heads
+        self._observer = observer
         self._values = verify(
             store,
             cipher,
             allow_plaintext=allow_plaintext,
             secret_of=secret_of,
             examine=self._examine,
-            columns=[*map(widened, store.columns)],
+            columns=[*map(widened, store.columns if columns is None else columns)],
         )
 
     @property
@@ -86,18 +106,19 @@ class Verification:
             DatabaseCorruptError: If the database is damaged; the values before the damage have been opened.
             ThreadStoreError: If the thread store cannot be read.
         """
-        yield from self._database_events()
-        if self._heads is not None:
-            self._heads.add_readable()
-            yield from self._heads.differences()
+        observer = self._observer
+        for event in self._database_events():
+            if observer is not None and isinstance(event, Failure):
+                observer.add_failure(event)
+            yield event
+            if observer is not None:
+                yield from observer.findings()
+        if observer is not None:
+            yield from observer.finish()
 
     def _database_events(self) -> Iterator[Event]:
         for event in self._values:
             yield event
-            if self._heads is not None:
-                if isinstance(event, Failure):
-                    self._heads.add_failure(event)
-                yield from self._heads.claims()
             if isinstance(event, Progress):
                 yield from self._find_lost()
         yield from self._writes.find_copies()
@@ -105,8 +126,6 @@ class Verification:
             if isinstance(found, Places):
                 self.orphans = found
             else:
-                if self._heads is not None:
-                    self._heads.add_failure(found)
                 yield found
 
     def counts(self) -> dict[str, Any]:
@@ -119,7 +138,6 @@ class Verification:
             "unbound_places": list(self.unbound.places),
             "orphans": self.orphans.rows,
             "orphan_places": list(self.orphans.places),
-            "heads": self._heads and self._heads.counts(),
         }
 
     def reasons(self) -> Iterator[Reason]:
@@ -130,8 +148,6 @@ class Verification:
             yield Reason.PARENTS_MISSING
         if self.unbound.rows:
             yield Reason.UNBOUND
-        if self._heads is not None:
-            yield from self._heads.reasons()
 
     def _examine(self, cell: Cell, opened: Opened) -> None:
         parts = take_apart(cell, opened)
@@ -142,8 +158,8 @@ class Verification:
                 require_same_row(cell, parts.header)
                 if cell.where.column.in_json:
                     self._needs |= dict.fromkeys(needs_of(cell, parts.header, document), cell)
-        if self._heads is not None:
-            self._heads.add(cell, opened, parts)
+        if self._observer is not None:
+            self._observer.add(cell, opened, parts)
         if parts.claims is not None:
             self._writes.add(cell, parts.claims)
         if parts.is_bound:

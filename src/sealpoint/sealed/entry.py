@@ -81,6 +81,7 @@ class Entry:
         place: Its row.
         thread_id: The thread.
         parent: Id of its parent; ``None`` if it has none, or the saver has removed it.
+        removed_parent: Id of the parent that it was stored with, if the row has none now.
         digest: `digest_of` what was sealed, if there is a thread store and it is bound to its row.
         claim: What it says of the thread store; ``None`` if nothing.
     """
@@ -96,6 +97,7 @@ class Entry:
         "found",
         "parent",
         "place",
+        "removed_parent",
         "thread_id",
     )
 
@@ -108,6 +110,7 @@ class Entry:
         self.thread_id: str = place.thread_id
         self.digest: bytes | None = None
         self.claim: object = None
+        self.removed_parent: str | None = None
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         if opened is not None:
             self._inner = opened.inner
@@ -116,6 +119,8 @@ class Entry:
             self.claim = self._header.get("store")
             if rows.is_remembered:
                 self.digest = digest_of(self.claim, opened.inner, opened.data)
+            if not parent:
+                self.removed_parent = self._header["parent"]
             parent = self._header["parent"] if parent else None
             if rows.layout is not Layout.VALUES:
                 require_same_metadata(found.metadata, self._header["metadata"], rows.plain)

@@ -21,13 +21,14 @@ from sealpoint.base.place import Place
 from sealpoint.errors import (
     DecodeError,
     RolledBackError,
+    RowError,
     SealpointError,
     ThreadStoreBehindError,
     ThreadStoreError,
     WrongThreadStoreError,
+    excerpt,
 )
 from sealpoint.keys.key import keyed_hash
-from sealpoint.sealed.pages import Request
 from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
 
@@ -75,12 +76,14 @@ class Content(NamedTuple):
         spot: Its row.
         digest: `digest_of` what was sealed; ``None`` if it is not bound to its row.
         claim: The thread store that it names, if any.
+        removed_parent: Id of the parent that it was stored with, if the row has none now.
     """
 
     thread_id: str
     spot: Spot
     digest: bytes | None
     claim: object
+    removed_parent: str | None
 
 
 class Standing(Enum):
@@ -150,11 +153,14 @@ class Heads:
         """Compare a row that was opened with what the store knew.
 
         Raises:
+            RowError: If its parent was removed from the row, and not deleted.
             WrongThreadStoreError: If it was stored beside another thread store.
             ThreadStoreBehindError: If the store was put back to an earlier state.
         """
         if content.claim is not None:
             yield from self._require_claim(content.claim, known.clock)
+        if content.removed_parent:
+            yield from self._require_deleted(content.spot._replace(checkpoint_id=content.removed_parent))
         spot = content.spot
         head = known.heads.get(spot)
         if head is None:
@@ -170,35 +176,23 @@ class Heads:
         replaced = yield Call(self._store.replaced, (spot,))
         return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
 
-    def require_rows(
-        self, required: Known, request: Request, spots: Sequence[Spot], thread_id: str
-    ) -> Steps[None]:
-        """Check that a page has all rows that a store knows.
+    def require_rows(self, required: Known, earlier: Known, spots: Sequence[Spot], thread_id: str) -> None:
+        """Check that a page has all rows that a store knew before and after it was read.
 
         Args:
-            required: The heads of all rows that it must have.
-            request: What the page is the reply to.
+            required: The heads of all rows that it must have, read after it.
+            earlier: The heads of the thread, read before it.
             spots: Its rows.
             thread_id: The thread, for an error.
 
         Raises:
-            RolledBackError: If one is missing, also when the store and the database are asked again.
+            RolledBackError: If one is missing.
         """
-        missing = [head for head in required.heads.values() if head.kind is Kind.PUT]
-        missing = [head for head in missing if head.spot not in {*spots}]
-        if not missing:
-            return
-        again = [spot_of(found) for found in (yield request)]
-        least = again[-1].checkpoint_id if again and len(again) == request.limit else None
-        for spot, kind, mac in sorted(missing, reverse=True):
-            if spot in again or (least is not None and spot.checkpoint_id <= least):
-                continue  # it was stored after the first reply
-            later = yield from self.find([spot])
-            if later is None or later.heads.get(spot) != (spot, kind, mac):
-                continue  # it has been deleted
-            # The head has not changed since before the second reply.
-            self.report(RolledBackError(thread_id, None, spot.checkpoint_id))
-            return  # one stands for all, if errors are only counted
+        for head in missing(required, spots):
+            # Others were stored since, and may not be in the page.
+            if earlier.heads.get(head.spot) == head and not is_pruned(head, earlier, spots):
+                self.report(RolledBackError(thread_id, None, head.spot.checkpoint_id))
+                return  # one stands for all, if errors are only counted
 
     def page(
         self, place: Place, has_ns: bool, spots: Sequence[Spot], least: str | None, below: str | None
@@ -216,7 +210,8 @@ class Heads:
             What it knows of the rows, and of all rows that must be in the page.
         """
         if place.checkpoint_id:
-            least, below = place.checkpoint_id, f"{place.checkpoint_id}\1"  # no other id is between them
+            least, next_id = place.checkpoint_id, f"{place.checkpoint_id}\0"  # no other id is between them
+            below = next_id if below is None else min(below, next_id)
         arguments = (place.thread_id, place.checkpoint_ns if has_ns else None, least, below)
         required = _known((yield Call(self._store.between, arguments)))
         if required is None:
@@ -226,6 +221,13 @@ class Heads:
             return required, required
         more = yield from self.find(others)
         return more and (Known({**required.heads, **more.heads}, more.clock), required)
+
+    def _require_deleted(self, parent: Spot) -> Steps[None]:
+        """Check that a parent was deleted: savers remove it from its children when they prune."""
+        known = yield from self.find([parent])
+        head = known and known.heads.get(parent)
+        if head and head.kind is Kind.PUT:
+            self.report(RowError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}"))
 
     def _require_claim(self, claim: object, clock: int) -> Steps[None]:
         identity, at = parse_claim(claim)
@@ -252,9 +254,9 @@ class Heads:
         if heads:
             yield Call(self._store.append, (heads,))
 
-    def of_thread(self, thread_id: str) -> Steps[Known | None]:
-        """Return the heads of a thread that are not deleted."""
-        return _known((yield Call(self._store.between, (thread_id, None, None, None))))
+    def of_thread(self, thread_id: str, checkpoint_ns: str | None = None) -> Steps[Known | None]:
+        """Return the heads of a thread, or of one namespace, that are not deleted."""
+        return _known((yield Call(self._store.between, (thread_id, checkpoint_ns, None, None))))
 
     def delete_thread(self, thread_id: str) -> Steps[None]:
         """Record that a thread is deleted."""
@@ -301,6 +303,29 @@ def spot_of(found: CheckpointTuple) -> Spot:
     """Return the row that a saver names."""
     named = found.config["configurable"]
     return Spot(str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"])
+
+
+def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:
+    """Return the heads whose rows must be there and are not, the greatest id first."""
+    there = {*spots}
+    heads = [head for head in required.heads.values() if head.kind is Kind.PUT and head.spot not in there]
+    return sorted(heads, key=lambda head: head.spot.checkpoint_id, reverse=True)
+
+
+def is_pruned(head: Head, known: Known, spots: Sequence[Spot]) -> bool:
+    """Whether a missing row may have been pruned: it was the latest when a prune began, and is not now.
+
+    Args:
+        head: Its head.
+        known: The heads of the thread.
+        spots: Rows that are there.
+    """
+    same = [other for other in known.heads.values() if other.spot[:2] == head.spot[:2]]
+    earlier = [other.kind for other in same if other.spot < head.spot]
+    if head.spot.checkpoint_ns or not earlier or {*earlier} != {Kind.LEAVING}:
+        return False
+    later = [other.spot for other in same if other.kind is Kind.PUT]
+    return any(spot[:2] == head.spot[:2] and spot > head.spot for spot in (*later, *spots))
 
 
 def _known(answer: Answer | None) -> Known | None:

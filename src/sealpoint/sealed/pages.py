@@ -51,7 +51,7 @@ class Pages:
         request: What to ask for next; ``None`` at the end.
     """
 
-    __slots__ = ("_has_unique_ids", "_is_whole", "_taken", "request")
+    __slots__ = ("_has_unique_ids", "_is_sorted", "_is_whole", "_taken", "request")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Pages:
         limit: int | None,
         *,
         is_paged: bool,
+        is_sorted: bool = False,
         first: int = FIRST_ROWS,
     ) -> None:
         """Begin.
@@ -71,10 +72,12 @@ class Pages:
             before: Id that the checkpoints must be older than.
             limit: How many rows are needed at most; ``None`` if it is not known.
             is_paged: Whether the saver lists by id, over all threads and namespaces.
+            is_sorted: Whether the order of the saver is not relied on, nor that all are older than asked for.
             first: How many rows to begin with, if it is not known how many are needed.
         """
         configurable = {} if config is None else config["configurable"]
         self._has_unique_ids = configurable.get("checkpoint_ns") is not None
+        self._is_sorted = is_sorted
         self._is_whole = limit is not None and (limit <= MAX_ROWS or not is_paged)
         size = limit if self._is_whole else first if is_paged else None
         self._taken = frozenset[tuple[str, ...]]()
@@ -95,7 +98,7 @@ class Pages:
         is_all = self._is_whole or not is_named
         if request is None or request.limit is None or is_all or len(found) < request.limit:
             self.request = None
-            return found
+            return self._latest_first(found, request) if is_named else found
         ids = [checkpoint_id for _, _, checkpoint_id in places]
         is_below = not self._taken or request.before is None or ids[0] < request.before
         if not is_below or any(one < other for one, other in pairwise(ids)):
@@ -109,6 +112,14 @@ class Pages:
         self.request = request._replace(before=before, limit=size)
         self._taken = frozenset(places[:end]) or self._taken
         return found[:end]
+
+    def _latest_first(self, found: list[CheckpointTuple], request: Request | None) -> list[CheckpointTuple]:
+        """Return the last rows in the order that they have in full pages."""
+        if not self._is_sorted:
+            return found
+        before = request and request.before
+        found = [item for item in found if before is None or _place(item)[2] < before]
+        return sorted(found, key=lambda item: str(_place(item)[2]), reverse=True)
 
 
 def _place(found: CheckpointTuple) -> tuple[str, Any, Any]:

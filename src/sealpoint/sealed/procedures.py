@@ -98,7 +98,7 @@ class Procedures:
         ns, checkpoint_id = configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"]
         entry = open_entry(self.rows, found, Place(str(configurable["thread_id"]), ns, checkpoint_id))
         if asked is not None and (
-            entry.thread_id != asked.thread_id
+            (entry.thread_id, entry.place.thread_id) != (asked.thread_id, asked.place.thread_id)
             or (asked.has_ns and ns != asked.place.checkpoint_ns)
             or (asked.place.checkpoint_id and checkpoint_id != asked.place.checkpoint_id)
         ):

@@ -41,18 +41,22 @@ class Pseudonyms:
         if self._tokens is None:
             return thread_id
         pseudonym = self._tokens.pseudonym(thread_id)
-        if (yield _any_of(pseudonym)):
-            return self._remember(thread_id, pseudonym)
-        if self._heads is not None and (yield from self._heads.has_live(pseudonym)):
-            return pseudonym  # the thread is missing as a whole, which is noticed when it is read
         # What looks like a pseudonym is never taken for an id: it is another thread's.
-        if not PSEUDONYM.match(thread_id) and (found := (yield _any_of(thread_id))):
+        may_be_named = not PSEUDONYM.match(thread_id)
+        is_there = bool((yield _any_of(pseudonym)))
+        if self._heads is not None:  # any row may have been put under a pseudonym, or removed
+            if may_be_named and (yield from self._heads.has_live(thread_id)):
+                is_renamed = yield from self._heads.has_live(pseudonym)
+                return self._remember(thread_id, pseudonym if is_renamed else thread_id)
+            if not is_there and (yield from self._heads.has_live(pseudonym)):
+                return pseudonym  # the thread is missing as a whole, which is noticed when it is read
+        if is_there:
+            return self._remember(thread_id, pseudonym)
+        if may_be_named and (found := (yield _any_of(thread_id))):
             configurable = found[0].config["configurable"]
             ns, checkpoint_id = configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"]
             check(found[0], Place(thread_id, ns, checkpoint_id))
             return self._remember(thread_id, thread_id)
-        if self._heads is not None and (yield from self._heads.has_live(thread_id)):
-            return thread_id
         return self._remember(thread_id, pseudonym) if is_new else pseudonym
 
     def forget(self, thread_id: str) -> None:

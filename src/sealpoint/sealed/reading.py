@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
@@ -9,12 +11,12 @@ from sealpoint.base.place import Place, configurable_of, optional_text
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
-from sealpoint.sealed.heads import Content, Heads, Known, Standing, spot_of
+from sealpoint.sealed.heads import Content, Heads, Known, Standing, is_pruned, missing, spot_of
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.pages import FIRST_ROWS, Pages
 from sealpoint.sealed.procedures import Asked, Procedures
 from sealpoint.sealed.steps import Call, Get, Steps
-from sealpoint.threads.store import Head, Kind
+from sealpoint.threads.store import Head, Kind, Spot
 
 
 def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
@@ -24,6 +26,7 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
         RolledBackError: If the database lacks it, or has an earlier state of it.
         SealpointError: If the row is not what was stored there.
     """
+    asked = asked._replace(has_ns=True)  # no namespace is that of the root
     if do.heads is None:
         return (yield from _get(do, asked))
     suspect: Head | None = None
@@ -34,15 +37,14 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
             return entry
         want = next(iter(known.heads.values()), None)
         if entry is not None and (want is None or want.spot <= spot_of(entry.found)):
-            standing, head = yield from _compare(do.heads, entry, known)
+            standing, want = yield from _compare(do.heads, entry, known)
             if standing is Standing.PRESENT:
                 return entry
             if standing is Standing.ABSENT:
                 return None if asked.place.checkpoint_id else (yield from _latest(do, asked))
-            want = head
-        if want is None or want.kind is Kind.DELETED:
+        elif want is None or want.kind is not Kind.PUT:  # it may go, or has gone
             return entry
-        if want == suspect:  # and so it was in the store while the database was read
+        if want is not None and want == suspect:  # it was in the store while the database was read
             return (yield from _require(do, do.heads, asked, entry, known, want))
         suspect = want
 
@@ -62,7 +64,7 @@ def _compare(heads: Heads, entry: Entry, known: Known) -> Steps[tuple[Standing, 
 
 def _latest(do: Procedures, asked: Asked) -> Steps[Entry | None]:
     """Return the latest checkpoint that does not count as absent."""
-    listing = Listing(do, asked._replace(has_ns=True), None, None, 1)
+    listing = Listing(do, asked, None, None, 1)
     while listing.is_open:
         for row in (yield from listing.page()):
             if (found := (yield from listing.take(row))) is not None:
@@ -82,6 +84,10 @@ def _require(
         found = yield from _get(do, named)
         if found is not None and (yield from heads.compare(content_of(found), known)) is Standing.PRESENT:
             return found
+    elif entry is None:
+        thread = yield from heads.of_thread(want.spot.thread_id, want.spot.checkpoint_ns)
+        if thread is not None and is_pruned(want, thread, ()):
+            return None
     have = None if entry is None else str(entry.place.checkpoint_id)
     heads.report(RolledBackError(asked.thread_id, have, want.spot.checkpoint_id))
     return entry
@@ -107,7 +113,7 @@ def compared(do: Procedures, asked: Asked | None, entry: Entry, known: Known) ->
 
 def content_of(entry: Entry) -> Content:
     """Return what is compared with the thread store."""
-    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim)
+    return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim, entry.removed_parent)
 
 
 def decoded(do: Procedures, entry: Entry, asked: Asked | None) -> Steps[CheckpointTuple]:
@@ -166,7 +172,10 @@ class Listing:
         stored = {} if is_compared else self._filter.stored
         first = limit if is_compared and limit and not wanted else FIRST_ROWS
         is_paged = do.rows.layout is not Layout.VALUES
-        self._pages = Pages(config, stored, older, exact, is_paged=is_paged, first=min(first, FIRST_ROWS))
+        first = FIRST_ROWS if first < 0 else min(first, FIRST_ROWS)  # a negative limit is none in SQLite
+        self._pages = Pages(
+            config, stored, older, exact, is_paged=is_paged, is_sorted=is_compared and is_paged, first=first
+        )
 
     @property
     def is_open(self) -> bool:
@@ -179,27 +188,33 @@ class Listing:
         Raises:
             RolledBackError: If one is missing.
         """
-        request, heads = self._pages.request, self._do.heads
+        request, heads, asked = self._pages.request, self._do.heads, self._asked
         if request is None:
             return []
-        found = self._pages.take((yield request))
-        is_last = self._pages.request is None
-        if heads is None or not (found or is_last):
-            return [Listed(item, None) for item in found]
-        spots = [spot_of(item) for item in found]
-        if any(type(part) is not str for spot in spots for part in spot):
-            raise RowError("the row of a checkpoint is not named by text")
-        asked = self._asked
-        if asked is None:
-            known = yield from heads.find(spots)
+        if heads is None or asked is None:
+            found = self._pages.take((yield request))
+            known = None if heads is None else (yield from heads.find(_spots(found)))
             return [Listed(item, known) for item in found]
-        least = None if is_last else spots[-1].checkpoint_id
-        both = yield from heads.page(asked.place, asked.has_ns, spots, least, request.before)
-        if both is None:
-            return [Listed(item, None) for item in found]
-        known, required = both
-        yield from heads.require_rows(required, request, spots, asked.thread_id)
-        return [Listed(item, known) for item in found]
+        begun, earlier = copy(self._pages), None
+        while True:
+            found = self._pages.take((yield request))
+            is_last = self._pages.request is None
+            if not (found or is_last):
+                return []
+            spots = _spots(found)
+            least = None if is_last else spots[-1].checkpoint_id
+            both = yield from heads.page(asked.place, asked.has_ns, spots, least, request.before)
+            if both is None:
+                return [Listed(item, None) for item in found]
+            known, required = both
+            if earlier is not None:
+                heads.require_rows(required, earlier, spots, asked.thread_id)
+            elif missing(required, spots):
+                # They were stored meanwhile, or removed: only a second reply, after the store, tells.
+                earlier = yield from heads.of_thread(asked.place.thread_id)
+                self._pages = copy(begun)
+                continue
+            return [Listed(item, known) for item in found]
 
     def take(self, row: Listed) -> Steps[Entry | None]:
         """Open a row, and return it if it is wanted.
@@ -221,3 +236,15 @@ class Listing:
             return None
         self._left = None if self._left is None else self._left - 1
         return entry
+
+
+def _spots(found: Sequence[CheckpointTuple]) -> list[Spot]:
+    """Return the rows of a reply.
+
+    Raises:
+        RowError: If a row is not named by text.
+    """
+    spots = [spot_of(item) for item in found]
+    if any(type(part) is not str for spot in spots for part in spot):
+        raise RowError("the row of a checkpoint is not named by text")
+    return spots

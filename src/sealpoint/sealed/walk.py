@@ -51,7 +51,7 @@ def histories(
             # Ids of ancestors are usually the next lower ones; each page costs as much as one row.
             page = yield from _page(do, asked.place, checkpoint_id, size)
             size = min(size * 2, _MAX_ROWS)
-        named = asked._replace(place=asked.place._replace(checkpoint_id=parent))
+        named = asked._replace(place=asked.place._replace(checkpoint_id=parent), has_ns=True)
         entry = yield from (_open(do, named, page[parent]) if parent in page else get(do, named))
         if entry is None:
             raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")

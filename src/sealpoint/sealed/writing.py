@@ -7,18 +7,22 @@ recorded first that they may go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from sealpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, RunnableConfig
+from sealpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple, RunnableConfig
 from sealpoint.base.place import Place
+from sealpoint.errors import RolledBackError
 from sealpoint.sealed.body import digest_of
-from sealpoint.sealed.heads import Heads, spot_of
+from sealpoint.sealed.heads import Heads, Known, spot_of
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures, named, thread_config
-from sealpoint.sealed.reading import Listed, Listing
+from sealpoint.sealed.reading import Listed, Listing, compared
 from sealpoint.sealed.steps import Do, Get, Steps
 from sealpoint.threads.store import Head, Kind, Spot
+
+_KEEP_LATEST: Final = "keep_latest"
+_DELETE: Final = "delete"
 
 
 def put(
@@ -97,13 +101,17 @@ def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None
         while listing.is_open:
             yield from listing.page()
         known = yield from do.heads.of_thread(asked.place.thread_id)
-        yield from _leave(do.heads, [] if known is None else list(known.heads.values()))
+        yield from do.heads.append([] if known is None else _leaving(asked, known, strategy))
     try:
         yield Do("prune", (columns,), {"strategy": strategy})
     except Exception:  # refused, or ended early: what is still there must be there from now on
-        yield from _settle_threads(do.heads, columns)
+        yield from _settle_threads(do, do.heads, threads, strategy)
         raise
-    yield from _settle_threads(do.heads, columns)
+    if strategy == _DELETE:
+        for column in columns:
+            yield from do.heads.delete_thread(column)
+        return
+    yield from _settle_threads(do, do.heads, threads, strategy)
 
 
 def delete_for_runs(do: Procedures, run_ids: Sequence[str]) -> Steps[None]:
@@ -113,45 +121,100 @@ def delete_for_runs(do: Procedures, run_ids: Sequence[str]) -> Steps[None]:
         return
     heads = list[Head]()
     for run_id in run_ids:
-        spots = [spot_of(found) for found in (yield Request(None, {"run_id": run_id}))]
-        known = yield from do.heads.find(spots)
-        heads += [] if known is None else known.heads.values()
-    yield from _leave(do.heads, heads)
-    heads = [head._replace(kind=Kind.LEAVING) if head.kind is Kind.PUT else head for head in heads]
+        heads += yield from _of_run(do, do.heads, run_id)
+    yield from do.heads.append(heads)
     try:
         yield Do("delete_for_runs", (run_ids,))
     except Exception:
         yield from _settle_each(do.heads, heads)
         raise
-    yield from _settle_each(do.heads, heads)
+    yield from do.heads.append([Head(head.spot, Kind.DELETED, b"") for head in heads])
 
 
-def _leave(heads: Heads, which: Sequence[Head]) -> Steps[None]:
-    """Record that checkpoints may go."""
-    yield from heads.append([head._replace(kind=Kind.LEAVING) for head in which if head.kind is Kind.PUT])
+def _of_run(do: Procedures, heads: Heads, run_id: str) -> Steps[list[Head]]:
+    """Return the heads of the checkpoints of a run, as they are when their deletion begins.
+
+    Raises:
+        SealpointError: If a row is not what was stored there: the database may name it for any run.
+    """
+    found: list[CheckpointTuple] = yield Request(None, {"run_id": run_id})
+    known = yield from heads.find([*map(spot_of, found)])
+    which = list[Head]()
+    for item in found if known is not None else ():
+        head = known and known.heads.get(spot_of(item))
+        if not head or head.kind is Kind.DELETED:
+            continue
+        entry = yield from do.opened(item, None)
+        if known is None or (yield from compared(do, None, entry, known)) is None:
+            continue
+        if str(entry.metadata.get("run_id")) == str(run_id):
+            which.append(head._replace(kind=Kind.LEAVING))
+    return which
 
 
-def _settle_threads(heads: Heads, columns: Sequence[str]) -> Steps[None]:
-    for column in columns:
+def _leaving(asked: Asked, known: Known, strategy: str) -> list[Head]:
+    """Return the heads of the checkpoints that may be pruned, as they are from now on."""
+    heads = [head for head in known.heads.values() if head.kind is Kind.PUT]
+    newest = _newest(known) if strategy == _KEEP_LATEST else None
+    leaving = [head._replace(kind=Kind.LEAVING) for head in heads if head is not newest]
+    # If another checkpoint is stored now, the newest is pruned: `is_pruned` looks for what goes with it.
+    if newest is not None and not any(head.spot[:2] == newest.spot[:2] for head in leaving):
+        leaving.append(Head(Spot(asked.place.thread_id, "", ""), Kind.LEAVING, b""))
+    return leaving
+
+
+def _newest(known: Known) -> Head | None:
+    """Return the head that keeping the latest must keep: of other namespaces, savers delete all."""
+    heads = [head for head in known.heads.values() if head.kind is Kind.PUT and not head.spot.checkpoint_ns]
+    return max(heads, default=None)
+
+
+def _settle_threads(do: Procedures, heads: Heads, threads: Sequence[Asked], strategy: str) -> Steps[None]:
+    """Record what has gone.
+
+    Raises:
+        RolledBackError: If the latest has gone that should have been kept.
+    """
+    for asked in threads:
+        column = asked.place.thread_id
         known = yield from heads.of_thread(column)
-        found = yield Request(thread_config(column))
-        yield from _settle(heads, [] if known is None else known.heads.values(), map(spot_of, found))
+        if known is None:
+            continue
+        there = {spot_of(found) for found in (yield Request(thread_config(column)))}
+        lost = _newest(known) if strategy == _KEEP_LATEST else None
+        if lost is not None and (lost.spot in there or (yield from _is_followed(do, asked, lost))):
+            lost = None
+        kept = yield from _settle(heads, [head for head in known.heads.values() if head is not lost], there)
+        yield from _settle(heads, kept, map(spot_of, (yield Request(thread_config(column)))))
+        if lost is not None:
+            heads.report(RolledBackError(asked.thread_id, None, lost.spot.checkpoint_id))
 
 
-def _settle_each(heads: Heads, which: Sequence[Head]) -> Steps[None]:
-    left = list[Spot]()
-    for head in which:
-        left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
-    yield from _settle(heads, which, left)
+def _is_followed(do: Procedures, asked: Asked, head: Head) -> Steps[bool]:
+    """Whether the latest checkpoint is a later one, that has not been recorded yet."""
+    asked = asked._replace(place=Place(asked.place.thread_id, "", None), has_ns=True)
+    found = yield Get(asked.config)
+    return bool(found) and spot_of((yield from do.opened(found[0], asked)).found) > head.spot
 
 
-def _settle(heads: Heads, which: Any, left: Any) -> Steps[None]:
-    """Record which checkpoints have gone."""
+def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
+    for _ in range(2):
+        left = list[Spot]()
+        for head in which:
+            left += [spot_of(found) for found in (yield Get(Place(*head.spot).config()))]
+        which = yield from _settle(heads, which, left)
+
+
+def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
+    """Record which checkpoints have gone.
+
+    Returns:
+        Those that were recorded as kept. A deletion may have ended meanwhile, so they are looked for again.
+    """
     there = {*left}
-    yield from heads.append(
-        [
-            head._replace(kind=Kind.PUT) if head.spot in there else Head(head.spot, Kind.DELETED, b"")
-            for head in which
-            if head.kind is Kind.LEAVING or head.spot not in there
-        ]
-    )
+    gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]
+    kept = [
+        head._replace(kind=Kind.PUT) for head in which if head.spot in there and head.kind is Kind.LEAVING
+    ]
+    yield from heads.append(gone + kept)
+    return kept

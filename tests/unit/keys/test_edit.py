@@ -827,7 +827,7 @@ def entries(draw: st.DrawFn, key_id: str, state: str) -> list[str]:
     return found
 
 
-RESERVED = ("[ledger]", "[[wrapper]]", "[[database]]")
+RESERVED = ("[[wrapper]]", "[[database]]")
 
 
 @st.composite

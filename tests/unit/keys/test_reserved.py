@@ -27,14 +27,11 @@ from sealpoint.keys.ringfile import RESERVED, read_ring_entries
 from sealpoint.keys.ringtext import entry_text
 
 TABLES = """
-[ledger]
-dir = "ledger"  # a comment
-[ledger.deep]
-list = [1, 2.5, true, { a = "b" }]
-
 [[wrapper]]
-id = "aws-prod"
+id = "aws-prod"  # a comment
 kind = "aws"
+[wrapper.deep]
+list = [1, 2.5, true, { a = "b" }]
 
 [[wrapper]]
 id = "vault"

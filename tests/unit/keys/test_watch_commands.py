@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -47,6 +48,11 @@ class Commands:
     def ran(self, key_id: str) -> int:
         path = self.folder / f"{key_id}.ran"
         return len(path.read_text()) if path.exists() else 0
+
+    def wait_for(self, key_id: str) -> None:
+        """Wait until a command has begun: the thread that runs it holds no lock then."""
+        while not self.ran(key_id):
+            time.sleep(0.005)
 
     def release(self) -> None:
         """Let the gated command go on; waits until it stands at the gate."""
@@ -169,6 +175,7 @@ def test_closed_key_is_refused_while_a_command_runs(
     look(subject, clock)
     with pytest.raises(KeyDisabledError):
         subject.open(*sealed_under("k0"))
+    ring.wait_for("k2")
     ring.put(k0="disabled", k1=state, k2="staged", gated="k2")
     clock[0] += LOOK_SECONDS
     with pytest.raises(error):
@@ -224,6 +231,20 @@ def test_sealing_waits_for_an_active_key_that_was_never_held(
     assert not future.done()
     ring.release()
     assert future.result() == "k2"
+
+
+def test_a_check_that_another_thread_prevents_is_made_by_the_next_call(
+    ring: Commands, clock: list[float]
+) -> None:
+    """And not `LOOK_SECONDS` later: a key may have been disabled."""
+    subject = RingCipher(KeyRing.load(ring.file))
+    assert subject.open(*sealed_under("k0")).typed == VALUE
+    ring.put(k0="disabled", k1="active")
+    assert subject._follower
+    with subject._follower._lock:
+        look(subject, clock)
+    with pytest.raises(KeyDisabledError):
+        subject.open(*sealed_under("k0"))
 
 
 def test_staged_key_is_there_when_it_is_promoted(ring: Commands, clock: list[float]) -> None:

@@ -21,7 +21,7 @@ from sealpoint.errors import RolledBackError
 from sealpoint.langgraph import SealedSaver
 from sealpoint.maintenance import heads as heads_module
 from sealpoint.maintenance.headrows import CheckpointRows
-from sealpoint.maintenance.heads import Difference, HeadCheck, compare
+from sealpoint.maintenance.heads import Difference, HeadCheck
 from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verification import Verification
@@ -44,6 +44,7 @@ class Scene:
     rows: Callable[[], RowStore]
     connect: Callable[[], Any]
     store: MemoryThreadStore
+    tables: tuple[str, ...] = ("checkpoints",)
 
     def put(self, thread_id: str, *ids: str, step: int = 0, **options: Any) -> None:
         """Store checkpoints, each a child of the one before."""
@@ -64,17 +65,30 @@ class Scene:
                 connection.execute(statement)
             connection.commit()
 
+    def keep(self) -> None:
+        """Remember the rows of checkpoints for `put_back`."""
+        self.sql(*(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}" for table in self.tables))
+
+    def put_back(self) -> None:
+        """Make the rows of checkpoints what they were."""
+        for table in self.tables:
+            self.sql(f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM kept_{table}")
+
+    @property
+    def damage(self) -> str:
+        """A statement after which no checkpoint opens."""
+        if len(self.tables) == 1:
+            return "UPDATE checkpoints SET checkpoint = x'00'"
+        return "UPDATE checkpoints SET metadata = jsonb_set(metadata, '{__sealpoint__,value}', '\"AAAA\"')"
+
     def compare(self, store: Any = None) -> tuple[list[Failure], HeadCheck]:
         cipher = cipher_of()
         with closing(self.rows()) as database:
             rows = CheckpointRows(database, cipher)
             check = HeadCheck(rows, store or self.store)
-            events = [*compare(rows, cipher, check)]
+            run = Verification(database, cipher, observer=check, columns=rows.columns)
+            events = [*run.events()]
         return [event for event in events if isinstance(event, Failure)], check
-
-
-KEEP = "CREATE TABLE kept AS SELECT * FROM checkpoints"
-PUT_BACK = "INSERT INTO checkpoints SELECT * FROM kept"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -102,6 +116,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
             lambda: PostgresRows(url, writable=True),
             lambda: psycopg.connect(url),
             store,
+            ("checkpoints", "checkpoint_blobs"),
         )
 
 
@@ -136,10 +151,10 @@ def test_rows_that_are_gone_are_named(scene: Scene) -> None:
 
 def test_an_earlier_state_is_named(scene: Scene) -> None:
     scene.put("t", "1")
-    scene.sql(KEEP)
+    scene.keep()
     scene.put("t", "1", step=5)
     assert scene.compare()[0] == []
-    scene.sql("DELETE FROM checkpoints", PUT_BACK)
+    scene.put_back()
     failures, check = scene.compare()
     assert named(failures) == [("RolledBackError", "1")]
     assert "earlier state" in str(failures[0].error)
@@ -148,10 +163,10 @@ def test_an_earlier_state_is_named(scene: Scene) -> None:
 
 def test_a_thread_that_was_deleted_and_put_back_is_named(scene: Scene) -> None:
     scene.put("t", "1", "2")
-    scene.sql(KEEP)
+    scene.keep()
     scene.delete("t")
     assert scene.compare()[0] == []
-    scene.sql(PUT_BACK)
+    scene.put_back()
     failures, check = scene.compare()
     assert named(failures) == [("DeletedCheckpointError", "1"), ("DeletedCheckpointError", "2")]
     assert check.found == {Difference.PUT_BACK: 2}
@@ -212,17 +227,31 @@ def test_a_deletion_that_did_not_end_is_counted(scene: Scene, is_there: bool) ->
 
 def test_a_row_that_does_not_open_is_not_missing(scene: Scene) -> None:
     scene.put("t", "1")
-    with closing(scene.rows()) as database:
-        is_file = database.kind == "sqlite"
-    scene.sql(
-        "UPDATE checkpoints SET checkpoint = x'00'"
-        if is_file
-        else "UPDATE checkpoints SET metadata = jsonb_set(metadata, '{__sealpoint__,value}', '\"AAAA\"')"
-    )
+    scene.sql(scene.damage)
     failures, check = scene.compare()
     assert len(failures) == 1
     assert not isinstance(failures[0].error, RolledBackError)
     assert (+check.found, check.not_recorded) == ({}, 0)
+
+
+def test_a_row_that_is_not_bound_any_more_is_earlier(scene: Scene) -> None:
+    scene.put("t", "1", "2")
+    with scene.saver() as saver:
+        inner: Any = saver.inner
+        inner.serde = saver.serde
+        inner.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, make("2"), {}, {})
+    failures, check = scene.compare()
+    assert named(failures) == [("RolledBackError", "2")]
+    assert check.found == {Difference.EARLIER: 1}
+
+
+def test_a_deleted_row_that_does_not_open_is_there(scene: Scene) -> None:
+    scene.put("t", "1")
+    scene.store.delete_thread("t")
+    scene.sql(scene.damage)
+    failures, check = scene.compare()
+    assert len(failures) == 2
+    assert check.found == {Difference.PUT_BACK: 1}
 
 
 HOSTILE = ["a\0b", "\x1b[2J", "x" * 3000, "é", "'; DROP TABLE checkpoints; --", "\ud7ff\U0010ffff"]
@@ -261,10 +290,10 @@ def test_rotation_changes_no_head(scene: Scene) -> None:
     cipher = cipher_of("k3")
     with closing(scene.rows()) as database:
         check = HeadCheck(CheckpointRows(database, cipher), scene.store)
-        run = Verification(database, cipher, heads=check)
+        run = Verification(database, cipher, observer=check)
         assert not [event for event in run.events() if isinstance(event, Failure)]
     assert set(run.opened) == {"k3"}
-    assert (check.not_recorded, +check.found, [*run.reasons()]) == (0, {}, [])
+    assert (check.not_recorded, +check.found, [*run.reasons(), *check.reasons()]) == (0, {}, [])
 
 
 # --- agents at the same time ----------------------------------------------------------------------

@@ -57,13 +57,12 @@ def fill(saver: Any, thread: str = THREAD, ns: str = "") -> list[str]:
     return ids
 
 
-def latest(saver: Any) -> int:
-    found = saver.get_tuple(at())
-    return -1 if found is None else int(found.checkpoint["channel_values"]["n"])
-
-
 def numbers(saver: Any, config: Any = None, **options: Any) -> list[int]:
     return [found.checkpoint["channel_values"]["n"] for found in saver.list(config or at(), **options)]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
 
 
 class Scene:
@@ -116,8 +115,7 @@ def test_reading_is_as_without_a_store(scene: Scene) -> None:
     for config in (at(), at(ids[2]), at(ns="child"), at(thread="none"), at("none")):
         assert scene.saver.get_tuple(config) == alone.get_tuple(config)
         assert [*scene.saver.list(config)] == [*alone.list(config)]
-    many: list[dict[str, Any]] = [{"limit": 1}, {"limit": 3}, {"limit": 0}]
-    for options in (*many, {"before": at(ids[3])}, {"filter": {"step": 2}}):
+    for options in ({"limit": 1}, {"limit": 3}, {"before": at(ids[3])}, {"filter": {"step": 2}}, {"limit": 0}):
         assert [*scene.saver.list(at(), **options)] == [*alone.list(at(), **options)]
         assert [*scene.saver.list(None, **options)] == [*alone.list(None, **options)]
     named: Any = {"configurable": {"thread_id": THREAD}}
@@ -132,7 +130,7 @@ def test_a_row_without_a_head_is_accepted(scene: Scene) -> None:
     put(scene.saver, 0)
     put(scene.wrap(threads=None), 1)
     assert numbers(scene.saver) == [1, 0]
-    assert latest(scene.saver) == 1
+    assert scene.saver.get_tuple(at()).checkpoint["channel_values"]["n"] == 1
     put(scene.saver, 2)
     assert numbers(scene.saver) == [2, 1, 0]
 
@@ -211,11 +209,12 @@ def test_many_pages_with_one_row_gone(scene: Scene) -> None:
         ids.append(config["configurable"]["checkpoint_id"])
     assert numbers(scene.saver) == [*reversed(range(200))]
     scene.drop(ids[100])
-    listing = scene.saver.list(at())
-    seen = [next(listing).checkpoint["channel_values"]["n"] for _ in range(30)]
-    assert seen == [*range(199, 169, -1)]
+    seen = []
     with pytest.raises(RolledBackError):
-        list(listing)
+        for found in scene.saver.list(at()):
+            seen.append(found.checkpoint["channel_values"]["n"])
+    assert seen == [*range(199, 199 - len(seen), -1)]
+    assert len(seen) < 100
 
 
 def test_a_thread_put_back(scene: Scene) -> None:
@@ -275,7 +274,7 @@ def test_newest_row_deleted_and_put_back(make: Callable[..., Scene]) -> None:
     scene.saver.delete_for_runs([f"run {STEPS - 1}", f"run {STEPS - 2}"])
     assert numbers(scene.saver) == [*reversed(range(STEPS - 2))]
     scene.restore(rows)
-    assert latest(scene.saver) == STEPS - 3
+    assert scene.saver.get_tuple(at()).checkpoint["channel_values"]["n"] == STEPS - 3
     assert numbers(scene.saver) == [*reversed(range(STEPS - 2))]
     assert numbers(scene.saver, limit=1) == [STEPS - 3]
 
@@ -314,9 +313,6 @@ def test_an_interrupted_deletion_is_read_as_it_was_or_will_be(make: Callable[...
     if isinstance(scene.bare, Theirs):
         pytest.skip("LangGraph's does not prune")
     fill(scene.saver)
-
-    class Killed(BaseException):
-        pass
 
     def die(*_: Any, **__: Any) -> None:
         raise Killed
@@ -394,7 +390,7 @@ def test_warn_goes_on_and_counts(scene: Scene, caplog: pytest.LogCaptureFixture)
     ids = fill(saver)
     store.is_down = True
     put(saver, STEPS, at(ids[-1]))
-    assert latest(saver) == STEPS
+    assert saver.get_tuple(at()).checkpoint["channel_values"]["n"] == STEPS
     assert numbers(saver) == [*reversed(range(STEPS + 1))]
     assert set(saver.warnings) == {"ThreadStoreDownError"}
     store.is_down = False
@@ -434,7 +430,7 @@ def test_in_memory() -> None:
     assert numbers(saver) == [*reversed(range(STEPS))]
     put(saver, STEPS)
     saver.inner.storage[THREAD][""].clear()
-    saver.inner.storage[THREAD][""].update(pickle.loads(before))
+    saver.inner.storage[THREAD][""].update(pickle.loads(before))  # noqa: S301 -- made above
     with pytest.raises(RolledBackError):
         saver.get_tuple(at())
     assert saver.get_tuple(at(ids[0])) is not None

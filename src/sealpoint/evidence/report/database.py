@@ -22,7 +22,7 @@ from sealpoint.evidence.report.coverage import coverage
 from sealpoint.evidence.report.why import AnyReason
 from sealpoint.maintenance.audit import Audit, audit, audit_object
 from sealpoint.maintenance.headrows import CheckpointRows
-from sealpoint.maintenance.heads import HeadCheck, compare, is_finding
+from sealpoint.maintenance.heads import HeadCheck, is_finding
 from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.status import Share, status, with_states
 from sealpoint.maintenance.verification import Verification
@@ -224,7 +224,8 @@ def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Mo
     """
     rows = CheckpointRows(store, cipher)
     heads = Heads(HeadCheck(rows, known), Failures(), moment())
-    for event in compare(rows, cipher, heads.check):
+    run = Verification(store, cipher, observer=heads.check, columns=rows.columns)
+    for event in run.events():
         if isinstance(event, Progress):
             move(event.rows, event.total)
         elif not is_finding(event):

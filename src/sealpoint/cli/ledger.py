@@ -1,0 +1,283 @@
+"""`sealpoint ledger`: create the ledger that the ring file names, show it, check it, and prove an entry."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from sealpoint.cli.exits import Exit, result_code
+from sealpoint.cli.options import AllowUnprovenOption, JsonOption, KeysOption
+from sealpoint.cli.output import complain, print_json, put, require_command, say, show_table
+from sealpoint.cli.stores import report_keys
+from sealpoint.cli.verdict import show_verdict
+from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, excerpt
+from sealpoint.keys.ringfile import RingFile, find_ring_file
+from sealpoint.maintenance.result import Reason, Result
+
+if TYPE_CHECKING:
+    from sealpoint.evidence.note import VerifierKey
+    from sealpoint.evidence.verify import Verdict
+    from sealpoint.keys.ledgertable import LedgerTable
+
+MAX_SHOWN: Final = 100_000
+
+EPILOG: Final = (
+    "A ledger records what commands do to keys and databases; docs/evidence.md. Without --ledger it is"
+    " that of [ledger] in the ring file."
+)
+
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
+
+LedgerOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--ledger", metavar="DIR", show_default=False, help="The folder of a ledger; no ring is read."
+    ),
+]
+
+
+@app.callback()
+def ledger(context: typer.Context) -> None:
+    """Create, show and check the ledger of what commands have done."""
+    require_command(context)
+
+
+@app.command()
+def init(
+    vkey: Annotated[
+        str | None,
+        typer.Option(
+            "--vkey",
+            metavar="KEY",
+            show_default=False,
+            help="Verifier key of the signer, if that is a command.",
+        ),
+    ] = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option(
+            "--previous",
+            metavar="DIR",
+            show_default=False,
+            help="The ledger of another signer that this one continues.",
+        ),
+    ] = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create the ledger that [ledger] in the ring file names.
+
+    If the file of its signer does not exist, a signing key is written to it. Prints the verifier key: give it
+    to each reader by another way than the ledger.
+    """
+    from sealpoint.evidence.recorder import create_ledger
+
+    result, file = Result("ledger init"), find_ring_file(keys)
+    ring = RingFile(file)
+    table = _require_table(ring.ledger, file)
+    report_keys(ring.entries)
+    result.uses_ring(file, ring.entries)
+    head, made = create_ledger(table, ring, result, vkey=vkey, previous=previous)
+    key = _own_key(table.folder)
+    document = result.document({"folder": str(table.folder), "vkey": str(key), "head": head.line})
+    if as_json:
+        print_json(document)
+    else:
+        put(str(key))
+    if made is not None:
+        say(f"{made} is the signing key: no account that runs agents may read it.")
+    say("The line above verifies the ledger: note it where the ledger's account cannot write.")
+    say(f"ledger head: {head.line}")
+
+
+@app.command()
+def show(
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MAX_SHOWN, help="Show the last so many entries, at most.")
+    ] = 20,
+    folder: LedgerOption = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the last entries. Nothing is verified: `sealpoint ledger verify` does that."""
+    from sealpoint.evidence.entry import read_members
+    from sealpoint.evidence.folder import Folder, read_lines
+
+    result, files = Result("ledger show"), Folder(_folder(folder, keys))
+    result.add(Reason.NOT_ASKED)
+    files.require()
+    with files.entries.open("rb") as stream:
+        lines = deque(enumerate(read_lines(stream, 1 << 62)), limit)
+    try:
+        entries = [read_members(line, seq) for seq, line in lines]
+    except EntryError as error:
+        raise LedgerTamperedError(f"the ledger in {files.path} is damaged: {error}") from None
+    document = result.document({"folder": str(files.path), "entries": entries})
+    if as_json:
+        print_json(document)
+        return
+    columns = ("seq", "at", "event", "outcome", "exit", "account", "subject")
+    show_table(columns, [_row(entry) for entry in entries])
+
+
+def _row(entry: dict[str, Any]) -> list[object]:
+    actor = entry["actor"]
+    account = f"{actor.get('account') or actor.get('uid')}@{actor.get('host')}"
+    named = [(name, value) for name, value in entry["subject"].items() if value is not None]
+    subject = "; ".join(_subject_text(name, value) for name, value in named)
+    return [*(entry[name] for name in ("seq", "at", "event", "outcome", "exit")), account, subject or None]
+
+
+def _subject_text(name: str, value: object) -> str:
+    texts = [str(each) for each in value] if isinstance(value, list) else [str(value)]
+    return f"{name} " + ", ".join(excerpt(text)[1:-1] for text in texts)
+
+
+@app.command()
+def verify(
+    pins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--pin",
+            metavar="FILE",
+            show_default=False,
+            help="An earlier head that was kept elsewhere: a copy of checkpoint, or the line that commands"
+            " print. Can be repeated.",
+        ),
+    ] = None,
+    vkey: Annotated[
+        str | None,
+        typer.Option(
+            "--vkey",
+            metavar="KEY",
+            show_default=False,
+            help="The verifier key as it was noted at init, or a file with it.",
+        ),
+    ] = None,
+    allow_unproven: AllowUnprovenOption = False,
+    folder: LedgerOption = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Check the signature, every entry, and each earlier head.
+
+    Without --vkey or --pin the result is not proven: all of the ledger could be written by another signer,
+    or its end be cut off. Exits with 3 if it is not proven, or refuted.
+    """
+    from sealpoint.evidence.verify import verify_ledger
+
+    result, path = Result("ledger verify"), _folder(folder, keys)
+    key = None if vkey is None else _read_key(vkey)
+    verdict = verify_ledger(path, key, [_read_file(pin, "--pin") for pin in pins or ()])
+    result.add(*verdict.reasons)
+    document = result.document(_verdict_object(path, verdict, key or _known_key(path)))
+    if as_json:
+        print_json(document)
+    else:
+        put(_verdict_text(document))
+        show_verdict(document)
+    for problem in verdict.problems:
+        complain(problem, LedgerTamperedError.hint)
+    return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
+
+
+def _verdict_object(folder: Path, verdict: Verdict, key: VerifierKey | None) -> dict[str, Any]:
+    head = verdict.checkpoint
+    return {
+        "folder": str(folder),
+        "vkey": key and str(key),
+        "head": head and head.line,
+        "entries": head.size if head else 0,
+        "pins": verdict.pins,
+        "documents": verdict.documents,
+        "unended": verdict.unended,
+        "problems": verdict.problems,
+    }
+
+
+def _verdict_text(document: dict[str, Any]) -> str:
+    lines = [f"signed by: {document['vkey']}" if document["head"] else "no valid head"]
+    lines.append(
+        f"entries: {document['entries']}, pins that agree: {document['pins']},"
+        f" documents that are unchanged: {document['documents']}"
+    )
+    if document["unended"]:
+        lines.append(f"runs that have begun and are not recorded to have ended: {document['unended']}")
+    return "\n".join(lines)
+
+
+@app.command()
+def prove(
+    seq: Annotated[
+        int, typer.Argument(metavar="SEQ", min=0, show_default=False, help="Number of the entry.")
+    ],
+    folder: LedgerOption = None,
+    keys: KeysOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the proof that an entry is in the ledger.
+
+    A reader checks the line of the entry with it and the verifier key. The form is C2SP tlog-proof, which
+    other tools read.
+    """
+    from sealpoint.evidence.proof import make_proof
+
+    result = Result("ledger prove")
+    result.add(Reason.NOT_ASKED)
+    path = _folder(folder, keys)
+    line, proof = make_proof(path, seq)
+    text = bytes(proof).decode()
+    body = {"folder": str(path), "entry": line.decode("ascii", "backslashreplace"), "proof": text}
+    document = result.document(body)
+    if as_json:
+        print_json(document)
+    else:
+        put(text, end="")
+
+
+def _require_table(table: LedgerTable | None, file: Path) -> LedgerTable:
+    if table is None:
+        raise LedgerMissingError(f"{file} names no ledger")
+    return table
+
+
+def _folder(folder: Path | None, keys: Path | None) -> Path:
+    if folder is not None:
+        return folder
+    file = find_ring_file(keys)
+    return _require_table(RingFile(file).ledger, file).folder
+
+
+def _own_key(folder: Path) -> VerifierKey:
+    from sealpoint.evidence.folder import Folder
+
+    return Folder(folder).read_key()
+
+
+def _known_key(folder: Path) -> VerifierKey | None:
+    try:
+        return _own_key(folder)
+    except (LedgerMissingError, NoteError):
+        return None
+
+
+def _read_key(text: str) -> VerifierKey:
+    from sealpoint.evidence.note import VerifierKey
+
+    if "+" not in text and os.path.lexists(text):
+        text = _read_file(Path(text), "--vkey").decode(errors="replace").strip()
+    return VerifierKey.parse(text)
+
+
+def _read_file(file: Path, option: str) -> bytes:
+    from sealpoint.evidence.note import MAX_BYTES
+
+    try:
+        with file.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint=option) from None

@@ -1,0 +1,168 @@
+"""Recording: what commands do, in the ledger that the ring file names. Without one nothing happens here.
+
+`recorded` wraps each command that is recorded: before it runs, its beginning is in the ledger, or it does not
+run. `finish` records its exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.cli.databases import all_databases
+from sealpoint.cli.exits import Exit, exit_code, message
+from sealpoint.cli.output import complain, say
+from sealpoint.errors import KeyRingError, SealpointError, excerpt
+from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
+from sealpoint.keys.key import keyed_hash
+from sealpoint.keys.ring import KeyRing
+from sealpoint.keys.ringfile import RingFile, find_ring_file
+from sealpoint.maintenance.options import Check
+from sealpoint.maintenance.result import Result, collected
+
+if TYPE_CHECKING:
+    from sealpoint.evidence.recorder import Act, Recorder
+
+EVENTS: Final[Mapping[str, tuple[str, str]]] = {
+    "rotate": ("rotate.begin", "rotate.end"),
+    "rebind": ("rebind.begin", "rebind.end"),
+    "scrub": ("scrub", "scrub"),
+    "verify": ("verify", "verify"),
+    "inspect": ("inspect", "inspect"),
+    "decrypt": ("decrypt", "decrypt"),
+    "keys init": ("ring.create", "ring.create"),
+    "keys generate": ("key.stage", "key.stage"),
+    "keys promote": ("key.promote", "key.promote"),
+    "keys disable": ("key.disable", "key.disable"),
+    "keys enable": ("key.enable", "key.enable"),
+    "keys compromise": ("key.compromise", "key.compromise"),
+    "keys destroy": ("key.destroy", "key.destroy"),
+}
+"""The events of each command that is recorded: when it begins, and when it has ended."""
+
+_CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATION_CHECK}
+_OUTCOMES: Final = {
+    Exit.DONE: "done",
+    Exit.BUG: "failed",
+    Exit.STOPPED: "stopped",
+    Exit.FOUND: "found",
+    Exit.UNOPENED: "found",
+}
+
+_running: Final[list[Recorder]] = []
+"""The recorder of the command that runs, if it is recorded."""
+
+
+def recorded(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command that is recorded when it runs, if it is one of `EVENTS`.
+
+    Args:
+        command: Its name, such as ``keys promote``.
+        callback: Called with the options of a command line.
+    """
+    if command not in EVENTS:
+        return callback
+
+    @wraps(callback)
+    def run(**options: Any) -> Any:
+        _running.clear()
+        if options.get("apply", True):  # a plan changes nothing
+            _begin(command, options)
+        return callback(**options)
+
+    return run
+
+
+def finish(code: int) -> int:
+    """Record how a command has ended, if it is recorded, and print the new head.
+
+    Args:
+        code: The exit code of the command.
+
+    Returns:
+        That code; or, of a command that was done and whose end cannot be recorded, that of this problem.
+    """
+    if not _running:
+        return code
+    recorder = _running.pop()
+    results = [result for result in collected()[1:] if result.has_ended]
+    outcome = _OUTCOMES.get(Exit(code), "refused")
+    try:
+        head = recorder.end(
+            outcome if results or outcome != "found" else "refused", code, results[-1] if results else None
+        )
+    except SealpointError as error:
+        complain(f"the command has ended, and that is not recorded: {message(error)}", error.hint)
+        return code or exit_code(error)
+    say(f"ledger head: {head.line}")
+    return code
+
+
+def _begin(command: str, options: Mapping[str, Any]) -> None:
+    ring = _find_ring(options.get("keys") or options.get("path"))
+    if ring is None or ring.ledger is None:
+        return
+    from sealpoint.evidence.recorder import Act, Recorder
+
+    begin, end = EVENTS[command]
+    act: Act = Act(begin, end, _subject(ring, options), _waived(options))
+    runs = collected()
+    recorder = Recorder(ring, ring.ledger, runs[0] if runs else Result(command), act)
+    recorder.begin()
+    _running.append(recorder)
+
+
+def _find_ring(path: Path | None) -> RingFile | None:
+    """Return the ring file of a command line, if there is a valid one; else the command itself reports it."""
+    try:
+        return RingFile(find_ring_file(path))
+    except KeyRingError:
+        return None
+
+
+def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a command happens to: databases as they were named, keys, a thread, a copy."""
+    subject: dict[str, Any] = {}
+    named, variables = (
+        _listed(options, "database", "databases"),
+        _listed(options, "variable", "variables", "db_env"),
+    )
+    if databases := [*all_databases(named, None), *(f"${name}" for name in variables)]:
+        subject["database"] = databases
+    if "key_id" in options:
+        key_id = "index" if options.get("index") else options["key_id"]
+        subject["key"] = key_id if key_id is None else excerpt(key_id)[1:-1]
+    if options.get("thread") is not None:
+        subject["thread"] = _thread(ring, options["thread"])
+    for place in ("out", "out_schema"):
+        if options.get(place) is not None:
+            subject["out"] = str(options[place])
+    return subject
+
+
+def _listed(options: Mapping[str, Any], *names: str) -> list[str]:
+    found = [options[name] for name in names if options.get(name) is not None]
+    return [str(each) for one in found for each in (one if isinstance(one, list | tuple) else [one])]
+
+
+def _thread(ring: RingFile, thread: str) -> str | None:
+    """Return the HMAC of a thread's id under the index key; ``None`` without one."""
+    try:
+        key = KeyRing.load(ring.origin.path).index_key("ledger")
+    except KeyRingError:
+        return None
+    return "hmac-sha256:" + keyed_hash(key, thread.encode("utf-8", "surrogatepass")).hex()
+
+
+def _waived(options: Mapping[str, Any]) -> list[str]:
+    """Return the checks that options waive, e.g. ``database-check`` for ``--no-database-check``."""
+    found = []
+    for name, value in options.items():
+        prefix, _, what = name.partition("_")
+        if value is True and prefix in {"allow", "no"}:
+            found.append(_CHECKS.get(name, what.replace("_", "-")))
+        elif isinstance(value, Check) and value is not Check.ALL:
+            found.append(f"{name}-{value.value}")
+    return sorted(found)

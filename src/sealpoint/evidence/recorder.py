@@ -1,0 +1,200 @@
+"""Recorder: enters what a command does into the ledger, before it begins and when it has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.errors import KeyRingError
+from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint
+from sealpoint.evidence.entry import Entry
+from sealpoint.evidence.folder import Folder
+from sealpoint.evidence.ledger import Ledger, Writer, require_new
+from sealpoint.evidence.note import VerifierKey
+from sealpoint.evidence.signer import make_signing_key, open_signer
+from sealpoint.evidence.verify import BEGUN
+from sealpoint.keys.digest import ring_digest
+from sealpoint.keys.ringfile import RingFile
+from sealpoint.keys.state import KeyState
+from sealpoint.maintenance.result import Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sealpoint.keys.ledgertable import LedgerTable
+
+DRIFT: Final = "ring.drift"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What a command is about to do.
+
+    Attributes:
+        begin: Its event when it begins.
+        end: Its event when it has ended.
+        subject: What it happens to.
+        waived: Checks that options waive.
+    """
+
+    begin: str
+    end: str
+    subject: Mapping[str, Any] = field(default_factory=dict)
+    waived: Sequence[str] = ()
+
+
+class Recorder:
+    """Records one run of one command."""
+
+    def __init__(self, ring: RingFile, table: LedgerTable, run: Result, act: Act) -> None:
+        """Open the ledger that a ring file names.
+
+        Args:
+            ring: The ring file as it is before the command begins.
+            table: Its table ``[ledger]``.
+            run: The run, of which no result is needed yet.
+            act: What the command is about to do.
+
+        Raises:
+            LedgerMissingError: If there is no ledger.
+            LedgerSignerError: If this account cannot sign for it.
+            KeyRingError: If the signing key is not available.
+        """
+        self._file, self._act = ring.origin.path, act
+        self._ring = describe_ring(ring)
+        self._ids, self._made = {entry.id for entry in ring.entries}, list[str]()
+        folder = Folder(table.folder)
+        folder.require()
+        self._ledger = Ledger(table.folder, open_signer(table, folder.read_key()))
+        self._template = make_template(run, self._ring)
+
+    def begin(self) -> None:
+        """Record that the command begins. When this returns, that is on the disk.
+
+        A ring that differs from that of the last entry was changed by hand; this is recorded first.
+
+        Raises:
+            LedgerError: If the ledger cannot be used.
+            StoppedError: If it cannot be written.
+            HeldError: If another run holds it.
+        """
+        act, template = self._act, self._now()
+        with self._ledger.writing(template) as writer:
+            self._record_drift(writer, template)
+            entry = replace(template, event=act.begin, outcome=BEGUN)
+            writer.add(replace(entry, subject=act.subject, waived=act.waived))
+
+    def end(self, outcome: str, code: int, result: Result | None) -> Checkpoint:
+        """Record how the command has ended, and return the new head.
+
+        Args:
+            outcome: A word for it.
+            code: Its exit code.
+            result: What it found; its object becomes a document, without what the values are.
+
+        Raises:
+            LedgerError: If the ledger cannot be used.
+            StoppedError: If it cannot be written.
+            HeldError: If another run holds it.
+        """
+        act = self._act
+        self._read_ring()
+        template = replace(self._now(), ring=self._ring)
+        with self._ledger.writing(template) as writer:
+            documents, counts = [], {}
+            if result is not None:
+                documents = [writer.add_document(json.dumps(result.evidence(), indent=2).encode() + b"\n")]
+                counts = result.counts
+            entry = replace(template, event=act.end, outcome=outcome, exit=code, counts=counts)
+            return writer.add(replace(entry, subject=self._subject(), waived=act.waived, documents=documents))
+
+    def _record_drift(self, writer: Writer, template: Entry) -> None:
+        last = writer.last()
+        if last is None or last.ring is None or self._ring is None or last.ring == self._ring:
+            return
+        subject = {"was": last.ring.get("digest")}
+        writer.add(replace(template, event=DRIFT, outcome="found", subject=subject))
+
+    def _read_ring(self) -> None:
+        """Read the ring again. If it cannot be read, the next run finds out whether it has changed."""
+        try:
+            ring = RingFile(self._file)
+        except KeyRingError:
+            return
+        self._ring = describe_ring(ring)
+        self._made = sorted({entry.id for entry in ring.entries} - self._ids)
+
+    def _subject(self) -> Mapping[str, Any]:
+        if self._act.subject.get("key", "") is None and len(self._made) == 1:
+            return {**self._act.subject, "key": self._made[0]}
+        return self._act.subject
+
+    def _now(self) -> Entry:
+        return replace(self._template, at=now())
+
+
+def now() -> str:
+    """Return the time as an entry has it: UTC, in whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def describe_ring(ring: RingFile) -> dict[str, Any]:
+    """Return what an entry says about a ring."""
+    active = next((entry.id for entry in ring.entries if entry.state is KeyState.ACTIVE), None)
+    return {"active": active, "digest": ring_digest(ring.entries)}
+
+
+def make_template(run: Result, ring: Mapping[str, Any] | None) -> Entry:
+    """Return an entry of a run, of which event and outcome are still to be set."""
+    head = run.head()
+    account = head["account"]
+    return Entry(
+        at=now(),
+        run=run.run,
+        event="",
+        outcome="",
+        actor={"account": account["name"], "host": head["host"], "uid": account["uid"]},
+        tool=f"sealpoint {head['versions']['sealpoint']}",
+        ring=ring,
+    )
+
+
+def create_ledger(
+    table: LedgerTable, ring: RingFile, run: Result, *, vkey: str | None, previous: Path | None
+) -> tuple[Checkpoint, Path | None]:
+    """Create the ledger that a ring file names; its first entry describes the ring.
+
+    If the ring file names a file as the signer that does not exist, a new signing key is written to it.
+
+    Args:
+        table: The table ``[ledger]``.
+        ring: The ring file.
+        run: The run that creates it.
+        vkey: Verifier key of a command that signs; for other signers it is computed.
+        previous: Folder of the ledger that this one continues, of another signer.
+
+    Returns:
+        The signed head, and the file of a new signing key.
+
+    Raises:
+        NoteError: If the origin, the verifier key or the head of the previous ledger is not valid.
+        LedgerSignerError: If this account cannot sign for it.
+        OutputExistsError: If there is a ledger already.
+        KeyRingError: If the signing key is not available.
+        StoppedError: If it cannot be written.
+    """
+    require_new(table.folder)
+    made = make_signing_key(table)
+    signer = open_signer(table, None if vkey is None else VerifierKey.parse(vkey))
+    subject: dict[str, Any] = {"vkey": str(signer.key)}
+    if previous is not None:
+        folder = Folder(previous)
+        note, key = folder.read_note(), folder.read_key()
+        open_checkpoint(note, key)
+        subject["previous"] = {"checkpoint": note.decode(), "vkey": str(key)}
+    template = make_template(run, describe_ring(ring))
+    entry = replace(template, event="ledger.init", outcome="done", exit=0, subject=subject)
+    return Ledger.create(table.folder, signer, entry), made

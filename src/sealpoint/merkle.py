@@ -1,0 +1,167 @@
+"""Merkle trees of RFC 6962 over lines that are added one after the other.
+
+    leaf    SHA-256 over 00 and the bytes of the leaf
+    node    SHA-256 over 01, the left and the right hash; the left subtree is the greatest full one
+    empty   SHA-256 over nothing
+
+A `Tree` holds one hash for each bit of its size, the roots of its full subtrees, and not the leaves.
+Source: RFC 6962, section 2.1; the check of a proof: RFC 9162, section 2.1.3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import islice
+from operator import itemgetter
+from typing import Final
+
+HASH_BYTES: Final = 32
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """Return the 32 bytes of the hash of a leaf of any length."""
+    return sha256(b"\0" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Return the 32 bytes of the hash of a node over two hashes of 32 bytes."""
+    return sha256(b"\1" + left + right).digest()
+
+
+class Tree:
+    """The root over leaves that are added one after the other.
+
+    Attributes:
+        size: How many were added.
+    """
+
+    __slots__ = ("_edge", "size")
+
+    def __init__(self) -> None:
+        """Create an empty tree."""
+        self.size = 0
+        self._edge = list[bytes]()  # roots of full subtrees, the greatest first
+
+    @classmethod
+    def of(cls, leaves: Iterable[bytes]) -> Tree:
+        """Return a tree over leaves, which are read once."""
+        tree = cls()
+        for leaf in leaves:
+            tree.add(leaf)
+        return tree
+
+    @classmethod
+    def from_edge(cls, size: int, edge: Sequence[bytes]) -> Tree:
+        """Return a tree of which only the edge is known, as `edge` gives it.
+
+        Raises:
+            ValueError: If a tree of this size does not have so many full subtrees.
+        """
+        if size < 0 or size.bit_count() != len(edge) or any(len(one) != HASH_BYTES for one in edge):
+            raise ValueError(f"a tree of {size} leaves does not have this edge")
+        tree = cls()
+        tree.size, tree._edge = size, list(edge)
+        return tree
+
+    @property
+    def edge(self) -> tuple[bytes, ...]:
+        """The roots of its full subtrees, the greatest first: all that is needed to add to it."""
+        return tuple(self._edge)
+
+    def add(self, leaf: bytes) -> None:
+        """Add a leaf."""
+        self.add_hash(leaf_hash(leaf))
+
+    def add_hash(self, node: bytes) -> None:
+        """Add a leaf of which the hash is known, 32 bytes."""
+        size, edge = self.size, self._edge
+        while size & 1:  # the last subtree is as large as the one that ends here
+            node = node_hash(edge.pop(), node)
+            size >>= 1
+        edge.append(node)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """Return the 32 bytes of the root over the leaves so far."""
+        if not self._edge:
+            return sha256().digest()
+        *others, node = self._edge
+        for left in reversed(others):
+            node = node_hash(left, node)
+        return node
+
+    def copy(self) -> Tree:
+        """Return a tree that grows independently of this one."""
+        return Tree.from_edge(self.size, self._edge)
+
+
+def make_inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tuple[bytes, ...]:
+    """Return the proof that a leaf is in a tree: the hashes beside its path, that of its sibling first.
+
+    Args:
+        leaves: At least the first ``size`` of them; they are read once, and not held.
+        index: Of the leaf, from 0.
+        size: Of the tree.
+
+    Raises:
+        ValueError: If ``index`` is not in a tree of that size, or there are fewer leaves.
+    """
+    _require_index(index, size)
+    beside = [(start, end, Tree()) for start, end in _beside(index, 0, size)]
+    source = iter(leaves)
+    # With the leaf itself the ranges are the whole tree: each takes its leaves from one pass.
+    for start, end, tree in sorted([*beside, (index, index + 1, Tree())], key=itemgetter(0)):
+        for leaf in islice(source, end - start):
+            tree.add(leaf)
+        if tree.size < end - start:
+            raise ValueError(f"there are fewer than {size} leaves")
+    return tuple(tree.root() for _, _, tree in beside)
+
+
+def root_of_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
+    """Return the root that a tree has if a proof is right. Compare it with one from a trusted source.
+
+    Args:
+        leaf: Hash of the leaf, 32 bytes.
+        index: Of the leaf, from 0.
+        size: Of the tree.
+        proof: Hashes of 32 bytes each, that of the sibling first.
+
+    Raises:
+        ValueError: If ``index`` is not in a tree of that size, or the proof does not have the length that it
+            has for that leaf.
+    """
+    _require_index(index, size)
+    node, last = leaf, size - 1
+    for beside in proof:
+        if last == 0:
+            raise ValueError("the proof is too long")
+        if index & 1 or index == last:
+            node = node_hash(beside, node)
+            while index and not index & 1:  # a node at the right edge without a sibling is moved up
+                index, last = index >> 1, last >> 1
+        else:
+            node = node_hash(node, beside)
+        index, last = index >> 1, last >> 1
+    if last:
+        raise ValueError("the proof is too short")
+    return node
+
+
+def _require_index(index: int, size: int) -> None:
+    if not 0 <= index < size:
+        raise ValueError(f"a tree of {size} leaves has no leaf {index}")
+
+
+def _beside(index: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of leaves beside the path from a leaf to the root, the smallest first."""
+    if end - start == 1:
+        return
+    middle = start + (1 << (end - start - 1).bit_length() - 1)
+    if index < middle:
+        yield from _beside(index, start, middle)
+        yield middle, end
+    else:
+        yield from _beside(index, middle, end)
+        yield start, middle

@@ -1,0 +1,322 @@
+"""SealedSaver beside a thread store, and a database that changes or lies between any two statements."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
+
+from sealpoint.errors import RolledBackError, RowError
+from sealpoint.langgraph import SealedSaver, SqliteSaver
+from sealpoint.sealed.tokens import PSEUDONYM
+from sealpoint.threads.store import Kind
+from tests.unit.sealed.test_heads import STEPS, THREAD, Killed, Scene, at, fill, latest, numbers, put
+
+Edit = Callable[[list[Any]], list[Any]]
+ALL: Final[Any] = {"configurable": {"thread_id": THREAD}}
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        yield Scene(connection, SqliteSaver)
+
+
+def id_of(found: Any) -> str:
+    return str(found.config["configurable"]["checkpoint_id"])
+
+
+def answers(scene: Scene, *edits: Edit) -> None:
+    """Have the database change its first answers to ``list``; the last edit changes all later ones."""
+    inner, left = scene.saver.inner, [*edits]
+    honest = inner.list
+
+    def answer(*arguments: Any, **options: Any) -> Iterator[Any]:
+        edit = left.pop(0) if len(left) > 1 else left[0]
+        return iter(edit([*honest(*arguments, **options)]))
+
+    inner.list = answer
+
+
+def same(found: list[Any]) -> list[Any]:
+    return found
+
+
+def without(*ids: str) -> Edit:
+    return lambda found: [item for item in found if id_of(item) not in ids]
+
+
+def backwards(found: list[Any]) -> list[Any]:
+    return found[::-1]
+
+
+def filled(scene: Scene, count: int) -> list[str]:
+    config, ids = at(), []
+    for number in range(count):
+        config = put(scene.saver, number, config)
+        ids.append(config["configurable"]["checkpoint_id"])
+    return ids
+
+
+# --- listings ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"limit": 3}, {"filter": {"step": 4}, "limit": 1}])
+def test_a_row_that_is_hidden_for_one_statement_is_listed(scene: Scene, options: Any) -> None:
+    """It was there before the listing began: it must not be taken for one that was stored since."""
+    ids = fill(scene.saver)
+    want = numbers(scene.saver, **options)
+    answers(scene, without(ids[4]), same)
+    assert numbers(scene.saver, **options) == want
+
+
+def test_a_row_that_is_hidden_is_missed_whatever_the_second_answer_is(scene: Scene) -> None:
+    """A page that ends at a greater id shows nothing about the rows below it."""
+    ids = filled(scene, 20)
+    hidden = without(ids[15])
+    answers(scene, hidden, lambda found: [*hidden(found), found[0]], hidden)
+    with pytest.raises((RolledBackError, RowError)):
+        numbers(scene.saver)
+
+
+@pytest.mark.parametrize(
+    ("options", "want"), [({"limit": 2}, [5, 4]), ({"limit": 1, "filter": {"source": "loop"}}, [5])]
+)
+def test_the_latest_are_listed_first_whatever_the_order(scene: Scene, options: Any, want: list[int]) -> None:
+    fill(scene.saver)
+    answers(scene, backwards)
+    assert numbers(scene.saver, **options) == want
+    assert numbers(scene.saver, ALL, **options) == want
+
+
+def test_rows_of_an_earlier_page_take_no_place_of_others(scene: Scene) -> None:
+    ids = filled(scene, 70)
+    first: list[Any] = []
+
+    def remember(found: list[Any]) -> list[Any]:
+        first.extend(found)
+        return found
+
+    answers(scene, remember, same, lambda found: [*first[:10], *found])
+    assert numbers(scene.saver, limit=60) == [*range(69, 9, -1)]
+    assert len(ids) == 70
+
+
+def test_the_latest_beside_a_deleted_one_that_was_put_back(scene: Scene) -> None:
+    fill(scene.saver)
+    rows = scene.rows()
+    scene.saver.delete_for_runs([f"run {STEPS - 1}"])
+    scene.restore(rows)
+    answers(scene, same, backwards)
+    assert latest(scene.saver) == STEPS - 2
+
+
+# --- the row of another namespace ----------------------------------------------------------------------
+
+
+def test_a_config_without_a_namespace_names_the_root(scene: Scene) -> None:
+    """An authentic checkpoint of a subgraph is not the latest of its thread."""
+    fill(scene.saver, ns="child")
+    fill(scene.saver)
+    honest = scene.saver.inner.get_tuple
+    scene.saver.inner.get_tuple = lambda config: honest(at(ns="child"))
+    for read in (
+        lambda: scene.saver.get_tuple(ALL),
+        lambda: scene.saver.get_delta_channel_history(config=ALL, channels=["x"]),
+    ):
+        with pytest.raises(RowError, match="another checkpoint"):
+            read()
+
+
+# --- pseudonyms ----------------------------------------------------------------------------------------
+
+
+def test_a_row_under_the_pseudonym_does_not_hide_a_thread(scene: Scene) -> None:
+    """A thread that has its own id in the database; the row need not even open."""
+    fill(scene.saver)
+    saver = scene.wrap(pseudonyms=True)
+    tokens: Any = saver._do.pseudonyms._tokens
+    pseudonym = tokens.pseudonym(THREAD)
+    row = scene.rows()[0]
+    scene.restore([*scene.rows(), (pseudonym, *row[1:])])
+    assert latest(saver) == STEPS - 1
+    scene.connection.execute("DELETE FROM checkpoints WHERE thread_id = ?", [pseudonym])
+    scene.connection.commit()
+    assert latest(saver) == STEPS - 1
+
+
+def test_a_pseudonym_is_no_id(scene: Scene) -> None:
+    """A caller who knows the pseudonym of another's thread neither writes nor deletes it."""
+    saver = scene.wrap(pseudonyms=True)
+    fill(saver)
+    (pseudonym,) = {row[0] for row in scene.rows()}
+    assert PSEUDONYM.match(pseudonym)
+    put(saver, 9, at(thread=pseudonym))
+    saver.delete_thread(pseudonym)
+    assert numbers(saver) == [*reversed(range(STEPS))]
+    assert saver.get_tuple(at(thread=pseudonym)) is None
+
+
+# --- deleting ------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_deleted_with_its_own_checkpoints_only(scene: Scene) -> None:
+    """The database names others too, and drops them: that is not taken for the deletion."""
+    ids = fill(scene.saver)
+    honest, deleted = scene.saver.inner.list, scene.saver.inner.delete_for_runs
+    scene.saver.inner.list = lambda config, **options: honest(at())
+
+    def delete(run_ids: Sequence[str]) -> None:
+        deleted(run_ids)
+        scene.drop(ids[-1])
+
+    scene.saver.inner.delete_for_runs = delete
+    scene.saver.delete_for_runs(["run 0"])
+    scene.saver.inner.list = honest
+    with pytest.raises(RolledBackError) as caught:
+        scene.saver.get_tuple(at())
+    assert caught.value.want == ids[-1]
+
+
+def test_an_interrupted_deletion_of_runs_is_no_rollback(scene: Scene) -> None:
+    ids = fill(scene.saver)
+    deleted = scene.saver.inner.delete_for_runs
+
+    def die(run_ids: Sequence[str]) -> None:
+        deleted(run_ids)
+        raise Killed
+
+    scene.saver.inner.delete_for_runs = die
+    with pytest.raises(Killed):
+        scene.saver.delete_for_runs(["run 2"])
+    assert numbers(scene.wrap()) == [5, 4, 3, 1, 0]
+    assert scene.wrap().get_tuple(at(ids[2])) is None
+
+
+def test_a_deleted_run_that_is_put_back_at_once_is_absent(scene: Scene) -> None:
+    ids = fill(scene.saver)
+    rows, deleted = scene.rows(), scene.saver.inner.delete_for_runs
+
+    def delete(run_ids: Sequence[str]) -> None:
+        deleted(run_ids)
+        scene.restore(rows)
+
+    scene.saver.inner.delete_for_runs = delete
+    scene.saver.delete_for_runs([f"run {STEPS - 1}"])
+    assert latest(scene.saver) == STEPS - 2
+    assert scene.saver.get_tuple(at(ids[-1])) is None
+
+
+def test_a_thread_that_is_put_back_while_it_is_pruned_away_is_absent(scene: Scene) -> None:
+    fill(scene.saver)
+    rows, prune = scene.rows(), scene.saver.inner.prune
+
+    def pruned(*arguments: Any, **options: Any) -> None:
+        prune(*arguments, **options)
+        scene.restore(rows)
+
+    scene.saver.inner.prune = pruned
+    scene.saver.prune([THREAD], strategy="delete")
+    assert scene.saver.get_tuple(at()) is None
+    assert numbers(scene.saver) == []
+
+
+def test_prune_does_not_record_the_latest_as_deleted(scene: Scene) -> None:
+    """It is to keep the latest: the database drops that, and keeps an earlier one."""
+    ids = fill(scene.saver)
+    scene.saver.inner.prune = lambda *_, **__: scene.drop(*ids[1:])
+    with pytest.raises(RolledBackError) as caught:
+        scene.saver.prune([THREAD])
+    assert caught.value.want == ids[-1]
+    with pytest.raises(RolledBackError):
+        scene.saver.get_tuple(at())
+    assert {head.spot.checkpoint_id for head in scene.store.heads() if head.kind is Kind.PUT} >= {ids[-1]}
+
+
+def test_the_latest_is_missed_after_an_interrupted_prune(scene: Scene) -> None:
+    """Others may have gone, and are read as absent."""
+    ids = fill(scene.saver)
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    scene.saver.inner.prune = die
+    with pytest.raises(Killed):
+        scene.saver.prune([THREAD])
+    scene.drop(ids[1])
+    assert scene.saver.get_tuple(at(ids[1])) is None
+    assert numbers(scene.saver) == [5, 4, 3, 2, 0]
+    scene.drop(ids[-1])
+    with pytest.raises(RolledBackError):
+        scene.saver.get_tuple(at())
+
+
+def test_a_put_beside_a_prune_is_no_rollback(scene: Scene) -> None:
+    """What was the latest when the prune began is pruned then, and may be missing before that is recorded."""
+    ids = fill(scene.saver)
+    prune = scene.saver.inner.prune
+    seen: list[Any] = []
+
+    def pruned(*arguments: Any, **options: Any) -> None:
+        put(scene.wrap(), STEPS, at(ids[-1]))
+        prune(*arguments, **options)
+        seen.append(numbers(scene.wrap()))
+        seen.append(scene.wrap().get_tuple(at(ids[-1])))
+        seen.append(latest(scene.wrap()))
+
+    scene.saver.inner.prune = pruned
+    scene.saver.prune([THREAD])
+    assert seen == [[STEPS], None, STEPS]
+    assert numbers(scene.saver) == [STEPS]
+    kinds = [head.kind for head in scene.store.heads()]
+    assert sorted(kinds) == [Kind.PUT] + [Kind.DELETED] * STEPS
+
+
+# --- parents -------------------------------------------------------------------------------------------
+
+
+def test_a_parent_that_is_hidden_from_its_child_is_missed(scene: Scene) -> None:
+    """Pruning removes parents, but not those that are there."""
+    ids = fill(scene.saver)
+    scene.connection.execute(
+        "UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE checkpoint_id = ?", [ids[3]]
+    )
+    scene.connection.commit()
+    for read in (
+        lambda: scene.saver.get_delta_channel_history(config=at(ids[-1]), channels=["x"]),
+        lambda: scene.saver.copy_thread(THREAD, "copy"),
+    ):
+        with pytest.raises(RowError, match="has lost its parent"):
+            read()
+
+
+# --- nothing is wrong ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Theirs, SqliteSaver])
+def test_listings_of_one_checkpoint_before_another(kind: Any) -> None:
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        scene = Scene(connection, kind)
+        ids = fill(scene.saver)
+        alone = scene.wrap(threads=None)
+        for config in (at(ids[2]), at(ids[2] + "\0"), at("none")):
+            for before in (ids[0], ids[2], ids[4]):
+                options: Any = {"before": at(before)}
+                assert numbers(scene.saver, config, **options) == numbers(alone, config, **options)
+        if kind is Theirs:  # ours refuses it
+            assert numbers(scene.saver, limit=-1) == numbers(alone, limit=-1)
+
+
+def test_a_saver_with_pseudonyms_reads_what_it_stored(scene: Scene) -> None:
+    saver: SealedSaver = scene.wrap(pseudonyms=True)
+    fill(saver)
+    again = scene.wrap(pseudonyms=True)
+    assert numbers(again) == [*reversed(range(STEPS))]
+    again.delete_thread(THREAD)
+    assert numbers(again) == []
+    put(again, 1)
+    assert numbers(scene.wrap(pseudonyms=True)) == [1]
