@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
+import shutil
 import sqlite3
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.cli import report as command
 from sealpoint.cli.exits import Exit
 from sealpoint.evidence.report import database
-from sealpoint.evidence.report.changes import Changes
+from sealpoint.evidence.report.changes import find_changes
 from sealpoint.evidence.report.period import parse_period
 from sealpoint.evidence.report.why import ORDER, Why, sentence_of
 from sealpoint.maintenance import sentences
@@ -30,6 +33,7 @@ from tests.cli.conftest import Ended, Run
 from tests.matrix import databases, oracle
 from tests.postgres.test_commands import at
 from tests.support.bound import INDEX, PRIVATE, play, sealed_file, sealed_schema
+from tests.support.ledgers import SIGNER, make_entry, make_ledger
 from tests.support.postgres import set_up
 from tests.support.results import REPORT, expected_code
 from tests.support.rings import states_text
@@ -95,11 +99,21 @@ def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- verdicts -----------------------------------------------------------------------------------------
 
 
-def test_all_can_be_shown(run: Run, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def start_ledger(run: Run) -> list[str]:
+    """Create the ledger of the ring, with an entry; return the options for which it verifies."""
+    ring = Path("keys.toml")
+    table = "[ledger]\ndir = 'ledger'\norigin = 'example.org/agents'\nsigner = { file = 'ledger.key' }\n"
+    ring.write_text(f"{ring.read_text()}\n{table}")
+    vkey = run("ledger", "init").out.strip()
+    shutil.copyfile("ledger/checkpoint", "ledger.pin")
+    return ["--vkey", vkey, "--ledger-pin", "ledger.pin"]
+
+
+def test_all_can_be_shown(run: Run, whole: Path) -> None:
     """With a thread store, a pin, a due date and a ledger, and SealedSaver's rows in a compact file."""
+    given = start_ledger(run)
     assert run("heads", "seal", "--pin", "pin.json").code == Exit.DONE
-    monkeypatch.setattr(command, "find_changes", lambda period: Changes([], verified=True))
-    ended = run("report", whole, "--pin", "pin.json", "--json")
+    ended = run("report", whole, "--pin", "pin.json", *given, "--json")
     assert {question: found for question, found in answers(ended).items() if found[0] != "shown"} == {}
     assert (ended.document["ok"], ended.document["reasons"], ended.code) == (True, [], Exit.DONE)
     assert ended.document["integrity"]["continues"] is True
@@ -107,7 +121,9 @@ def test_all_can_be_shown(run: Run, whole: Path, tmp_path: Path, monkeypatch: py
         {"exception": "inline-material", "key": key, "sentence": "the material stands in the ring file"}
         for key in ("k2", "k1")
     ]
-    assert run("report", whole, "--pin", "pin.json").out.splitlines()[-1] == "ok"
+    events = [(each["event"], each["outcome"]) for each in ended.document["changes"]["entries"]]
+    assert events == [("ledger.init", "done"), ("report", "begun")]
+    assert run("report", whole, "--pin", "pin.json", *given).out.splitlines()[-1] == "ok"
 
 
 def test_what_is_not_given_is_not_shown(run: Run, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,17 +147,73 @@ def test_what_is_not_given_is_not_shown(run: Run, whole: Path, monkeypatch: pyte
     assert (ended.code, ended.document["keys"], ended.document["ring"]) == (Exit.KEYS, None, None)
 
 
-def test_a_ledger_that_is_not_verified_shows_nothing(
-    run: Run, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    entry = {"seq": 1, "at": DUE, "event": "<b>scrub", "outcome": "done", "actor": {"account": "root"}}
-    for verified, word in ((None, "not shown"), (False, "refuted"), (True, "shown")):
-        changes = Changes([entry], verified=verified)
-        monkeypatch.setattr(command, "find_changes", lambda period, changes=changes: changes)
-        ended = run("report", whole, "--out", "page.html", "--json")
-        assert verdict(ended, "changes") == word
-        assert ended.document["changes"] == {"entries": [entry], "verified": verified}
-    assert "&lt;b&gt;scrub" in Path("page.html").read_text()
+@pytest.mark.usefixtures("whole")
+def test_a_ledger_that_does_not_verify(run: Run, whole: Path) -> None:
+    """Without a key and a pin nothing is shown; a line that was changed and a ring edited by hand refute."""
+    given = start_ledger(run)
+    assert answers(run("report", whole, "--json"))["changes"] == (
+        "not shown",
+        ["signer-not-given", "pin-not-given"],
+    )
+    ring = Path("keys.toml")
+    text = ring.read_text()
+    ring.write_text(text.replace("decrypt-only", "disabled"))  # `begin` records the drift
+    found = answers(run("report", whole, *given, "--json"))["changes"]
+    assert found == ("shown", [])
+    entries = Path("ledger/entries.jsonl")
+    lines = entries.read_text()
+    entries.write_text(lines.replace("ledger.init", "ledger.inix"))
+    changes = find_changes(Path("ledger"), None, "sha256:other")
+    assert changes.verified is False
+    assert {Reason.LEDGER_BROKEN, Why.RING_DIFFERS} <= changes.reasons
+
+
+def test_entries_of_the_period(tmp_path: Path) -> None:
+    """All of them are counted, and the last ones listed; ids of threads are not."""
+    ledger = make_ledger(tmp_path / "ledger", 5)
+    with ledger.writing(make_entry()) as writer:
+        writer.add(replace(make_entry("<b>scrub"), subject={"thread": "hmac", "key": "k1"}, at="2020-01-01"))
+    digest = make_entry().ring
+    assert digest is not None
+    every = find_changes(tmp_path / "ledger", None, digest["digest"], SIGNER.key)
+    assert (len(every.entries), every.others, every.verified) == (6, 0, None)
+    (old,) = find_changes(tmp_path / "ledger", parse_period("2020-01-01..2020-01-01"), "x").entries
+    assert (old["event"], old["subject"]) == ("<b>scrub", {"key": "k1"})
+
+
+def test_the_ledger_names_the_report(run: Run, whole: Path) -> None:
+    """The page, a proof and this script over public libraries lead to the same verdicts."""
+    vkey = start_ledger(run)[1]
+    run("report", whole, "--out", "page.html", "--json-out", "report.json")
+    proof = run("ledger", "prove", "2", "--json").document
+    page = Page(Path("page.html").read_text())
+    # The page: its object has the digest that it shows.
+    digest = hashlib.sha256(page.texts["report"].encode()).hexdigest()
+    assert digest == page.texts["digest"]
+    # The entry: it names that digest, and stands in the tree whose head is signed.
+    assert json.loads(proof["entry"])["documents"] == [f"sha256:{digest}"]
+    head, _, signatures = proof["proof"].partition("\n\n")[2].partition("\n\n")
+    origin, size, root = head.splitlines()
+    steps = [base64.b64decode(line) for line in proof["proof"].partition("\n\n")[0].splitlines()[2:]]
+    node, index, last = hashlib.sha256(b"\0" + proof["entry"].encode()).digest(), 2, int(size) - 1
+    for step in steps:  # RFC 9162, section 2.1.3.2
+        if index % 2 or index == last:
+            node = hashlib.sha256(b"\1" + step + node).digest()
+            while index % 2 == 0 and index:
+                index, last = index >> 1, last >> 1
+        else:
+            node = hashlib.sha256(b"\1" + node + step).digest()
+        index, last = index >> 1, last >> 1
+    assert (node, last) == (base64.b64decode(root), 0)
+    # The head: it is signed with the key that was noted at `ledger init`.
+    name, number, key = vkey.split("+", 2)
+    signed = base64.b64decode(signatures.split()[-1])
+    assert (name, number) == (origin, signed[:4].hex())
+    public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key)[1:])
+    public.verify(signed[4:], f"{head}\n".encode())
+    # The verdicts: those of the page are those of the object.
+    assert page.words == [each["verdict"] for each in json.loads(page.texts["report"])["questions"]]
+    assert Path(f"ledger/documents/{digest}.json").read_text() == Path("report.json").read_text()
 
 
 def test_material_that_is_not_available_shows_nothing(run: Run, legacy_ring: Path, tmp_path: Path) -> None:

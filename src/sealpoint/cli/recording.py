@@ -30,6 +30,7 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "rebind": ("rebind.begin", "rebind.end"),
     "scrub": ("scrub", "scrub"),
     "verify": ("verify", "verify"),
+    "report": ("report", "report"),
     "inspect": ("inspect", "inspect"),
     "decrypt": ("decrypt", "decrypt"),
     "keys init": ("ring.create", "ring.create"),

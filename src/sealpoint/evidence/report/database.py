@@ -42,7 +42,7 @@ _PURPOSE: Final = "report"
 _DAMAGE: Final = (DatabaseCorruptError, RowError)
 _Read = TypeVar("_Read")
 
-Move = Callable[[int, int | None], None]
+Move = Callable[[int, int], None]
 """Shows progress: how many values are done, and of how many."""
 
 

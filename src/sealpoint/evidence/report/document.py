@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sealpoint.maintenance.pins import Pin
 
 SCHEMA: Final = "urn:sealpoint:report:1"
+WORDS: Final = ("shown", "refuted", "not shown")
 
 
 @dataclass(slots=True)
@@ -73,9 +74,9 @@ class Report:
         """Return the object: see ``schemas/report-1.json``."""
         facts, answers = self.facts(), self.answers()
         reasons = [each for each in ORDER if any(each in verdict.reasons for verdict in answers)]
-        head, tail = self.result.head(), self.result.tail()
         options = {"allow_plaintext": self.allow_plaintext}
-        return {
+        head, tail = self.result.head(), self.result.end(self._counts(answers))
+        document = {
             **head,
             "schema": SCHEMA,
             "options": options,
@@ -93,10 +94,27 @@ class Report:
             },
             "exceptions": list(exceptions(facts, options)),
             "again": {"command": self.command},
-            **tail,
+            "ring": tail["ring"],
+            "ended": tail["ended"],
             "ok": False if REFUTING & set(reasons) else None if reasons else True,
             "reasons": [each.value for each in reasons],
         }
+        self.result.replace_evidence(document)
+        return document
+
+    def _counts(self, answers: Sequence[Verdict]) -> dict[str, int]:
+        """Return the numbers that the ledger records."""
+        openings = [part.opening for part in self.parts if part.opening is not None]
+        return {
+            "rows": sum(part.rows for part in self.parts),
+            "opened": sum(opening.opened for opening in openings),
+            "failed": sum(opening.failures.count for opening in openings),
+            **{f"{word.replace(' ', '_')}": _count(answers, word) for word in WORDS},
+        }
+
+
+def _count(answers: Sequence[Verdict], word: str) -> int:
+    return sum(verdict.word == word for verdict in answers)
 
 
 def _answer(reason: AnyReason | None) -> bool | None:

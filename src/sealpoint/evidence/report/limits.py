@@ -46,6 +46,8 @@ def _of_this(facts: Facts) -> Iterator[str]:
             "What happened to keys and databases before this moment: no ledger is configured, so only the"
             " ring's own dates are shown."
         )
+    else:
+        yield "What was done without the commands of sealpoint: the ledger records these alone."
 
 
 def exceptions(facts: Facts, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

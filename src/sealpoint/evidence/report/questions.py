@@ -94,7 +94,7 @@ DESTROYED: Final = Question(
 CHANGES: Final = Question(
     "changes",
     "Changes are recorded",
-    "Is each change of keys and databases in the period recorded in a ledger that verifies?",
+    "Is there a ledger of what commands did that verifies, and does it end with this ring?",
     "the ledger",
 )
 
@@ -298,5 +298,5 @@ def _destroyed(entries: Iterable[RingEntry]) -> Iterator[AnyReason]:
 def _changes(facts: Facts) -> Iterator[AnyReason]:
     if facts.changes is None:
         yield Why.NO_LEDGER
-    elif not facts.changes.verified:
-        yield Why.LEDGER_NOT_VERIFIED if facts.changes.verified is None else Why.LEDGER_REFUTED
+    else:
+        yield from facts.changes.reasons

@@ -16,14 +16,13 @@ class Why(StrEnum):
     KEY_EXPIRED = "key-expired"
     COMPROMISED_IN_USE = "compromised-in-use"
     DESTROYED_IN_USE = "destroyed-in-use"
-    LEDGER_REFUTED = "ledger-refuted"
+    RING_DIFFERS = "ring-differs"
     NO_RING = "no-ring"
     NO_DUE_DATE = "no-due-date"
     NO_THREAD_STORE = "no-thread-store"
     SEVERAL_DATABASES = "several-databases"
     NO_PIN = "no-pin"
     NO_LEDGER = "no-ledger"
-    LEDGER_NOT_VERIFIED = "ledger-not-verified"
     NOT_EXAMINED = "not-examined"
 
 
@@ -33,7 +32,7 @@ REFUTING: Final[frozenset[AnyReason]] = REFUTING_RESULT | {
     Why.KEY_EXPIRED,
     Why.COMPROMISED_IN_USE,
     Why.DESTROYED_IN_USE,
-    Why.LEDGER_REFUTED,
+    Why.RING_DIFFERS,
 }
 
 ORDER: Final[tuple[AnyReason, ...]] = (
@@ -48,14 +47,13 @@ _SENTENCES: Final[dict[AnyReason, str]] = {
     Why.KEY_EXPIRED: "the active key has expired",
     Why.COMPROMISED_IN_USE: "values are under a key that is compromised",
     Why.DESTROYED_IN_USE: "values name a key that was destroyed",
-    Why.LEDGER_REFUTED: "the ledger is not whole",
+    Why.RING_DIFFERS: "the ring is not that of the last entry of the ledger: it was changed by hand",
     Why.NO_RING: "no ring file was found",
     Why.NO_DUE_DATE: "the ring records no due date of the active key",
     Why.NO_THREAD_STORE: "no thread store was named",
     Why.SEVERAL_DATABASES: "a thread store is compared only in a report of one database",
     Why.NO_PIN: "no pin of the thread store was given",
     Why.NO_LEDGER: "no ledger is configured",
-    Why.LEDGER_NOT_VERIFIED: "the ledger was not verified",
     Why.NOT_EXAMINED: "this part of the database could not be read",
 }
 
