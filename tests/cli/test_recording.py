@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sealpoint.cli.app import COMMANDS
 from sealpoint.cli.exits import Exit
 from sealpoint.evidence import VerifierKey, verify_ledger
 from sealpoint.keys.edit import create_ring
+from sealpoint.threads import Head, Kind, Spot, SqliteThreadStore
 from tests.cli.conftest import CODE, Run
 from tests.support.sealed import write
 
@@ -160,6 +162,15 @@ def seal(path: Path, ledger: Path) -> None:
         config = {"configurable": {"thread_id": "thread of a person", "checkpoint_ns": ""}}
         checkpoint = empty_checkpoint() | {"channel_values": {"secret": "a value"}}
         saver.put(config, checkpoint, {}, {"secret": "1"})  # type: ignore[arg-type]
+
+
+def test_root_of_a_thread_store_is_recorded(ledger: Path, run: Run, tmp_path: Path) -> None:
+    """Who has the head of the ledger has the root of the store too."""
+    with closing(SqliteThreadStore(tmp_path / "threads.db", create=True)) as store:
+        store.append([Head(Spot("t", "", "1"), Kind.PUT, bytes(16))])
+    ended = run("heads", "seal", str(tmp_path / "threads.db"), "--json")
+    assert new(ledger) == [("heads.seal", "begun", None), ("heads.seal", "done", 0)]
+    assert entries(ledger)[-1]["subject"]["pin"] == json.loads(ended.out)["pin"]
 
 
 @pytest.mark.parametrize("with_index", [True, False])

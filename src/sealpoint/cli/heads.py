@@ -215,6 +215,7 @@ def seal(
         made = make_pin(store)
     if pin is not None and Reason.PIN_DIFFERS not in result.reasons:
         write_pin(pin, made)
+    result.stated = {"pin": made._asdict()}
     return _end(result, {"pin": made._asdict()}, _show_pin, as_json=as_json)
 
 

@@ -104,12 +104,13 @@ class Recorder:
         self._read_ring()
         template = replace(self._now(), ring=self._ring)
         with self._ledger.writing(template) as writer:
-            documents, counts = [], {}
+            documents, counts, subject = [], {}, self._subject()
             if result is not None:
+                subject = {**subject, **result.stated}
                 documents = [writer.add_document(json.dumps(result.evidence(), indent=2).encode() + b"\n")]
                 counts = result.counts
             entry = replace(template, event=act.end, outcome=outcome, exit=code, counts=counts)
-            return writer.add(replace(entry, subject=self._subject(), waived=act.waived, documents=documents))
+            return writer.add(replace(entry, subject=subject, waived=act.waived, documents=documents))
 
     def _record_drift(self, writer: Writer, template: Entry) -> None:
         last = writer.last()

@@ -146,7 +146,7 @@ class HeadCheck:
             self._seen.setdefault(self._mark(spot), UNBOUND)
         suspects = dict[Spot, Head]()
         for head in self._store.heads():
-            self.recorded += 1
+            self.recorded += bool(head.spot.checkpoint_id)  # a prune records that it began without one
             state = self._seen.pop(self._mark(head.spot), None)
             if self._difference(head, state) is not None:
                 suspects[head.spot] = head

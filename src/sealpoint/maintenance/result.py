@@ -121,6 +121,7 @@ class Result:
         run: Id of the run, a random UUID.
         counts: The numbers that the command found, by the names of its members.
         has_ended: Whether its last members were asked for.
+        stated: What the subject of its entry in the ledger has, beside what the command was given.
     """
 
     def __init__(self, command: str, options: Mapping[str, Any] | None = None) -> None:
@@ -143,6 +144,7 @@ class Result:
         self.counts: dict[str, int] = {}
         self.has_ended = False
         self._evidence: Mapping[str, Any] | None = None
+        self.stated: Mapping[str, Any] = {}
 
     def looks_at(self, store: RowStore) -> dict[str, Any]:
         """Record a database, and return what the object says about it and its tables."""

@@ -37,6 +37,12 @@ Policy = Literal["require", "warn"]
 PURPOSE: Final = "heads"
 """Purpose of the key that is derived from the index key."""
 
+LOOKS: Final = 5
+"""How often store and database are read before a row is missing.
+
+Twice is proof, but for rows that were stored and pruned since a prune began: it records them when it ends.
+"""
+
 _RANDOM_BYTES: Final = 12
 _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
 
@@ -160,7 +166,8 @@ class Heads:
         if content.claim is not None:
             yield from self._require_claim(content.claim, known.clock)
         if content.removed_parent:
-            yield from self._require_deleted(content.spot._replace(checkpoint_id=content.removed_parent))
+            parent = content.spot._replace(checkpoint_id=content.removed_parent)
+            yield from self._require_deleted(parent, content.spot)
         spot = content.spot
         head = known.heads.get(spot)
         if head is None:
@@ -176,23 +183,38 @@ class Heads:
         replaced = yield Call(self._store.replaced, (spot,))
         return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
 
-    def require_rows(self, required: Known, earlier: Known, spots: Sequence[Spot], thread_id: str) -> None:
-        """Check that a page has all rows that a store knew before and after it was read.
+    def require(self, lost: Sequence[Head], spots: Sequence[Spot], thread_id: str) -> Steps[None]:
+        """Check that rows may be missing that the store knew each time before the database was read.
 
         Args:
-            required: The heads of all rows that it must have, read after it.
-            earlier: The heads of the thread, read before it.
-            spots: Its rows.
+            lost: Their heads.
+            spots: Rows that are there.
             thread_id: The thread, for an error.
 
         Raises:
-            RolledBackError: If one is missing.
+            RolledBackError: If one must be there.
         """
-        for head in missing(required, spots):
-            # Others were stored since, and may not be in the page.
-            if earlier.heads.get(head.spot) == head and not is_pruned(head, earlier, spots):
+        for head in lost:
+            if not (yield from self.may_be_pruned(head, spots)):
                 self.report(RolledBackError(thread_id, None, head.spot.checkpoint_id))
                 return  # one stands for all, if errors are only counted
+
+    def may_be_pruned(self, head: Head, spots: Sequence[Spot]) -> Steps[bool]:
+        """Whether a missing row was the latest when a prune began, and is not now.
+
+        The head of the latest is not changed then, so that it is missed like any other; see `prune`.
+
+        Args:
+            head: Its head.
+            spots: Rows that are there.
+        """
+        thread_id, checkpoint_ns, _ = head.spot
+        if checkpoint_ns or (known := (yield from self.of_thread(thread_id, checkpoint_ns))) is None:
+            return False
+        earlier = {other.kind for other in known.heads.values() if other.spot < head.spot}
+        later = [other.spot for other in known.heads.values() if other.kind is Kind.PUT]
+        later += [spot for spot in spots if spot[:2] == head.spot[:2]]
+        return earlier == {Kind.LEAVING} and max(later, default=head.spot) > head.spot
 
     def page(
         self, place: Place, has_ns: bool, spots: Sequence[Spot], least: str | None, below: str | None
@@ -222,11 +244,14 @@ class Heads:
         more = yield from self.find(others)
         return more and (Known({**required.heads, **more.heads}, more.clock), required)
 
-    def _require_deleted(self, parent: Spot) -> Steps[None]:
+    def _require_deleted(self, parent: Spot, child: Spot) -> Steps[None]:
         """Check that a parent was deleted: savers remove it from its children when they prune."""
-        known = yield from self.find([parent])
-        head = known and known.heads.get(parent)
-        if head and head.kind is Kind.PUT:
+        for _ in range(LOOKS):
+            known = yield from self.find([parent])
+            head = known and known.heads.get(parent)
+            if not head or head.kind is not Kind.PUT:
+                return
+        if head and not (yield from self.may_be_pruned(head, [child])):
             self.report(RowError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}"))
 
     def _require_claim(self, claim: object, clock: int) -> Steps[None]:
@@ -310,22 +335,6 @@ def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:
     there = {*spots}
     heads = [head for head in required.heads.values() if head.kind is Kind.PUT and head.spot not in there]
     return sorted(heads, key=lambda head: head.spot.checkpoint_id, reverse=True)
-
-
-def is_pruned(head: Head, known: Known, spots: Sequence[Spot]) -> bool:
-    """Whether a missing row may have been pruned: it was the latest when a prune began, and is not now.
-
-    Args:
-        head: Its head.
-        known: The heads of the thread.
-        spots: Rows that are there.
-    """
-    same = [other for other in known.heads.values() if other.spot[:2] == head.spot[:2]]
-    earlier = [other.kind for other in same if other.spot < head.spot]
-    if head.spot.checkpoint_ns or not earlier or {*earlier} != {Kind.LEAVING}:
-        return False
-    later = [other.spot for other in same if other.kind is Kind.PUT]
-    return any(spot[:2] == head.spot[:2] and spot > head.spot for spot in (*later, *spots))
 
 
 def _known(answer: Answer | None) -> Known | None:

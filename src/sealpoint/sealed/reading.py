@@ -11,7 +11,7 @@ from sealpoint.base.place import Place, configurable_of, optional_text
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.filters import Filter
-from sealpoint.sealed.heads import Content, Heads, Known, Standing, is_pruned, missing, spot_of
+from sealpoint.sealed.heads import LOOKS, Content, Heads, Known, Standing, missing, spot_of
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.pages import FIRST_ROWS, Pages
 from sealpoint.sealed.procedures import Asked, Procedures
@@ -30,6 +30,7 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
     if do.heads is None:
         return (yield from _get(do, asked))
     suspect: Head | None = None
+    looks = 0
     while True:
         known = yield from do.heads.look(asked.place)
         entry = yield from _get(do, asked)
@@ -44,7 +45,8 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
                 return None if asked.place.checkpoint_id else (yield from _latest(do, asked))
         elif want is None or want.kind is not Kind.PUT:  # it may go, or has gone
             return entry
-        if want is not None and want == suspect:  # it was in the store while the database was read
+        looks = looks + 1 if want == suspect else 1
+        if want is not None and looks == LOOKS:  # it was in the store each time the database was read
             return (yield from _require(do, do.heads, asked, entry, known, want))
         suspect = want
 
@@ -84,10 +86,8 @@ def _require(
         found = yield from _get(do, named)
         if found is not None and (yield from heads.compare(content_of(found), known)) is Standing.PRESENT:
             return found
-    elif entry is None:
-        thread = yield from heads.of_thread(want.spot.thread_id, want.spot.checkpoint_ns)
-        if thread is not None and is_pruned(want, thread, ()):
-            return None
+    elif entry is None and (yield from heads.may_be_pruned(want, ())):
+        return None
     have = None if entry is None else str(entry.place.checkpoint_id)
     heads.report(RolledBackError(asked.thread_id, have, want.spot.checkpoint_id))
     return entry
@@ -195,7 +195,7 @@ class Listing:
             found = self._pages.take((yield request))
             known = None if heads is None else (yield from heads.find(_spots(found)))
             return [Listed(item, known) for item in found]
-        begun, earlier = copy(self._pages), None
+        begun, earlier, reach, looks = copy(self._pages), None, None, 0
         while True:
             found = self._pages.take((yield request))
             is_last = self._pages.request is None
@@ -207,13 +207,16 @@ class Listing:
             if both is None:
                 return [Listed(item, None) for item in found]
             known, required = both
-            if earlier is not None:
-                heads.require_rows(required, earlier, spots, asked.thread_id)
-            elif missing(required, spots):
-                # They were stored meanwhile, or removed: only a second reply, after the store, tells.
-                earlier = yield from heads.of_thread(asked.place.thread_id)
-                self._pages = copy(begun)
+            lost = missing(required, spots)
+            if earlier is not None and (reach is None or (least is not None and least >= reach)):
+                lost = [head for head in lost if earlier.heads.get(head.spot) == head]  # others are new
+                looks += 1
+            if lost and looks < LOOKS:
+                # They were stored meanwhile, or removed: another reply shows it, now that the store was read.
+                earlier, reach, self._pages = required, least, copy(begun)
                 continue
+            gone = {spot for spot, head in known.heads.items() if head.kind is Kind.DELETED}
+            yield from heads.require(lost, [spot for spot in spots if spot not in gone], asked.thread_id)
             return [Listed(item, known) for item in found]
 
     def take(self, row: Listed) -> Steps[Entry | None]:

@@ -81,7 +81,10 @@ def delete_thread(do: Procedures, asked: Asked) -> Steps[None]:
     if do.heads is not None:
         yield from do.heads.delete_thread(column)
     yield Do("delete_thread", (column,))
-    if do.heads is not None:  # what was stored meanwhile is deleted too
+    if do.heads is not None and (yield from do.heads.has_live(column)):
+        # What was stored meanwhile is deleted too: its row may be from before the deletion, or from after.
+        yield from do.heads.delete_thread(column)
+        yield Do("delete_thread", (column,))
         yield from do.heads.delete_thread(column)
     do.pseudonyms.forget(asked.thread_id)
 
@@ -157,7 +160,7 @@ def _leaving(asked: Asked, known: Known, strategy: str) -> list[Head]:
     heads = [head for head in known.heads.values() if head.kind is Kind.PUT]
     newest = _newest(known) if strategy == _KEEP_LATEST else None
     leaving = [head._replace(kind=Kind.LEAVING) for head in heads if head is not newest]
-    # If another checkpoint is stored now, the newest is pruned: `is_pruned` looks for what goes with it.
+    # If another checkpoint is stored now, the newest is pruned: `Heads.may_be_pruned` looks for the others.
     if newest is not None and not any(head.spot[:2] == newest.spot[:2] for head in leaving):
         leaving.append(Head(Spot(asked.place.thread_id, "", ""), Kind.LEAVING, b""))
     return leaving
@@ -182,7 +185,7 @@ def _settle_threads(do: Procedures, heads: Heads, threads: Sequence[Asked], stra
             continue
         there = {spot_of(found) for found in (yield Request(thread_config(column)))}
         lost = _newest(known) if strategy == _KEEP_LATEST else None
-        if lost is not None and (lost.spot in there or (yield from _is_followed(do, asked, lost))):
+        if lost is not None and (lost.spot in there or (yield from _may_go(do, heads, asked, lost))):
             lost = None
         kept = yield from _settle(heads, [head for head in known.heads.values() if head is not lost], there)
         yield from _settle(heads, kept, map(spot_of, (yield Request(thread_config(column)))))
@@ -190,8 +193,11 @@ def _settle_threads(do: Procedures, heads: Heads, threads: Sequence[Asked], stra
             heads.report(RolledBackError(asked.thread_id, None, lost.spot.checkpoint_id))
 
 
-def _is_followed(do: Procedures, asked: Asked, head: Head) -> Steps[bool]:
-    """Whether the latest checkpoint is a later one, that has not been recorded yet."""
+def _may_go(do: Procedures, heads: Heads, asked: Asked, head: Head) -> Steps[bool]:
+    """Whether a later checkpoint is the latest, not recorded yet, or another process has deleted this one."""
+    known = yield from heads.find([head.spot])
+    if known is None or head not in known.heads.values():
+        return True
     asked = asked._replace(place=Place(asked.place.thread_id, "", None), has_ns=True)
     found = yield Get(asked.config)
     return bool(found) and spot_of((yield from do.opened(found[0], asked)).found) > head.spot

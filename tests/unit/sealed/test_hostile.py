@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from sealpoint.errors import RolledBackError, RowError
 from sealpoint.langgraph import SealedSaver, SqliteSaver
 from sealpoint.sealed.tokens import PSEUDONYM
-from sealpoint.threads.store import Kind
+from sealpoint.threads.store import REPLACED, Kind
 from tests.unit.sealed.test_heads import STEPS, THREAD, Killed, Scene, at, fill, latest, numbers, put
 
 Edit = Callable[[list[Any]], list[Any]]
@@ -264,6 +264,10 @@ def test_a_put_beside_a_prune_is_no_rollback(scene: Scene) -> None:
     def pruned(*arguments: Any, **options: Any) -> None:
         put(scene.wrap(), STEPS, at(ids[-1]))
         prune(*arguments, **options)
+        scene.connection.execute(
+            "UPDATE checkpoints SET parent_checkpoint_id = NULL"
+        )  # as PostgresSaver does
+        scene.connection.commit()
         seen.append(numbers(scene.wrap()))
         seen.append(scene.wrap().get_tuple(at(ids[-1])))
         seen.append(latest(scene.wrap()))
@@ -274,6 +278,26 @@ def test_a_put_beside_a_prune_is_no_rollback(scene: Scene) -> None:
     assert numbers(scene.saver) == [STEPS]
     kinds = [head.kind for head in scene.store.heads()]
     assert sorted(kinds) == [Kind.PUT] + [Kind.DELETED] * STEPS
+
+
+def test_a_deleted_row_that_is_put_back_is_no_later_one(scene: Scene) -> None:
+    """After an interrupted prune the latest of then may be missing only if another has followed."""
+    fill(scene.saver)
+    rows = scene.rows()
+    scene.saver.delete_for_runs([f"run {STEPS - 1}"])
+    honest = scene.saver.inner.prune
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    scene.saver.inner.prune = die
+    with pytest.raises(Killed):
+        scene.saver.prune([THREAD])
+    scene.saver.inner.prune = honest
+    scene.restore([rows[0], rows[-1]])
+    for read in (lambda: numbers(scene.saver), lambda: latest(scene.saver)):
+        with pytest.raises(RolledBackError):
+            read()
 
 
 # --- parents -------------------------------------------------------------------------------------------
@@ -292,6 +316,58 @@ def test_a_parent_that_is_hidden_from_its_child_is_missed(scene: Scene) -> None:
     ):
         with pytest.raises(RowError, match="has lost its parent"):
             read()
+
+
+# --- limits; SECURITY.md lists them --------------------------------------------------------------------
+
+
+def test_more_contents_of_one_checkpoint_than_are_remembered(scene: Scene) -> None:
+    """The first of them is taken for new."""
+    checkpoint_id = put(scene.saver, 0)["configurable"]["checkpoint_id"]
+    first = scene.rows()
+    for number in range(1, REPLACED + 2):
+        put(scene.saver, number, checkpoint_id=checkpoint_id)
+    scene.restore(first)
+    assert latest(scene.saver) == 0
+
+
+def test_a_content_from_before_the_store(scene: Scene) -> None:
+    """One that was never recorded: `heads adopt` records what is there first."""
+    checkpoint_id = put(scene.wrap(threads=None), 0)["configurable"]["checkpoint_id"]
+    first = scene.rows()
+    put(scene.saver, 1, checkpoint_id=checkpoint_id)
+    scene.restore(first)
+    assert latest(scene.saver) == 0
+
+
+def test_a_namespace_of_a_subgraph_dropped_while_its_thread_is_pruned(scene: Scene) -> None:
+    """Some savers delete it themselves: only the latest of the root must be kept."""
+    fill(scene.saver)
+    ids = fill(scene.saver, ns="child")
+    honest = scene.saver.inner.prune
+
+    def prune(*arguments: Any, **options: Any) -> None:
+        honest(*arguments, **options)
+        scene.drop(*ids)
+
+    scene.saver.inner.prune = prune
+    scene.saver.prune([THREAD])
+    assert scene.saver.get_tuple(at(ns="child")) is None
+    assert latest(scene.saver) == STEPS - 1
+
+
+def test_a_row_put_back_while_its_thread_is_pruned(scene: Scene) -> None:
+    """Savers keep more than the latest for delta channels, so it counts as kept. The latest is the same."""
+    fill(scene.saver)
+    rows, honest = scene.rows(), scene.saver.inner.prune
+
+    def prune(*arguments: Any, **options: Any) -> None:
+        honest(*arguments, **options)
+        scene.restore(rows)
+
+    scene.saver.inner.prune = prune
+    scene.saver.prune([THREAD])
+    assert numbers(scene.saver) == [*reversed(range(STEPS))]
 
 
 # --- nothing is wrong ----------------------------------------------------------------------------------
@@ -320,3 +396,37 @@ def test_a_saver_with_pseudonyms_reads_what_it_stored(scene: Scene) -> None:
     assert numbers(again) == []
     put(again, 1)
     assert numbers(scene.wrap(pseudonyms=True)) == [1]
+
+
+def test_a_put_beside_the_deletion_of_its_thread(scene: Scene) -> None:
+    """It is deleted too, and leaves no row that looks as if it had been put back."""
+    fill(scene.saver)
+    deleted = scene.saver.inner.delete_thread
+
+    def delete(thread_id: str) -> None:
+        deleted(thread_id)
+        if not scene.rows():
+            scene.saver.inner.delete_thread = deleted
+            put(scene.wrap(), STEPS)
+
+    scene.saver.inner.delete_thread = delete
+    scene.saver.delete_thread(THREAD)
+    assert scene.saver.get_tuple(at()) is None
+    assert scene.rows() == []
+
+
+def test_a_deletion_beside_a_prune_is_no_rollback(scene: Scene) -> None:
+    fill(scene.saver)
+    store: Any = scene.store
+    honest = store.between
+
+    def between(*arguments: Any) -> Any:
+        found = honest(*arguments)
+        if len(scene.rows()) == 1 and found.heads:  # the prune looks what it has deleted
+            scene.wrap().delete_thread(THREAD)
+        return found
+
+    store.between = between
+    scene.saver.prune([THREAD])
+    assert scene.saver.get_tuple(at()) is None
+    assert {head.kind for head in scene.store.heads()} == {Kind.DELETED}

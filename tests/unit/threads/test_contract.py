@@ -65,6 +65,8 @@ def test_between_returns_what_is_not_deleted(store: ThreadStore) -> None:
     assert sorted(store.between("t", "", None, "2").heads) == every[:1]
     assert sorted(store.between("t", None, "2", "3").heads) == [every[1], every[3]]
     assert [*store.between("x", None, None, None).heads] == []
+    store.append([put("2\0"), put("2\1"), put("20")])
+    assert sorted(store.between("t", "", "2", "2\0").heads) == every[1:2]
 
 
 def test_order_is_that_of_bytes(store: ThreadStore) -> None:
