@@ -111,8 +111,8 @@ def start_ledger(run: Run) -> list[str]:
 
 def test_all_can_be_shown(run: Run, whole: Path) -> None:
     """With a thread store, a pin, a due date and a ledger, and SealedSaver's rows in a compact file."""
-    given = start_ledger(run)
     assert run("heads", "seal", "--pin", "pin.json").code == Exit.DONE
+    given = start_ledger(run)
     ended = run("report", whole, "--pin", "pin.json", *given, "--json")
     assert {question: found for question, found in answers(ended).items() if found[0] != "shown"} == {}
     assert (ended.document["ok"], ended.document["reasons"], ended.code) == (True, [], Exit.DONE)
