@@ -168,6 +168,17 @@ def test_a_ledger_that_does_not_verify(run: Run, whole: Path) -> None:
     assert {Reason.LEDGER_BROKEN, Why.RING_DIFFERS} <= changes.reasons
 
 
+@pytest.mark.usefixtures("whole")
+def test_what_a_recorded_command_waived_is_an_exception(run: Run, whole: Path) -> None:
+    start_ledger(run)
+    assert run("rotate", whole, "--apply", "--allow-plaintext").code == Exit.DONE
+    found = run("report", whole, "--json").document["exceptions"]
+    sentence = "waived by rotate.end, entry 2 of the ledger"
+    assert {"exception": "plaintext", "key": None, "sentence": sentence} in found
+    old = run("report", whole, "--period", "2020-01-01..2020-01-02", "--json").document
+    assert (old["changes"]["entries"], len(old["exceptions"])) == ([], len(found) - 1)
+
+
 def test_entries_of_the_period(tmp_path: Path) -> None:
     """All of them are counted, and the last ones listed; ids of threads are not."""
     ledger = make_ledger(tmp_path / "ledger", 5)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sealpoint.evidence.report.questions import Facts
 from sealpoint.evidence.report.why import Why
+from sealpoint.evidence.verify import BEGUN
 from sealpoint.keys.entry import DATABASE_CHECK, MATERIAL_REMOVED, RELATION_CHECK
 from sealpoint.keys.state import KeyState
 
@@ -72,6 +73,13 @@ def exceptions(facts: Facts, options: Mapping[str, Any]) -> Iterator[dict[str, A
             yield _exception("staged-opens", entry.id, sentence)
         if entry.source == "inline":
             yield _exception("inline-material", entry.id, "the material stands in the ring file")
+
+    for entry in facts.changes.entries if facts.changes else ():
+        if entry["outcome"] != BEGUN:
+            for name in entry["waived"]:
+                yield _exception(
+                    str(name), None, f"waived by {entry['event']}, entry {entry['seq']} of the ledger"
+                )
 
 
 def _of_destroyed(key_id: str, waived: tuple[str, ...], material: str | None) -> Iterator[dict[str, Any]]:
