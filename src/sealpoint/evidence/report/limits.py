@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.evidence.report.questions import Facts
 from sealpoint.evidence.report.why import Why
 from sealpoint.evidence.verify import BEGUN
 from sealpoint.keys.entry import DATABASE_CHECK, MATERIAL_REMOVED, RELATION_CHECK
 from sealpoint.keys.state import KeyState
+
+if TYPE_CHECKING:
+    from sealpoint.keys.entry import RingEntry
 
 _ALWAYS: Final = (
     "The clock, the host and the account are those that this program was given. None is authenticated.",
@@ -62,24 +65,28 @@ def exceptions(facts: Facts, options: Mapping[str, Any]) -> Iterator[dict[str, A
         sentence = f"values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted: {accepted}"
         yield _exception("legacy-accepted", None, sentence)
     for entry in facts.entries or ():
-        if entry.state is KeyState.DESTROYED:
-            yield from _of_destroyed(entry.id, entry.waived, entry.material)
-        if entry.is_compromised:
-            yield _exception("compromised", entry.id, "the key was marked as compromised")
-        if entry.state is KeyState.STAGED:
-            sentence = (
-                "the key is staged and opens values; NIST SP 800-57 has no use for a key before activation"
-            )
-            yield _exception("staged-opens", entry.id, sentence)
-        if entry.source == "inline":
-            yield _exception("inline-material", entry.id, "the material stands in the ring file")
+        yield from _of_key(entry)
+    for recorded in facts.changes.entries if facts.changes else ():
+        yield from _of_recorded(recorded)
 
-    for entry in facts.changes.entries if facts.changes else ():
-        if entry["outcome"] != BEGUN:
-            for name in entry["waived"]:
-                yield _exception(
-                    str(name), None, f"waived by {entry['event']}, entry {entry['seq']} of the ledger"
-                )
+
+def _of_key(entry: RingEntry) -> Iterator[dict[str, Any]]:
+    if entry.state is KeyState.DESTROYED:
+        yield from _of_destroyed(entry.id, entry.waived, entry.material)
+    if entry.is_compromised:
+        yield _exception("compromised", entry.id, "the key was marked as compromised")
+    if entry.state is KeyState.STAGED:
+        sentence = "the key is staged and opens values; NIST SP 800-57 has no use for a key before activation"
+        yield _exception("staged-opens", entry.id, sentence)
+    if entry.source == "inline":
+        yield _exception("inline-material", entry.id, "the material stands in the ring file")
+
+
+def _of_recorded(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what a run waived, by the entry of its end."""
+    for name in entry["waived"] if entry["outcome"] != BEGUN else ():
+        sentence = f"waived by {entry['event']}, entry {entry['seq']} of the ledger"
+        yield _exception(str(name), None, sentence)
 
 
 def _of_destroyed(key_id: str, waived: tuple[str, ...], material: str | None) -> Iterator[dict[str, Any]]:
