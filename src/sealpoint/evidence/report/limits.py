@@ -76,7 +76,9 @@ def _of_key(entry: RingEntry) -> Iterator[dict[str, Any]]:
     if entry.is_compromised:
         yield _exception("compromised", entry.id, "the key was marked as compromised")
     if entry.state is KeyState.STAGED:
-        sentence = "the key is staged and opens values; NIST SP 800-57 has no use for a key before activation"
+        sentence = (
+            "the key is staged and opens values; in NIST SP 800-57 no key is used before its activation"
+        )
         yield _exception("staged-opens", entry.id, sentence)
     if entry.source == "inline":
         yield _exception("inline-material", entry.id, "the material stands in the ring file")
