@@ -694,7 +694,7 @@ def test_key_material_is_never_shown(run: Run, path: Path, keys: Path, tmp_path:
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMAND = re.compile(r"\bsealpoint ((?:keys )?[a-z]+)\b([^`\n|;&>]*)")
+COMMAND = re.compile(r"\bsealpoint ((?:(?:heads|keys|ledger) )?[a-z]+)\b([^`\n|;&>]*)")
 OPTION = re.compile(r"--[a-z][a-z-]+")
 
 

@@ -125,6 +125,11 @@ def test_refusals_are_recorded(ledger: Path, run: Run) -> None:
     ]
 
 
+def test_error_object_and_entries_are_of_one_run(ledger: Path, run: Run) -> None:
+    ended = run("keys", "promote", "k9", "--json")
+    assert {each["run"] for each in entries(ledger)[1:]} == {ended.document["run"]}
+
+
 def test_findings_are_recorded_with_their_document(ledger: Path, run: Run, database: Path) -> None:
     ended = run("verify", database, "--json")
     assert ended.code == Exit.KEYS

@@ -35,7 +35,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _NAMES: Final = list(_KINDS)
 _SHAPES: Final = frozenset(product(*_KINDS.values()))
-_decode: Final = json.JSONDecoder().decode
+_decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +107,11 @@ def read_members(line: bytes, seq: int) -> dict[str, Any]:
     if len(line) > MAX_BYTES:
         raise EntryError(f"line {seq} has over {MAX_BYTES} bytes")
     try:
-        members = _decode(line.decode("ascii"))
+        members, end = _decode(line.decode("ascii"))
     except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
-        raise EntryError(f"line {seq} is not JSON in ASCII") from None
+        members, end = None, -1
+    if end != len(line):
+        raise EntryError(f"line {seq} is not JSON in ASCII")
     if not isinstance(members, dict) or type(members.get("v")) is not int or members["v"] != VERSION:
         raise EntryError(f"line {seq} is not an object of version {VERSION}, which this release reads")
     # Compared as a whole, types too: a ledger has many lines.

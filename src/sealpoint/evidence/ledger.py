@@ -119,7 +119,12 @@ class Ledger:
 
 
 class Writer:
-    """Adds entries to a ledger that is locked."""
+    """Adds entries to a ledger that is locked.
+
+    Attributes:
+        checkpoint: The head.
+        last: The last entry, if there is one.
+    """
 
     def __init__(self, folder: Folder, signer: Signer) -> None:
         """Read the head, and check that it is one of the signer, over these entries."""
@@ -135,23 +140,7 @@ class Writer:
             self.checkpoint = Checkpoint.of(key.name, tree)
             self._keep_edge(tree)
         self._tree = tree
-
-    def last(self) -> Entry | None:
-        """Return the last entry.
-
-        Raises:
-            LedgerTamperedError: If it is none.
-        """
-        if not self._tree.size:
-            return None
-        with self._folder.entries.open("rb") as stream:
-            end = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, end - MAX_BYTES - 2))
-            line = stream.read()[:-1].rpartition(b"\n")[2]
-        try:
-            return Entry.parse(line, self._tree.size - 1)
-        except EntryError as error:
-            raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
+        self.last = _read_last(folder, tree.size)
 
     def add(self, entry: Entry) -> Checkpoint:
         """Add an entry, which gets the next number. When this returns, it is on the disk.
@@ -161,7 +150,8 @@ class Writer:
             StoppedError: If it cannot be written; then it is not part of the ledger, or will be completed.
             KeyRingError: If the signing key is not available.
         """
-        line = replace(entry, seq=self._tree.size).line()
+        entry = replace(entry, seq=self._tree.size)
+        line = entry.line()
         tree = self._tree.copy()
         tree.add(line)
         head = Checkpoint.of(self._signer.key.name, tree)
@@ -170,7 +160,7 @@ class Writer:
         _append(self._folder.entries, line + b"\n")
         self._folder.new.replace(self._folder.checkpoint)
         fsync_path(self._folder.path)
-        self._tree, self.checkpoint = tree, head
+        self._tree, self.checkpoint, self.last = tree, head, entry
         self._keep_edge(tree)
         return head
 
@@ -193,8 +183,9 @@ class Writer:
         if torn is None:
             return
         subject = {"torn": digest_of(torn)}
-        last = self.last()
-        if last is None or dict(last.subject) != subject:  # else recorded, and interrupted after that
+        if (
+            self.last is None or dict(self.last.subject) != subject
+        ):  # else recorded, and interrupted after that
             counts = {"bytes": len(torn)}
             self.add(
                 replace(template, event="ledger.recovered", outcome="done", subject=subject, counts=counts)
@@ -243,6 +234,24 @@ def _read_edge(folder: Folder, checkpoint: Checkpoint) -> Tree | None:
     except (OSError, ValueError, KeyError, TypeError):  # missing, torn or edited: it is made anew
         pass
     return None
+
+
+def _read_last(folder: Folder, size: int) -> Entry | None:
+    """Return the last of ``size`` entries, without reading the others.
+
+    Raises:
+        LedgerTamperedError: If the last line is not that entry.
+    """
+    if not size:
+        return None
+    with folder.entries.open("rb") as stream:
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, end - MAX_BYTES - 2))
+        line = stream.read()[:-1].rpartition(b"\n")[2]
+    try:
+        return Entry.parse(line, size - 1)
+    except EntryError as error:
+        raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
 
 
 def _append(file: Path, data: bytes) -> None:

@@ -113,7 +113,7 @@ class Recorder:
             return writer.add(replace(entry, subject=subject, waived=act.waived, documents=documents))
 
     def _record_drift(self, writer: Writer, template: Entry) -> None:
-        last = writer.last()
+        last = writer.last
         if last is None or last.ring is None or self._ring is None or last.ring == self._ring:
             return
         subject = {"was": last.ring.get("digest")}

@@ -44,7 +44,8 @@ CREATE: Final = (
     " kind smallint NOT NULL, mac bytea NOT NULL, at bigint NOT NULL)",
     'CREATE INDEX heads_by_checkpoint ON "{schema}".heads (thread_id, checkpoint_ns, checkpoint_id, seq)',
 )
-FLUSHES: Final = "SELECT current_setting('synchronous_commit') <> 'off'"
+NO_FLUSH: Final = "SET synchronous_commit = off"
+FLUSH: Final = "SET LOCAL synchronous_commit = on"
 FILL: Final = 'INSERT INTO "{schema}".store VALUES (%s, %s, 0, 0)'
 NAME: Final = 'INSERT INTO "{schema}".identities VALUES (%s) ON CONFLICT DO NOTHING'
 IDENTITY: Final = 'SELECT version, identity FROM "{schema}".store'
@@ -53,6 +54,9 @@ IDENTITIES: Final = 'SELECT identity FROM "{schema}".identities'
 _SPOT: Final = "thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s"
 _NOW: Final = "extract(epoch FROM clock_timestamp())::bigint"
 _CLOCK: Final = '(raised + coalesce((SELECT max(seq) FROM "{schema}".heads), 0))'
+
+# It writes a record to the log, without which a commit flushes nothing.
+MARK: Final = f"SELECT {_CLOCK}, pg_logical_emit_message(true, 'sealpoint', '') FROM \"{{schema}}\".store"
 
 # A subquery for each row, not a join: the server reads the index from its end, up to the first match.
 NEWEST: Final = f"""

@@ -17,6 +17,9 @@ from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, 
 if TYPE_CHECKING:
     from psycopg import Connection
 
+FLUSHED_EVENTS: Final = 64
+"""How many calls append events between two that wait for the disk."""
+
 SCHEMA: Final = "sealpoint_threads"
 
 DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
@@ -61,7 +64,7 @@ class PostgresThreadStore:
         """
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
             raise ThreadStoreError("the schema of the thread store is not a name of a-z, 0-9 and _")
-        self._schema, self._is_flushed, self._clock = schema, False, 0
+        self._schema, self._claim, self._appended = schema, 0, 0
         self.identity = ""
         self._creates = create
         self._pool = Pool(conninfo, timeout, self._open)
@@ -75,19 +78,19 @@ class PostgresThreadStore:
 
     @property
     def claim(self) -> int:
-        """The clock of the last call; 0 if the server may lose commits (``synchronous_commit = off``)."""
-        return self._clock if self._is_flushed else 0
+        """The clock when an event was last flushed: a power failure may undo later ones."""
+        return self._claim
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
         ((clock, *head),) = self._rows(statements.NEWEST, _encoded(thread_id, checkpoint_ns))
-        return self._answer(_heads([head] if head[-1] is not None else []), clock)
+        return Answer(_heads([head] if head[-1] is not None else []), clock)
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
         wanted = [_encoded(*spot) for spot in dict.fromkeys(spots)]
         rows = self._rows(statements.FIND, [[spot[column] for spot in wanted] for column in range(3)])
-        return self._answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
+        return Answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
 
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
@@ -98,7 +101,7 @@ class PostgresThreadStore:
         conditions = "".join(f"AND {condition} %s " for condition, _ in given)
         values = _encoded(thread_id, *(value for _, value in given))
         rows = self._rows(statements.BETWEEN, values, conditions=conditions)
-        return self._answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
+        return Answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
@@ -106,18 +109,41 @@ class PostgresThreadStore:
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
+        if not self._appended:  # what other processes appended before is flushed too, for `claim`
+            self._pool.read(self._flush, is_read=False)
         self._pool.read(self._execute, statements.REQUIRE_WRITABLE, is_read=False)
+
+    def _flush(self, connection: Connection[Any]) -> None:
+        rows = self._execute_flushed(connection, statements.MARK)
+        self._claim, self._appended = rows[0][0], 1
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""
         if heads:
-            ((self._clock,),) = self._pool.write(self._execute, statements.APPEND, _columns(heads))
+            is_put = all(head.kind is Kind.PUT for head in heads)
+            self._append(statements.APPEND, _columns(heads), flushed=not is_put)
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
-        ((clock,),) = self._pool.write(self._execute, statements.DELETE_THREAD, _encoded(thread_id))
-        if clock is not None:
-            self._clock = clock
+        self._append(statements.DELETE_THREAD, _encoded(thread_id), flushed=True)
+
+    def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
+        """Append events; ``flushed`` if they must reach the disk before the database deletes rows.
+
+        After a power failure the database would else lack rows that the store still remembers. Other events
+        are flushed now and then, for `claim`.
+        """
+        flushed = flushed or self._appended % FLUSHED_EVENTS == 0
+        run = self._execute_flushed if flushed else self._execute
+        ((clock,),) = self._pool.write(run, statement, values)
+        self._appended += 1
+        if flushed and clock is not None:
+            self._claim = max(self._claim, clock)
+
+    def _execute_flushed(self, connection: Connection[Any], *arguments: Any) -> list[tuple[Any, ...]]:
+        with connection.transaction():
+            self._execute(connection, statements.FLUSH)
+            return self._execute(connection, *arguments)
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
@@ -200,10 +226,6 @@ class PostgresThreadStore:
             raise self._refused("a table has lost its only row")
         return rows
 
-    def _answer(self, heads: Sequence[Head], clock: int) -> Answer:
-        self._clock = clock
-        return Answer(heads, clock)
-
     def _open(self, connection: Connection[Any]) -> None:
         """Check the tables, which are created first if that is wanted."""
         if self._creates:
@@ -216,7 +238,7 @@ class PostgresThreadStore:
             raise ThreadStoreDownError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
         if found != statements.COLUMNS:
             raise self._refused("its tables are not those of a thread store")
-        ((self._is_flushed,),) = self._execute(connection, statements.FLUSHES)
+        self._execute(connection, statements.NO_FLUSH)  # heads are not more durable than checkpoints
         identity = self._identify(connection)
         if self.identity not in ("", identity):
             raise self._refused("another thread store has taken its place")

@@ -109,6 +109,17 @@ def test_adding_reads_no_entry_but_the_last(folder: Path, monkeypatch: pytest.Mo
     assert is_whole(folder)
 
 
+def test_edge_does_not_hide_a_cut(folder: Path) -> None:
+    """The edge says how long the entries are, and is not signed: the last line is checked by its number."""
+    file, edge = folder / "entries.jsonl", folder / "edge"
+    *lines, _ = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines))
+    found = json.loads(edge.read_bytes())
+    edge.write_text(json.dumps(found | {"bytes": len(b"".join(lines))}), encoding="ascii")
+    with pytest.raises(LedgerTamperedError, match="says that it is entry 3"):
+        add(Ledger(folder, SIGNER), "next")
+
+
 # --- refusals ---------------------------------------------------------------------
 
 
@@ -145,7 +156,7 @@ def test_longest_entry_is_read_again(folder: Path) -> None:
     with Ledger(folder, SIGNER).writing(long) as writer:
         writer.add(replace(long, subject={"x": "x" * room}))
     with Ledger(folder, SIGNER).writing(long) as writer:
-        last = writer.last()
+        last = writer.last
     assert last is not None
     assert len(last.line()) == 65_535
     assert is_whole(folder)
@@ -309,6 +320,6 @@ def test_new_signer_is_a_new_ledger(folder: Path, tmp_path: Path) -> None:
     first = replace(make_entry("ledger.init"), subject={"previous": pinned(folder).decode()})
     Ledger.create(tmp_path / "new", OTHER_SIGNER, first)
     with Ledger(tmp_path / "new", OTHER_SIGNER).writing(make_entry()) as writer:
-        entry = writer.last()
+        entry = writer.last
     assert entry is not None
     assert open_checkpoint(str(entry.subject["previous"]).encode(), SIGNER.key).size == 5
