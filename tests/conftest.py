@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.browser import CHROMIUM, MISSING
 from tests.support.extent import VARIABLE, is_sample, sample
 from tests.support.forked import forked_program
 
@@ -47,3 +48,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if is_sample(config.args):
         terminalreporter.write_line(f"the broad tests ran as a sample; all of them: {VARIABLE}=all make test")
+    if CHROMIUM is None:
+        terminalreporter.write_line(f"the page of a report was opened in no browser: {MISSING}")

@@ -21,7 +21,7 @@ from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Run
 from tests.support.foreign import insert
 from tests.support.ledgers import make_ledger
-from tests.support.results import SCHEMA, expected_code, require_valid
+from tests.support.results import REPORT, SCHEMA, expected_code, require_valid
 from tests.support.rings import states_text
 from tests.support.sealed import write
 
@@ -29,6 +29,7 @@ COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "status DB": None,
     "status DB --only k1": True,
     "audit DB": True,
+    "report DB": False,
     "types DB": None,
     "trial DB": True,
     "inspect DB": None,
@@ -110,7 +111,7 @@ def test_object_is_what_the_schema_says(run: Run, words: Words, line: str, ok: b
     before = datetime.now(UTC).replace(microsecond=0)
     ended = run(*words(line.split()), "--json")
     (first, schema), (second, command), *_ = json.loads(ended.out).items()
-    assert (first, schema) == ("schema", SCHEMA["$id"])
+    assert (first, schema) == ("schema", (REPORT if line == "report DB" else SCHEMA)["$id"])
     assert (second, command) == ("command", name_of(line))
     found = ended.document
     assert found["versions"]["sealpoint"] == importlib.metadata.version("sealpoint")

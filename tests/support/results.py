@@ -8,12 +8,20 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-SCHEMA: Final = json.loads(
-    resources.files("sealpoint.schemas").joinpath("result-1.json").read_text(encoding="utf-8")
-)
-_VALIDATOR: Final = Draft202012Validator(SCHEMA)
 
-UNPROVEN_IS_3: Final = frozenset({"verify", "heads verify", "ledger verify", "audit", "keys destroy"})
+def read_schema(name: str) -> dict[str, Any]:
+    """A published schema."""
+    found: dict[str, Any] = json.loads(resources.files("sealpoint.schemas").joinpath(name).read_text("utf-8"))
+    return found
+
+
+SCHEMA: Final = read_schema("result-1.json")
+REPORT: Final = read_schema("report-1.json")
+_VALIDATORS: Final = {each["$id"]: Draft202012Validator(each) for each in (SCHEMA, REPORT)}
+
+UNPROVEN_IS_3: Final = frozenset(
+    {"verify", "heads verify", "ledger verify", "audit", "report", "keys destroy"}
+)
 """Commands that end with 3 where others end with 0: if ``ok`` is null."""
 
 
@@ -23,8 +31,8 @@ def require_valid(document: Any) -> dict[str, Any]:
     Raises:
         ValidationError: If the schema does not allow it.
     """
-    _VALIDATOR.validate(document)
     assert isinstance(document, dict)
+    _VALIDATORS.get(document.get("schema"), _VALIDATORS[SCHEMA["$id"]]).validate(document)
     assert list(document)[:2] == ["schema", "command"]
     assert document["began"] <= document["ended"]
     return document

@@ -37,6 +37,8 @@ from psycopg.conninfo import conninfo_to_dict
 from sealpoint import KeyState, errors
 from sealpoint.cli.app import run as program
 from sealpoint.cli.exits import Exit
+from sealpoint.evidence.report import questions
+from sealpoint.evidence.report.why import Why
 from sealpoint.maintenance.result import Reason
 from tests.support.server import schema, server
 
@@ -283,3 +285,16 @@ def test_results_page_has_every_reason_member_command_and_exit_code() -> None:
     }  # of a run that did not know its own
     assert {name for name in commands if name not in questions} == set()
     assert [int(code) for code in rows_below(page, "Exit codes") if code != "code"] == list(Exit)
+
+
+def test_report_page_has_every_question_reason_and_member() -> None:
+    page = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+    reasons = [name for name in rows_below(page, "Reasons") if name != "reason"]
+    assert reasons == [why.value for why in Why]
+    labels = [value.label for value in vars(questions).values() if isinstance(value, questions.Question)]
+    assert [name for name in rows_below(page, "What the answers mean") if name != "question"] == labels
+    assert all(label in page.partition("## Make one")[2] for label in labels)
+    schema = json.loads(files("sealpoint.schemas").joinpath("report-1.json").read_text(encoding="utf-8"))
+    result = json.loads(files("sealpoint.schemas").joinpath("result-1.json").read_text(encoding="utf-8"))
+    members = {name.strip("`") for name in rows_below(page, "The object")} - {"member"}
+    assert members == set(schema["required"]) - set(result["required"])

@@ -171,8 +171,8 @@ def verify(
     from sealpoint.evidence.verify import verify_ledger
 
     result, path = Result("ledger verify"), _folder(folder, keys)
-    key = None if vkey is None else _read_key(vkey)
-    verdict = verify_ledger(path, key, [_read_file(pin, "--pin") for pin in pins or ()])
+    key = None if vkey is None else read_key(vkey)
+    verdict = verify_ledger(path, key, [read_file(pin, "--pin") for pin in pins or ()])
     result.add(*verdict.reasons)
     document = result.document(_verdict_object(path, verdict, key or _known_key(path)))
     if as_json:
@@ -265,15 +265,25 @@ def _known_key(folder: Path) -> VerifierKey | None:
         return None
 
 
-def _read_key(text: str) -> VerifierKey:
+def read_key(text: str) -> VerifierKey:
+    """Read a verifier key, or the file of one.
+
+    Raises:
+        NoteError: If it is none.
+    """
     from sealpoint.evidence.note import VerifierKey
 
     if "+" not in text and os.path.lexists(text):
-        text = _read_file(Path(text), "--vkey").decode(errors="replace").strip()
+        text = read_file(Path(text), "--vkey").decode(errors="replace").strip()
     return VerifierKey.parse(text)
 
 
-def _read_file(file: Path, option: str) -> bytes:
+def read_file(file: Path, option: str) -> bytes:
+    """Read the beginning of a file that an option names.
+
+    Raises:
+        BadParameter: If it cannot be read.
+    """
     from sealpoint.evidence.note import MAX_BYTES
 
     try:

@@ -30,6 +30,7 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "rebind": ("rebind.begin", "rebind.end"),
     "scrub": ("scrub", "scrub"),
     "verify": ("verify", "verify"),
+    "report": ("report", "report"),
     "heads adopt": ("heads.adopt", "heads.adopt"),
     "heads seal": ("heads.seal", "heads.seal"),
     "heads trim": ("heads.trim", "heads.trim"),

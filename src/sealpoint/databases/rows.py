@@ -211,6 +211,17 @@ class RowStore(Protocol):
     def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
         """Return those of the values that are not there, though their checkpoints are."""
 
+    def one_state(self) -> AbstractContextManager[None]:
+        """Read one state of the database within the context, whatever writers do meanwhile.
+
+        On SQLite they continue in WAL mode, and the log grows until the end; in other modes they wait. On
+        Postgres they continue.
+
+        Raises:
+            StoppedError: If the database did not keep the state until the end.
+            SchemaError: If the tables have changed.
+        """
+
     def hold(self) -> AbstractContextManager[None]:
         """Exclude other runs within the context, including other processes.
 

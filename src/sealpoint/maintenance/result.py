@@ -143,6 +143,7 @@ class Result:
         self._parts = list[dict[str, Any]]()
         self.counts: dict[str, int] = {}
         self.has_ended = False
+        self._evidence: Mapping[str, Any] | None = None
         self.stated: Mapping[str, Any] = {}
 
     def looks_at(self, store: RowStore) -> dict[str, Any]:
@@ -213,7 +214,13 @@ class Result:
 
     def evidence(self) -> dict[str, Any]:
         """Return the object without what could be of a value or a thread: databases, numbers and verdict."""
+        if self._evidence is not None:
+            return dict(self._evidence)
         return {**self.head(), "databases": self._parts, "counts": self.counts, **self.tail()}
+
+    def replace_evidence(self, document: Mapping[str, Any]) -> None:
+        """Let `evidence` return an object that has nothing of a value or a thread."""
+        self._evidence = document
 
 
 _collected: Final[ContextVar[list[Result] | None]] = ContextVar("collected", default=None)

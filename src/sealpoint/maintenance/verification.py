@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sealpoint.base.coordinates import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
@@ -18,6 +19,9 @@ from sealpoint.maintenance.records import Places, check_records, require_own_doc
 from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.verify import pages, verify
 from sealpoint.sealed.body import Claims
+
+DATED_ID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+"""The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times."""
 
 
 class Observer(Protocol):
@@ -44,7 +48,10 @@ class Verification:
     """One run over a database, and what it has counted.
 
     Attributes:
-        opened: How many sealed values opened under which key; ``aes`` stands for LANGGRAPH_AES_KEY.
+        covered: How many sealed values opened, by the label of their column and their key; ``aes`` stands
+            for LANGGRAPH_AES_KEY.
+        newest: The greatest id of a checkpoint with a value that opened, by key. A UUID of version 6, which
+            names its time; it is the writer's.
         accepted: How many values were accepted although they are not sealed.
         bound: How many of the values are bound to their rows.
         orphans: Checkpoints whose parent is not there.
@@ -61,7 +68,8 @@ class Verification:
         columns: Sequence[Column] | None = None,
     ) -> None:
         """Prepare a run; all arguments but the observer are those of `verify`."""
-        self.opened = Counter[str]()
+        self.covered = Counter[tuple[str, str]]()
+        self.newest = dict[str, str]()
         self.accepted = self.bound = 0
         self.orphans = Places()
         self._unbound = Places()
@@ -77,6 +85,14 @@ class Verification:
             examine=self._examine,
             columns=[*map(widened, store.columns if columns is None else columns)],
         )
+
+    @property
+    def opened(self) -> Counter[str]:
+        """How many sealed values opened under which key."""
+        found = Counter[str]()
+        for (_, key_id), values in self.covered.items():
+            found[key_id] += values
+        return found
 
     @property
     def unbound(self) -> Places:
@@ -153,7 +169,13 @@ class Verification:
         if opened.key_id is None:
             self.accepted += 1
         else:
-            self.opened[opened.key_id] += 1
+            self.covered[cell.where.column.label, opened.key_id] += 1
+            self._date(opened.key_id, cell.where.names.get("checkpoint_id"))
+
+    def _date(self, key_id: str, checkpoint_id: Any) -> None:
+        is_later = isinstance(checkpoint_id, str) and checkpoint_id > self.newest.get(key_id, "")
+        if is_later and DATED_ID.fullmatch(checkpoint_id):
+            self.newest[key_id] = checkpoint_id
 
     def _examine_record(self, record: Record) -> None:
         if record.is_readable:

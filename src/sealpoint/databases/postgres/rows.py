@@ -121,6 +121,10 @@ class PostgresRows:
         """Read one state of all rows within the context; agents can read and write meanwhile."""
         return snapshot_of(self._checked)
 
+    def one_state(self) -> AbstractContextManager[None]:
+        """Read one state of the schema. See `RowStore.one_state`."""
+        return self._checked.one_state()
+
     def new_schema(self, name: str) -> NewSchema:
         """Create a schema of this database with empty tables like these, in a session of its own.
 
@@ -130,10 +134,7 @@ class PostgresRows:
         return NewSchema(self._url, name, self._found)
 
     def hold(self) -> AbstractContextManager[None]:
-        """Exclude other runs on this schema, by a lock of this session.
-
-        Workers of one run open their own stores; only the process that starts them holds the lock.
-        """
+        """Exclude other runs on this schema, by a lock of this session; workers of one run do not take it."""
         return holding(self.connection, self._found.schema_oid, self.name)
 
     def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:

@@ -215,7 +215,8 @@ def identity_of(connection: Connection[Any], found: Found) -> dict[str, Any]:
     with translate_errors():
         database, oid = connection.execute(_IDENTITY).fetchone() or ("", 0)
         try:
-            system = connection.execute(_SYSTEM).fetchone()
+            with connection.transaction():  # a refusal does not end an open transaction
+                system = connection.execute(_SYSTEM).fetchone()
         except InsufficientPrivilege:
             system = None
     return {

@@ -70,6 +70,10 @@ class Guard:
             statements, prepare=False
         )  # several statements in one string cannot be prepared
 
+    def wait(self) -> None:
+        """Keep the locks while the other session works."""
+        self._connection.execute(WAIT_FOR_OTHER)
+
     def release(self) -> None:
         """Allow changes again; without effect if no lock is held."""
         _roll_back(self._connection)
@@ -100,6 +104,7 @@ class CheckedTables:
         self.found = find_tables(connection, path)
         self._guard = Guard(url) if self.is_superuser else None
         self._is_open = False
+        self._has_state = False
 
     def close(self) -> None:
         """Close the sessions."""
@@ -118,6 +123,10 @@ class CheckedTables:
             StoppedError: If the lock was not available in time.
         """
         with translate_errors():
+            if self._has_state:
+                with self._savepoint():
+                    yield
+                return
             try:
                 self._begin([table], mode, more)
                 self._is_open = True
@@ -126,6 +135,40 @@ class CheckedTables:
                 self._connection.execute("COMMIT")
             finally:
                 self._is_open = False
+                self._end()
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        """Begin a part of the transaction of `one_state`, which an error does not end."""
+        try:
+            with self._connection.transaction():
+                self._is_open = True
+                yield
+        finally:
+            self._is_open = False
+
+    @contextmanager
+    def one_state(self) -> Iterator[None]:
+        """Let all reading transactions within the context see one state of all tables.
+
+        Agents can read and write meanwhile. For a superuser the guard is held until the end: VACUUM and
+        CREATE INDEX of these tables wait.
+
+        Raises:
+            SchemaError: If the tables or the name of their schema have changed.
+            StoppedError: If a lock was not available in time.
+        """
+        with translate_errors():
+            try:
+                self._begin([*self.found.oids], READ, kind="ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self._connection.execute(WAIT_FOR_OTHER)
+                if self._guard is not None:
+                    self._guard.wait()
+                self._has_state = True
+                yield
+                self._require_name_since_snapshot()
+            finally:
+                self._has_state = False
                 self._end()
 
     @contextmanager
@@ -195,7 +238,7 @@ class CheckedTables:
         self, table: str, statement: str, parameters: Sequence[Any], is_last: bool
     ) -> list[tuple[Any, ...]]:
         with self._connection.cursor(binary=True) as cursor:
-            if self._guard is None or not is_last:
+            if self._guard is None or not is_last or self._has_state:
                 return cursor.execute(_named(statement, self.found, table), parameters).fetchall()
             # A plan does not change, so changes need not wait until all rows are fetched.
             declared = f"DECLARE sealpoint BINARY NO SCROLL CURSOR FOR {statement}"

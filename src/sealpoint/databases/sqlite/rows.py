@@ -33,7 +33,7 @@ from sealpoint.databases.sqlite.cleartext import LOWEST, SqliteCleartext
 from sealpoint.databases.sqlite.columns import COLUMNS, Access, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.scan import condition, require_found, require_rising, tally
-from sealpoint.errors import DatabaseMissingError, SealpointError
+from sealpoint.errors import DatabaseMissingError, SealpointError, StoppedError
 from sealpoint.keys.lock import holding
 from sealpoint.sqlite import guard, layout
 from sealpoint.sqlite.budget import Budget
@@ -148,6 +148,14 @@ class SqliteRows:
         self.settle()
         with self._file.snapshot():
             yield
+
+    @contextmanager
+    def one_state(self) -> Iterator[None]:
+        """Read one state of the file. See `RowStore.one_state`."""
+        with self.snapshot():
+            yield
+            if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
+                raise StoppedError("SQLite ended the transaction in which the file was read")
 
     def hold(self) -> Any:
         """Exclude other runs, by a lock on a file beside the database that ends with this process."""

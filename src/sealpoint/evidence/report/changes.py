@@ -1,0 +1,110 @@
+"""What the ledger says about a period, and whether it verifies."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.errors import EntryError
+from sealpoint.evidence.entry import read_members
+from sealpoint.evidence.folder import Folder, read_lines
+from sealpoint.evidence.report.period import Period
+from sealpoint.evidence.report.why import REFUTING, AnyReason, Why
+from sealpoint.evidence.verify import verify_ledger
+
+if TYPE_CHECKING:
+    from sealpoint.evidence.note import VerifierKey
+
+MAX_ENTRIES: Final = 1_000
+"""How many entries of a period are listed: the last ones."""
+
+_SHOWN: Final = ("seq", "at", "run", "event", "outcome", "exit", "actor", "waived", "documents")
+_ACTOR: Final = ("account", "uid", "host")
+_SUBJECT: Final = ("database", "key", "out")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The entries of a ledger.
+
+    Attributes:
+        entries: The last `MAX_ENTRIES` of the period, oldest first.
+        others: How many more the period has.
+        head: Origin, size and root of the signed head; ``None`` if it is not valid.
+        reasons: Why the ledger is not shown to be whole, and up to date.
+    """
+
+    entries: Sequence[dict[str, Any]]
+    others: int = 0
+    head: str | None = None
+    reasons: frozenset[AnyReason] = frozenset()
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether the ledger is whole and up to date; ``None`` if that was not shown."""
+        return False if self.reasons & REFUTING else None if self.reasons else True
+
+    def object(self) -> dict[str, Any]:
+        """Return them as JSON."""
+        found = {"entries": [*self.entries], "others": self.others, "head": self.head}
+        return {**found, "verified": self.verified}
+
+
+def find_changes(
+    folder: Path,
+    period: Period | None,
+    ring_digest: str,
+    key: VerifierKey | None = None,
+    pins: Sequence[bytes] = (),
+) -> Changes:
+    """Return what the ledger says about a period, or about all time.
+
+    Args:
+        folder: The folder of the ledger.
+        period: The period.
+        ring_digest: Of the ring as it is now: the last entry must have the same.
+        key: The verifier key, from a source that the reader trusts.
+        pins: Earlier heads that were kept elsewhere.
+
+    Raises:
+        LedgerMissingError: If there is no ledger.
+        NoteError: If a pin is none, or is of another ledger.
+    """
+    verdict = verify_ledger(folder, key, pins)
+    reasons = set[AnyReason](verdict.reasons)
+    found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
+    head = verdict.checkpoint
+    try:
+        with Folder(folder).entries.open("rb") as stream:
+            for seq, line in enumerate(
+                read_lines(stream, verdict.checkpoint.size if verdict.checkpoint else 0)
+            ):
+                entry = read_members(line, seq)
+                last = (entry["ring"] or {}).get("digest", last)
+                if period is None or _is_in(period, entry["at"]):
+                    total += 1
+                    found.append(_shown(entry))
+    except (EntryError, FileNotFoundError):
+        reasons.add(Why.NOT_EXAMINED)  # the check has said why
+    if last != ring_digest:
+        reasons.add(Why.RING_DIFFERS)
+    line_of = None if head is None else head.line
+    return Changes([*found], total - len(found), line_of, frozenset(reasons))
+
+
+def _is_in(period: Period, at: str) -> bool:
+    try:
+        return period.has(datetime.fromisoformat(at))
+    except ValueError:
+        return True  # listed, rather than left out
+
+
+def _shown(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of an entry that a report lists."""
+    actor = {name: entry["actor"].get(name) for name in _ACTOR}
+    subject = {name: entry["subject"][name] for name in _SUBJECT if entry["subject"].get(name) is not None}
+    return {**{name: entry[name] for name in _SHOWN}, "actor": actor, "subject": subject}
