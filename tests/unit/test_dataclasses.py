@@ -13,6 +13,8 @@ from tests.unit.test_house import MODULES
 
 FILLED = {  # while values are counted or read, by the function that made it
     "sealpoint.maintenance.job.Outcome",
+    "sealpoint.evidence.report.database.Opening",
+    "sealpoint.evidence.report.database.Part",
     "sealpoint.maintenance.adopt.Adoption",
     "sealpoint.maintenance.inventory.Constructor",
     "sealpoint.maintenance.inventory.Inventory",

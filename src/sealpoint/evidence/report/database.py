@@ -90,7 +90,7 @@ class Opening:
         }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Heads:
     """What the comparison with a thread store has shown.
 

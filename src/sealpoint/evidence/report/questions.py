@@ -99,7 +99,7 @@ CHANGES: Final = Question(
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer to a question.
 
