@@ -15,6 +15,7 @@ FILLED = {  # while values are counted or read, by the function that made it
     "sealpoint.maintenance.job.Outcome",
     "sealpoint.evidence.report.database.Opening",
     "sealpoint.evidence.report.database.Part",
+    "sealpoint.evidence.report.document.Report",
     "sealpoint.maintenance.adopt.Adoption",
     "sealpoint.maintenance.inventory.Constructor",
     "sealpoint.maintenance.inventory.Inventory",

@@ -26,7 +26,7 @@ SCHEMA: Final = "urn:sealpoint:report:1"
 WORDS: Final = ("shown", "refuted", "not shown")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
     """One run: what was asked and found.
 
