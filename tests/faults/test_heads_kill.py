@@ -32,7 +32,7 @@ from tests.support.server import schema, server
 OURS: Final = "SqliteSaver"
 POSTGRES: Final = "LangGraph PostgresSaver"
 KINDS: Final = (OURS, "LangGraph SqliteSaver", POSTGRES)
-METHODS: Final = {"put": 1, "prune": 2, "delete_thread": 2, "delete_for_runs": 2, "copy_thread": 3}
+METHODS: Final = {"put": 1, "prune": 2, "delete_thread": 1, "delete_for_runs": 2, "copy_thread": 3}
 """How often each writes to the store."""
 
 LACKS: Final = {"LangGraph SqliteSaver": {"prune", "delete_for_runs"}, POSTGRES: {"delete_for_runs"}}
@@ -41,7 +41,7 @@ POINTS: Final = [
     for method, writes in METHODS.items()
     for number, after in product(range(writes), (False, True))
 ]
-"""Before and after every write: 20 for a saver that has all methods."""
+"""Before and after every write: 18 for a saver that has all methods."""
 
 ROWS: Final = 3
 SOAK_ROUNDS: Final = 40
