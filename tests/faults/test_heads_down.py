@@ -344,10 +344,11 @@ def put_until_full(saver: Any) -> None:
         put(saver, number)
 
 
-def test_a_store_that_cannot_be_written_to(place: Any) -> None:
-    """It is read; nothing is stored without it."""
-    if isinstance(place, OnSqlite):
-        pytest.skip("see the next test")
+@pytest.mark.parametrize(
+    "place", ["postgres, async", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
+def test_a_server_that_cannot_be_written_to(place: Any) -> None:
+    """The store is read; nothing is stored without it."""
     saver, store = filled(place)
     before = place.rows()
     with place.read_only(store):

@@ -191,6 +191,10 @@ class HeadCheck:
                 self._has_waited = True
                 time.sleep(DELETION_SECONDS)
             suspects = again
+        states = self._rows.find(suspects) if suspects else {}
+        for spot, head in suspects.items():  # changed at each look: named rather than passed by
+            if (kind := self._difference(head, states.get(spot))) is not None:
+                yield from self._report(kind, spot)
 
     def _find(self, spots: Sequence[Spot]) -> dict[Spot, Head]:
         parts = [spots[start : start + FIND] for start in range(0, len(spots), FIND)]

@@ -120,6 +120,23 @@ def test_edge_does_not_hide_a_cut(folder: Path) -> None:
         add(Ledger(folder, SIGNER), "next")
 
 
+@pytest.mark.parametrize("act", ["edited", "swapped", "cut off"])
+def test_without_an_edge_entries_that_were_not_signed_are_refused(folder: Path, act: str) -> None:
+    """And so are never signed over."""
+    file, before = folder / "entries.jsonl", pinned(folder)
+    first, second, *others = file.read_bytes().splitlines(keepends=True)
+    lines = {
+        "edited": [first, second.replace(b"event.1", b"event.7"), *others],
+        "swapped": [second, first, *others],
+        "cut off": [first, second, *others[:-1]],
+    }[act]
+    file.write_bytes(b"".join(lines))
+    (folder / "edge").unlink()
+    with pytest.raises(LedgerTamperedError):
+        add(Ledger(folder, SIGNER), "next")
+    assert pinned(folder) == before
+
+
 # --- refusals ---------------------------------------------------------------------
 
 

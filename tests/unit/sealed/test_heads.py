@@ -110,6 +110,13 @@ def scene(make: Callable[..., Scene]) -> Scene:
     return make()
 
 
+@pytest.fixture
+def ours() -> Iterator[Scene]:
+    """Around the saver that prunes, and deletes runs."""
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        yield Scene(connection, SqliteSaver)
+
+
 # --- nothing is missing --------------------------------------------------------------------------------
 
 
@@ -269,68 +276,56 @@ def test_a_thread_may_begin_again_under_the_same_ids(scene: Scene) -> None:
     assert numbers(scene.saver) == [*reversed(range(STEPS))]
 
 
-def test_newest_row_deleted_and_put_back(make: Callable[..., Scene]) -> None:
+def test_newest_row_deleted_and_put_back(ours: Scene) -> None:
     """The latest is then the one before it."""
-    scene = make()
-    if not hasattr(scene.bare, "delete_for_runs") or isinstance(scene.bare, Theirs):
-        pytest.skip("LangGraph's deletes no runs")
-    fill(scene.saver)
-    rows = scene.rows()
-    scene.saver.delete_for_runs([f"run {STEPS - 1}", f"run {STEPS - 2}"])
-    assert numbers(scene.saver) == [*reversed(range(STEPS - 2))]
-    scene.restore(rows)
-    assert latest(scene.saver) == STEPS - 3
-    assert numbers(scene.saver) == [*reversed(range(STEPS - 2))]
-    assert numbers(scene.saver, limit=1) == [STEPS - 3]
+    fill(ours.saver)
+    rows = ours.rows()
+    ours.saver.delete_for_runs([f"run {STEPS - 1}", f"run {STEPS - 2}"])
+    assert numbers(ours.saver) == [*reversed(range(STEPS - 2))]
+    ours.restore(rows)
+    assert latest(ours.saver) == STEPS - 3
+    assert numbers(ours.saver) == [*reversed(range(STEPS - 2))]
+    assert numbers(ours.saver, limit=1) == [STEPS - 3]
 
 
-def test_prune(make: Callable[..., Scene]) -> None:
-    scene = make()
-    if isinstance(scene.bare, Theirs):
-        pytest.skip("LangGraph's does not prune")
-    ids = fill(scene.saver)
-    rows = scene.rows()
-    scene.saver.prune([THREAD])
-    assert numbers(scene.saver) == [STEPS - 1]
-    kinds = {head.spot.checkpoint_id: head.kind for head in scene.store.heads()}
+def test_prune(ours: Scene) -> None:
+    ids = fill(ours.saver)
+    rows = ours.rows()
+    ours.saver.prune([THREAD])
+    assert numbers(ours.saver) == [STEPS - 1]
+    kinds = {head.spot.checkpoint_id: head.kind for head in ours.store.heads()}
     assert kinds == {**dict.fromkeys(ids, Kind.DELETED), ids[-1]: Kind.PUT}
-    scene.restore(rows)
-    assert numbers(scene.saver) == [STEPS - 1]
-    assert scene.saver.get_tuple(at(ids[0])) is None
-    scene.drop(*ids)
+    ours.restore(rows)
+    assert numbers(ours.saver) == [STEPS - 1]
+    assert ours.saver.get_tuple(at(ids[0])) is None
+    ours.drop(*ids)
     with pytest.raises(RolledBackError):
-        scene.saver.get_tuple(at())
+        ours.saver.get_tuple(at())
 
 
-def test_prune_does_not_hide_what_was_missing(make: Callable[..., Scene]) -> None:
-    scene = make()
-    if isinstance(scene.bare, Theirs):
-        pytest.skip("LangGraph's does not prune")
-    ids = fill(scene.saver)
-    scene.drop(ids[-1])
+def test_prune_does_not_hide_what_was_missing(ours: Scene) -> None:
+    ids = fill(ours.saver)
+    ours.drop(ids[-1])
     with pytest.raises(RolledBackError):
-        scene.saver.prune([THREAD])
-    assert len(scene.rows()) == STEPS - 1
+        ours.saver.prune([THREAD])
+    assert len(ours.rows()) == STEPS - 1
 
 
-def test_an_interrupted_deletion_is_read_as_it_was_or_will_be(make: Callable[..., Scene]) -> None:
-    scene = make()
-    if isinstance(scene.bare, Theirs):
-        pytest.skip("LangGraph's does not prune")
-    fill(scene.saver)
+def test_an_interrupted_deletion_is_read_as_it_was_or_will_be(ours: Scene) -> None:
+    fill(ours.saver)
 
     def die(*_: Any, **__: Any) -> None:
         raise Killed
 
-    scene.saver.inner.prune = die
+    ours.saver.inner.prune = die
     with pytest.raises(Killed):
-        scene.saver.prune([THREAD])
-    assert numbers(scene.saver) == [*reversed(range(STEPS))]
-    scene.bare.prune([THREAD])
-    again = scene.wrap()
+        ours.saver.prune([THREAD])
+    assert numbers(ours.saver) == [*reversed(range(STEPS))]
+    ours.bare.prune([THREAD])
+    again = ours.wrap()
     assert numbers(again) == [STEPS - 1]
     again.prune([THREAD])
-    assert {head.kind for head in scene.store.heads()} == {Kind.PUT, Kind.DELETED}
+    assert {head.kind for head in ours.store.heads()} == {Kind.PUT, Kind.DELETED}
 
 
 # --- the store -----------------------------------------------------------------------------------------
