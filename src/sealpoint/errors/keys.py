@@ -150,3 +150,15 @@ class SourceTimeoutError(SourceError, TimeoutError):
     """A command that prints key material did not end in time."""
 
     hint = "run the command by hand; it must print the key and exit"
+
+
+class KeyUnavailableError(SourceError):
+    """The service that wraps a key does not answer, or refuses to unwrap it."""
+
+    hint = "sealpoint keys check asks each wrapper; the key is used as soon as its service answers again"
+
+
+class WrappedKeyError(KeyRingError, ValueError):
+    """A wrapped key was made by another wrapper, for another ring or key, or is damaged."""
+
+    hint = "restore the entry from a copy of the ring file; the blob of another key or ring does not fit"
