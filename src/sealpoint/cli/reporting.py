@@ -62,13 +62,7 @@ def make_report(asked: Asked) -> Exit:
         raise typer.BadParameter("name at least one database: DB, or --db-env NAME", param_hint="DB...")
     result = Result("report", {"allow_plaintext": asked.allow_plaintext})
     made = Report(result, asked.allow_plaintext, _period(asked.period))
-    if asked.out is not None and asked.out == asked.json_out:
-        raise typer.BadParameter("the page and the object are two files", param_hint="--json-out")
-    for file in (asked.out, asked.json_out):
-        if file is not None:
-            _require_replaceable(file)
-    if asked.out is not None:
-        load_template()  # before an hour of reading
+    _prepare_files(asked)  # before an hour of reading
     made.command = _command_line(asked)
     pinned = None if asked.pin is None else read_pin(asked.pin)
     cipher = _find_keys(asked.keys, made)
@@ -176,6 +170,17 @@ def _command_line(asked: Asked) -> str:
         elif value not in (None, False):
             words += [flag, str(value)]
     return shlex.join(words)
+
+
+def _prepare_files(asked: Asked) -> None:
+    """Refuse files that cannot be written, and load what the page is made with."""
+    if asked.out is not None and asked.out == asked.json_out:
+        raise typer.BadParameter("the page and the object are two files", param_hint="--json-out")
+    for file in (asked.out, asked.json_out):
+        if file is not None:
+            _require_replaceable(file)
+    if asked.out is not None:
+        load_template()
 
 
 _MARK: Final = b"urn:sealpoint:report:"
