@@ -134,7 +134,9 @@ class _Loader:
             if os.environ.get(ALLOW_TEST_KEYS) != "1":
                 raise TestKeysError(f"{self.where} is a public test key of keys.example")
         elif isinstance(self.source, InlineSource):
-            read_private(self.file)  # a ring with inline material must be as private as a key file
+            read_private(
+                self.file, allow_links=True
+            )  # a ring with inline material must be as private as a key file
         if self.check not in (None, check_value(material)):
             raise CheckValueError(f"{self.where}: the material is not the one that 'check' was made from")
         return material
@@ -167,7 +169,7 @@ class RingFile(NeverPickled):
             KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
         """
         self.origin = Origin.of(file)
-        self.data = read_private(file, forbidden=SHARED)
+        self.data = read_private(file, forbidden=SHARED, allow_links=True)
         table = _read_table(self.data, file)
         entries = [read_entry(key, file) for key in _get_tables(table, "key", file)]
         self.entries = tuple(entry for entry, _ in entries)
