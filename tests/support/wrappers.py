@@ -105,7 +105,7 @@ class Wrapper:
 @contextmanager
 def fake_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """The kind `fake`, and a service that answers."""
-    monkeypatch.setitem(kinds.BUILT_IN, KIND, __name__)  # type: ignore[index, arg-type]
+    monkeypatch.setitem(kinds.BUILT_IN, KIND, __name__)
     fresh = Service()
     for name, value in vars(fresh).items():
         setattr(service, name, value)

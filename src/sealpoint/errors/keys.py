@@ -139,7 +139,7 @@ class FilePermissionsError(KeyRingError, PermissionError):
 class FileLinkError(KeyRingError, OSError):
     """A file is not a regular file, or is a symbolic link that is not followed."""
 
-    hint = "name the file itself; links are followed only for key files, and not out of their folder"
+    hint = "name the file itself; a link is followed only to a target within its own folder"
 
 
 class SourceError(KeyRingError, OSError):

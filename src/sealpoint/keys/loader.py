@@ -65,7 +65,8 @@ class SourceLoader:
             if os.environ.get(ALLOW_TEST_KEYS) != "1":
                 raise TestKeysError(f"{self.where} is a public test key of keys.example")
         elif isinstance(self.source, InlineSource):
-            read_private(self.file)  # a ring with inline material must be as private as a key file
+            # A ring with inline material must be as private as a key file.
+            read_private(self.file, allow_links=True)
         if self.check not in (None, check_value(material)):
             raise CheckValueError(f"{self.where}: the material is not the one that 'check' was made from")
         return material

@@ -128,7 +128,7 @@ class RingFile(NeverPickled):
             KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
         """
         self.origin = Origin.of(file)
-        self.data = read_private(file, forbidden=SHARED)
+        self.data = read_private(file, forbidden=SHARED, allow_links=True)
         table = _read_table(self.data, file)
         self.wrappers = read_wrappers(table, file)
         entries = [read_entry(key, file, self.wrappers) for key in _get_tables(table, "key", file)]
