@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sealpoint.errors import KeyUnavailableError, RingFileError
-from sealpoint.keys.entry import require_fields
+from sealpoint.keys.fields import require_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
