@@ -23,12 +23,11 @@ from sealpoint.keys.key import check_value
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
 from sealpoint.keys.wrap import ask, kinds
 from sealpoint.keys.wrap.ask import AGAIN_SECONDS, ATTEMPTS
-from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES, WrapContext
+from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES
 from tests.support.rings import material_of, write
-from tests.support.wrappers import Service, Wrapper, fake_service, wrapper_text
+from tests.support.wrappers import NAME, Service, blob_of, fake_service, key_text, wrapper_text
 
 VALUE = "msgpack", b"value"
-NAME = "agents"
 
 
 @pytest.fixture
@@ -43,16 +42,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
     monkeypatch.setattr(ask, "sleep", found.append)
     return found
-
-
-def blob_of(key_id: str, *, key: str = "one", name: str = NAME, material: bytes | None = None) -> str:
-    context = WrapContext(name, key_id)
-    return b64encode(Wrapper(key).wrap(material or material_of(key_id), context).blob).decode()
-
-
-def key_text(key_id: str, state: str, by: str = "w", *, blob: str = "", more: str = "") -> str:
-    lines = ["[[key]]", f"id = '{key_id}'", f"state = '{state}'", more]
-    return "\n".join([*lines, f"source = {{ wrapped = '{blob or blob_of(key_id)}', by = '{by}' }}", ""])
 
 
 def ring_text(*tables: str, name: str = f"name = '{NAME}'", active: str = "k1") -> str:
