@@ -11,6 +11,7 @@ import pytest
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher
 from sealpoint.errors import KeyDisabledError, KeyUnavailableError
 from sealpoint.keys import material, watch
+from sealpoint.keys.files import Origin
 from sealpoint.keys.watch import LOOK_SECONDS
 from sealpoint.keys.wrap import ask
 from tests.support.rings import material_of, replace, write
