@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sealpoint.errors.root import SealpointError, excerpt
 
 
@@ -153,12 +155,23 @@ class SourceTimeoutError(SourceError, TimeoutError):
 
 
 class KeyUnavailableError(SourceError):
-    """The service that wraps a key does not answer, or refuses to unwrap it."""
+    """The service that wraps a key does not answer, or refuses to unwrap it.
+
+    Attributes:
+        may_pass: Whether the same request may succeed a moment later: no answer, or a busy service.
+    """
 
     hint = "sealpoint keys check asks each wrapper; the key is used as soon as its service answers again"
+
+    def __init__(self, *args: Any, hint: str | None = None, may_pass: bool = False) -> None:
+        super().__init__(*args, hint=hint)
+        self.may_pass = may_pass
 
 
 class WrappedKeyError(KeyRingError, ValueError):
     """A wrapped key was made by another wrapper, for another ring or key, or is damaged."""
 
-    hint = "restore the entry from a copy of the ring file; the blob of another key or ring does not fit"
+    hint = (
+        "if the ring's 'name' or the key's id was changed, change it back; otherwise restore the entry from a"
+        " copy of the ring file"
+    )

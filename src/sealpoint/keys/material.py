@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from sealpoint.errors import KeyMaterialError, KeyPickleError, KeyRingError
 from sealpoint.keys.ids import KEY_BYTES
+from sealpoint.keys.stats import FAILED, READ, tally
 
 RETRY_SECONDS: Final = 30.0
 """How long a failed source is not read again."""
@@ -103,10 +104,14 @@ class Material(NeverPickled):
                 if self._error is not None and self._has_failed():
                     # A new instance: threads that raise the same one would extend the same traceback.
                     raise type(self._error)(*self._error.args, hint=self._error.hint)
+                if self.is_slow:
+                    tally.add(READ, "")
                 try:
                     self._value = self.loader()
                 except KeyRingError as error:
                     self._error, self._retry_at = error, monotonic() + RETRY_SECONDS
+                    if self.is_slow:
+                        tally.add(FAILED, type(error).__name__)
                     raise
             return self._value or b""
 

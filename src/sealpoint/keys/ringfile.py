@@ -26,7 +26,8 @@ from sealpoint.errors import (
     TestKeysError,
     excerpt,
 )
-from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_fields, require_types
+from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_types
+from sealpoint.keys.fields import require_fields
 from sealpoint.keys.files import Origin, read_private
 from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.key import Key, check_value, require_consistent, require_length

@@ -29,6 +29,7 @@ from sealpoint.keys.key import Key, expand
 from sealpoint.keys.material import Material, NeverPickled
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import KeyState
+from sealpoint.keys.stats import Reloads
 
 SEALING: Final = "+seal"  # what a call may need instead of a key id; ids contain no '+'
 ANY_LEGACY: Final = "+aes"
@@ -70,13 +71,16 @@ class Follower(NeverPickled):
     refused nevertheless.
     """
 
-    def __init__(self, ring: KeyRing, origin: Origin, put: Callable[[KeyRing], None]) -> None:
+    def __init__(
+        self, ring: KeyRing, origin: Origin, put: Callable[[KeyRing], None], reloads: Reloads
+    ) -> None:
         """Follow the file that a ring was read from.
 
         Args:
             ring: The ring in use.
             origin: Its file at the time the ring was read.
             put: Called with each new ring, by one thread at a time.
+            reloads: Records what becomes of the file.
         """
         self._ring = ring  # the last loaded ring, with later disabled and destroyed states applied
         self._in_force = ring
@@ -84,6 +88,7 @@ class Follower(NeverPickled):
         self._path = origin.path
         self._seen = origin.stamp
         self._put = put
+        self._reloads = reloads
         self._retry_at: float | None = None
         self._lock = Lock()
         self._load: _Load | None = None
@@ -224,6 +229,7 @@ class Follower(NeverPickled):
 
     def _refuse(self, stamp: tuple[int, ...] | None, is_first: bool, error: Exception) -> None:
         self._enforce(self._ring)
+        self._reloads.fail(error)
         if is_first:
             logger.warning("ring file %s is refused, the ring in use is unchanged: %s", self._path, error)
         self._end_load()
@@ -233,6 +239,7 @@ class Follower(NeverPickled):
         level = logging.INFO if self._retry_at is None else logging.WARNING  # at the level of the refusal
         self._enforce(ring)
         self._ring = ring
+        self._reloads.succeed()
         logger.log(level, "ring file %s was read again: %r", self._path, ring)
         self._end_load()
         self._retry_at = None

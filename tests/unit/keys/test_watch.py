@@ -416,8 +416,8 @@ def test_eight_threads_while_the_file_changes(file: Path, monkeypatch: pytest.Mo
             replace(file, states_text(**states))
             assert subject.open(*sealed_under(f"k{number}")).typed == VALUE
         list(done)
-    counts = subject.counts()
-    assert sum(counts["sealed"].values()) == sum(counts["opened"].values()) - (last - 1)
+    counts = subject.stats()
+    assert sum(counts.sealed.values()) == sum(counts.opened.values()) - (last - 1)
 
 
 OVER_A_FORK = """
