@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import KeyTransitionError, RingFileError, UnknownKeyError, excerpt
+from sealpoint.keys.fields import require_fields
 from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.sources import InlineSource, Source, parse_source
 from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
@@ -169,20 +170,6 @@ def require_owner(owner: object, where: str) -> str:
     if not isinstance(owner, str) or not owner.isprintable():
         raise RingFileError(f"{where}: 'owner' is not one line of text")
     return owner
-
-
-def require_fields(table: Mapping[str, Any], known: frozenset[str], needed: set[str], where: str) -> None:
-    """Refuse a table with an unknown field, or without a required one.
-
-    Raises:
-        RingFileError: If a field is not in ``known``, or one of ``needed`` is missing; ``where`` names the
-            table in the message.
-    """
-    for field in table:
-        if field not in known:
-            raise RingFileError(f"{where} has an unknown field {excerpt(field)}")
-    for field in sorted(needed - table.keys()):
-        raise RingFileError(f"{where} lacks the field '{field}'")
 
 
 def require_types(entry: Mapping[str, Any], where: str) -> None:

@@ -26,7 +26,8 @@ from sealpoint.errors import (
     TestKeysError,
     excerpt,
 )
-from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_fields, require_types
+from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_types
+from sealpoint.keys.fields import require_fields
 from sealpoint.keys.files import Origin, read_private
 from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.key import Key, check_value, require_consistent, require_length
@@ -133,7 +134,9 @@ class _Loader:
             if os.environ.get(ALLOW_TEST_KEYS) != "1":
                 raise TestKeysError(f"{self.where} is a public test key of keys.example")
         elif isinstance(self.source, InlineSource):
-            read_private(self.file)  # a ring with inline material must be as private as a key file
+            read_private(
+                self.file, allow_links=True
+            )  # a ring with inline material must be as private as a key file
         if self.check not in (None, check_value(material)):
             raise CheckValueError(f"{self.where}: the material is not the one that 'check' was made from")
         return material
@@ -166,7 +169,7 @@ class RingFile(NeverPickled):
             KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
         """
         self.origin = Origin.of(file)
-        self.data = read_private(file, forbidden=SHARED)
+        self.data = read_private(file, forbidden=SHARED, allow_links=True)
         table = _read_table(self.data, file)
         entries = [read_entry(key, file) for key in _get_tables(table, "key", file)]
         self.entries = tuple(entry for entry, _ in entries)

@@ -16,13 +16,14 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from hmac import compare_digest
+from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final, NamedTuple
 from weakref import WeakSet
 
 from sealpoint.errors import RingRollbackError, SealpointError
-from sealpoint.keys.files import Origin
+from sealpoint.keys.files import Origin, why_fixed
 from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.key import Key, expand
 from sealpoint.keys.material import Material, NeverPickled
@@ -93,6 +94,7 @@ class Follower(NeverPickled):
         self._load: _Load | None = None
         self._is_running = False  # the thread
         _followers.add(self)
+        _warn_if_fixed(origin.path)
         for material in ring.materials:
             if not material.is_loaded:  # so that the first value under the key does not wait
                 material.start()
@@ -242,6 +244,17 @@ class Follower(NeverPickled):
         self._end_load()
         self._retry_at = None
         self._seen = _stamp(ring)  # last, so that an interrupted check is repeated
+
+
+_fixed: Final[set[Path]] = set()
+
+
+def _warn_if_fixed(path: Path) -> None:
+    """Warn once if changes of a ring file cannot reach this process."""
+    reason = None if path in _fixed else why_fixed(path)
+    if reason is not None:
+        _fixed.add(path)
+        logger.warning("ring file %s cannot be followed: %s; restart after a change", path, reason)
 
 
 def _stamp(ring: KeyRing) -> tuple[int, ...] | None:

@@ -213,7 +213,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "cut": lambda file: replace(file, file.read_text()[:-20]),
     "empty": lambda file: replace(file, ""),
     "gone": lambda file: file.unlink(),
-    "a link": lambda file: file.symlink_to(file.rename(file.with_suffix(".old"))),
+    "a link out": lambda file: file.symlink_to(file.rename(file.parent.parent / f"{file.parent.name}.old")),
     "writable by others": lambda file: file.chmod(0o622),
     "unknown field": lambda file: replace(file, states_text(k1="active", k2="staged") + "colour = 1\n"),
     "no key file": lambda file: replace(
