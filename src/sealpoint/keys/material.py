@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import logging
 import os
+from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from threading import Lock, Thread
 from time import monotonic
@@ -119,11 +121,12 @@ class Material(NeverPickled):
         """Return the thread that loads the bytes; start one if none is running."""
         thread = self._thread
         if thread is None or not thread.is_alive():
-            thread = self._thread = Thread(target=self._run, name="sealpoint-key", daemon=True)
+            thread = self._thread = Thread(target=self.try_load, name="sealpoint-key", daemon=True)
             thread.start()
         return thread
 
-    def _run(self) -> None:
+    def try_load(self) -> None:
+        """Load the bytes, and log the problem if they are not available."""
         try:
             self.load()
         except KeyRingError as error:
@@ -138,10 +141,54 @@ class Material(NeverPickled):
         self._thread = None
 
 
+class Background:
+    """Loads material in one thread of the process, so that the first value under a key need not wait.
+
+    One thread for all keys: a host with many old keys makes one request at a time. A value that is to be
+    opened does not wait for it, but has its key loaded by another thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting = deque[Material]()
+        self._is_running = False
+
+    def load(self, materials: Iterable[Material]) -> None:
+        """Load material soon. A failure is logged once, and raised when the key is used."""
+        with self._lock:
+            self._waiting.extend(materials)
+            if not self._waiting or self._is_running:
+                return
+            self._is_running = True
+        Thread(target=self._run, name="sealpoint-key", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while (material := self._next()) is not None:
+                material.try_load()
+        except BaseException:
+            with self._lock:
+                self._is_running = False
+            raise
+
+    def _next(self) -> Material | None:
+        with self._lock:
+            self._is_running = bool(self._waiting)
+            return self._waiting.popleft() if self._waiting else None
+
+    def reset_after_fork(self) -> None:
+        """Forget the thread, which does not exist in this process, and what it was to load."""
+        self._lock = Lock()
+        self._waiting.clear()
+        self._is_running = False
+
+
 _materials: Final = WeakSet[Material]()
+background: Final = Background()
 
 
 def _reset_after_fork() -> None:
+    background.reset_after_fork()
     for material in _materials:
         material.reset_after_fork()
 

@@ -24,7 +24,8 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.keys import watch
-from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
+from sealpoint.keys.rollback import require_later
+from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
 from tests.support.rings import (
     NEW,
     OLD,
