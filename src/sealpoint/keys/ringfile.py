@@ -1,8 +1,9 @@
 """The ring file: TOML with ids, states, dates, check values and sources of the material.
 
 See ``keys.example`` for a complete one. Every unknown field of a key is an error. ``[threads]`` names the
-thread store for commands, ``[ledger]`` the ledger that they record in. The tables `RESERVED` are for other
-parts of sealpoint; a release that does not use one of them skips it, with one warning.
+thread store for commands, ``[ledger]`` the ledger that they record in, ``[[database]]`` the databases that
+they examine. The tables `RESERVED` are for other parts of sealpoint; a release that does not use one of them
+skips it, with one warning.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from sealpoint.errors import (
     TestKeysError,
     excerpt,
 )
+from sealpoint.keys.databasetable import read_database_tables
 from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_fields, require_types
 from sealpoint.keys.files import Origin, read_private
 from sealpoint.keys.ids import LEGACY, require_key_id
@@ -46,10 +48,12 @@ SHARED: Final = 0o022  # all accounts may read a ring file, only its owner may w
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
-RESERVED: Final[Mapping[str, type]] = {"wrapper": list, "database": list}
+RESERVED: Final[Mapping[str, type]] = {"wrapper": list}
 """Tables of a ring file for other parts of sealpoint, and whether each is a table or an array of tables."""
 
-_RING_FIELDS: Final = frozenset({"version", "active", "key", "index", "threads", "ledger", *RESERVED})
+_RING_FIELDS: Final = frozenset(
+    {"version", "active", "key", "index", "threads", "ledger", "database", *RESERVED}
+)
 _THREADS_FIELDS: Final = frozenset({"store"})
 _NOT_PATHS: Final = ("postgresql://", "postgres://", "service=")
 _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
@@ -155,6 +159,7 @@ class RingFile(NeverPickled):
         entries: The entries of its keys.
         index_id: Id of the index key, if it has one.
         index_source: Source of the index key, if there is one.
+        databases: The databases that it lists, each as a path or a URL of Postgres.
         ledger: The ledger that commands record in, if it names one.
         thread_store: Path or URL of the thread store, if it names one.
     """
@@ -172,6 +177,7 @@ class RingFile(NeverPickled):
         self.entries = tuple(entry for entry, _ in entries)
         require_consistent(self.entries, str(file))
         _require_active(self.entries, table.get("active"), file)
+        self.databases = read_database_tables(_get_tables(table, "database", file), file)
         self.ledger = read_ledger_table(table, file)
         self.thread_store = _get_thread_store(table, file)
         self._loaders = {

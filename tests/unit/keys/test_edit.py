@@ -827,7 +827,7 @@ def entries(draw: st.DrawFn, key_id: str, state: str) -> list[str]:
     return found
 
 
-RESERVED = ("[[wrapper]]", "[[database]]")
+OTHERS = (("[[wrapper]]", "any"), ("[[database]]", "path"))
 
 
 @st.composite
@@ -853,8 +853,8 @@ def rings(draw: st.DrawFn) -> str:
     ]
     for key_id, state in order:
         found += draw(entries(key_id, state))
-    for reserved in draw(st.lists(st.sampled_from(RESERVED), unique=True)):
-        found += [f"{draw(spaces)}{reserved}", *draw(blanks), draw(lines("any", "thing")), *draw(blanks)]
+    for other, field in draw(st.lists(st.sampled_from(OTHERS), unique=True)):
+        found += [f"{draw(spaces)}{other}", *draw(blanks), draw(lines(field, "thing")), *draw(blanks)]
     if draw(st.booleans()):
         found += ["[[index]]", f"source = {{ inline = '{'0' * 64}' }}", *draw(blanks)]
     return "\n".join(found) + draw(st.sampled_from(["", "\n", "\n\n"]))

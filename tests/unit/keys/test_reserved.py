@@ -35,9 +35,6 @@ list = [1, 2.5, true, { a = "b" }]
 
 [[wrapper]]
 id = "vault"
-
-[[database]]
-path = "state.db"
 """
 
 
