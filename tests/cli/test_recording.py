@@ -249,7 +249,7 @@ def test_begin_is_on_the_disk_before_the_effect(
 
     text = ring.read_text()
     with monkeypatch.context() as patch:
-        patch.setattr("sealpoint.evidence.ledger.write_private", refuse)
+        patch.setattr(os, "fsync", refuse)
         ended = run("keys", "generate", "k2", "--json")
     assert (ended.code, ended.has_no_result) == (Exit.STOPPED, True)
     assert "the ledger in" in ended.err

@@ -129,7 +129,7 @@ def adopt(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Record what a database has as true: for first use, or after a backup was restored lawfully.
+    """Record what a database has as true: for first use, or after a backup was restored on purpose.
 
     Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
     agents before; nothing is recorded if a checkpoint does not open.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 from sealpoint.errors import PasswordError, RingFileError, excerpt
-from sealpoint.keys.entry import require_fields
+from sealpoint.keys.fields import require_fields, require_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,9 +69,8 @@ def _read(table: Mapping[str, Any], file: Path) -> str:
     require_fields(table, _FIELDS, set(), where)
     if len(table) != 1:
         raise RingFileError(f"{where} names exactly one of {', '.join(sorted(_FIELDS))}")
-    ((field, value),) = table.items()
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise RingFileError(f"{where}: {field!r} is not one line of text")
+    (field,) = table
+    value = require_text(table, field, where)
     if field == "path":
         if "://" in value:
             raise RingFileError(f"{where}: 'path' is a URL", hint='write it as url = "postgresql://..."')

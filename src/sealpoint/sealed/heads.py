@@ -33,6 +33,7 @@ from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
 
 Policy = Literal["require", "warn"]
+Count = Callable[[SealpointError], None]
 
 PURPOSE: Final = "heads"
 """Purpose of the key that is derived from the index key."""
@@ -117,17 +118,18 @@ class Known(NamedTuple):
 class Heads:
     """Compares and records heads for one saver."""
 
-    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy) -> None:
+    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy, count: Count) -> None:
         """Make an object.
 
         Args:
             store: Remembers.
             key: Returns the index key, derived for `PURPOSE`.
             policy: ``require``, or ``warn`` to go on without what the store could not show.
+            count: Called with each error that is only counted.
         """
         self._store = store if policy == "require" else _Lenient(store, self._count)
         self._key = cache(key)  # the index key never changes
-        self._policy = policy
+        self._policy, self._also_count = policy, count
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
 
@@ -299,13 +301,14 @@ class Heads:
 
     def _count(self, error: SealpointError) -> None:
         self.warnings[type(error).__name__] += 1
+        self._also_count(error)
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
 
 
 class _Lenient:
     """A store whose errors are counted; the reply is ``None`` then."""
 
-    def __init__(self, store: ThreadStore, count: Callable[[SealpointError], None]) -> None:
+    def __init__(self, store: ThreadStore, count: Count) -> None:
         self._inner, self._count = store, count
         for name in ("newest", "find", "between", "replaced", "require_writable", "append", "delete_thread"):
             setattr(self, name, self._make(getattr(store, name)))
