@@ -11,6 +11,7 @@ import sqlite3
 from functools import cache
 
 from celery import Celery
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph.state import CompiledStateGraph
 
@@ -31,6 +32,6 @@ def graph() -> CompiledStateGraph[Visit, None, Visit, Visit]:
 @app.task
 def say(thread_id: str, said: str) -> list[str]:
     """Add a note to a thread."""
-    config = {"configurable": {"thread_id": thread_id}}
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     notes: list[str] = graph().invoke({"said": said}, config)["notes"]
     return notes
