@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,9 @@ Answer = tuple[int, object]
 
 
 @contextmanager
-def answering(answer: Callable[[Request], Answer], **headers: str) -> Iterator[str]:
+def answering(
+    answer: Callable[[Request], Answer], tls: ssl.SSLContext | None = None, **headers: str
+) -> Iterator[str]:
     """Yield the address of a server on this host that answers every request so."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,10 +57,12 @@ def answering(answer: Callable[[Request], Answer], **headers: str) -> Iterator[s
             """Do not write to stderr."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

@@ -123,8 +123,7 @@ def test_service_that_is_away_and_comes_back(
 ) -> None:
     with getattr(service, situation)():
         for call in asked(service.wrapper, blob):
-            error = refuses(KeyUnavailableError, call)
-            assert service.wrapper.location in str(error)
+            refuses(KeyUnavailableError, call)
     assert service.wrapper.unwrap(blob, CONTEXT) == CANARY
     assert service.wrapper.describe().problem is None
 

@@ -21,10 +21,12 @@ from sealpoint.base.frame import KEY
 from sealpoint.base.place import require_place
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import CipherSurfaceError, ConfigError, SealpointError, excerpt
+from sealpoint.forks import reset_in_child
 from sealpoint.sealed.aio import AsyncMethods
 from sealpoint.sealed.body import PLAIN
 from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.heads import PURPOSE, Heads, Policy
+from sealpoint.sealed.inherited import InheritedSaver, is_inherited
 from sealpoint.sealed.layout import Layout, layout_of
 from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, thread_config
 from sealpoint.sealed.pseudonyms import Pseudonyms
@@ -63,11 +65,12 @@ class SealedSaver(AsyncMethods):
 
     def __new__(cls, saver: Any = None, **_: Any) -> Self:
         """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
-        if saver is None:  # `copy.copy` passes no argument
-            return super().__new__(cls)
         kind: Any = cls
-        kind = _without(kind, tuple(name for name in _OPTIONAL if _lacks(saver, name)))
-        return super().__new__(kind)  # type: ignore[no-any-return]
+        if saver is not None:  # `copy.copy` passes no argument
+            kind = _without(kind, tuple(name for name in _OPTIONAL if _lacks(saver, name)))
+        made: Self = super().__new__(kind)
+        reset_in_child(made)
+        return made
 
     def __init__(
         self,
@@ -135,6 +138,12 @@ class SealedSaver(AsyncMethods):
             self._require_ring().index_key("metadata")  # raises now, not at the first write
         self.inner = copy.copy(saver)
         self.inner.serde = Carrier(stores_mappings=found is Layout.VALUES)
+
+    def reset_after_fork(self) -> None:
+        """Refuse every later use if the wrapped saver's connection belongs to the parent."""
+        inner = vars(self).get("inner")  # which a copy does not have at first
+        if is_inherited(inner):
+            self.inner = InheritedSaver(inner)
 
     @property
     def serde(self) -> SerializerProtocol:

@@ -19,23 +19,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError, excerpt
-from sealpoint.keys.wrap.fields import load_sdk, read_texts
+from sealpoint.keys.fields import get_text, require_fields, require_text
+from sealpoint.keys.wrap.sdk import load_sdk
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# Two attempts of 2 + 3 seconds, and up to a second between them.
-CONFIG: Final = {
-    "connect_timeout": 2,
-    "read_timeout": 3,
-    "retries": {"mode": "standard", "total_max_attempts": 2},
-}
-NOT_OF_THIS_KEY: Final = frozenset({"InvalidCiphertextException", "IncorrectKeyException"})
+# One attempt: `sealpoint.keys.wrap.ask` repeats it.
+CONFIG: Final = {"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 1}}
+_FOREIGN: Final = frozenset({"InvalidCiphertextException", "IncorrectKeyException"})
 # Errors whose text names the caller or the key. Texts of others may quote the request, e.g. its headers with
 # a session token (SignatureDoesNotMatch).
-QUOTED: Final = frozenset(
+_QUOTED: Final = frozenset(
     {
         "AccessDeniedException",
         "DisabledException",
@@ -45,7 +42,8 @@ QUOTED: Final = frozenset(
         "ThrottlingException",
     }
 )
-HINTS: Final = {
+_FIELDS: Final = frozenset({"key", "region", "profile"})
+_HINTS: Final = {
     "AccessDeniedException": "allow kms:Encrypt and kms:Decrypt for the key to the role of this process",
     "ConnectTimeoutError": "check the network of this process, and the region of the key",
     "EndpointConnectionError": "check the network of this process, and the region of the key",
@@ -76,12 +74,14 @@ class Wrapper:
         Raises:
             RingFileError: If a field is unknown, missing or not text.
         """
-        return cls(**read_texts(table, where, {"key"}, frozenset({"region", "profile"})))
+        require_fields(table, _FIELDS, {"key"}, where)
+        key = require_text(table, "key", where)
+        return cls(key, get_text(table, "region", where), get_text(table, "profile", where))
 
     @property
     def location(self) -> str:
-        """The service and its key, for messages."""
-        return f"AWS KMS {self.key}"
+        """The key, for messages."""
+        return self.key
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
         """Encrypt key material, at most 4096 bytes.
@@ -100,7 +100,7 @@ class Wrapper:
             WrappedKeyError: If the blob is damaged, or one of another key or context.
         """
         if not blob:
-            raise WrappedKeyError(f"{self.location}: the wrapped key is empty")
+            raise WrappedKeyError("the wrapped key is empty")
         # KeyId: without it the service uses whatever key the blob names.
         parameters = {"KeyId": self.key, "CiphertextBlob": blob, "EncryptionContext": context.pairs()}
         material: bytes = self._call("decrypt", "Plaintext", parameters)
@@ -119,24 +119,28 @@ class Wrapper:
         """Return a member of the service's answer."""
         load_sdk("boto3", "aws")
         exceptions = load_sdk("botocore.exceptions", "aws")
+        text, may_pass = "", False
         try:
             with _without_debug_log():
                 answer = getattr(self._make_client(), operation)(**parameters)
             if member in answer:
                 return answer[member]
-            code, text = f"an answer without {member}", ""
+            code = f"the answer has no {member}"
         except exceptions.ClientError as failed:
             error = failed.response.get("Error", {})
             code, text = str(error.get("Code")), str(error.get("Message", ""))
+            status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            may_pass = status >= 500 or code == "ThrottlingException"
         # ValueError: of an endpoint that is no URL. The texts may quote configuration.
         except (exceptions.BotoCoreError, ValueError) as failed:
-            code, text = type(failed).__name__, ""
+            code = type(failed).__name__
+            may_pass = isinstance(failed, exceptions.ConnectionError | exceptions.HTTPClientError)
         if operation == "describe_key" and code == "AccessDeniedException":
             return {}
-        if code in NOT_OF_THIS_KEY:
-            raise WrappedKeyError(f"{self.location} did not wrap this blob for this ring and key ({code})")
-        shown = f"{code}: {excerpt(text)}" if text and code in QUOTED else excerpt(code).strip("'")
-        raise KeyUnavailableError(f"{self.location}: {shown}", hint=HINTS.get(code))
+        if code in _FOREIGN:
+            raise WrappedKeyError(f"the key did not wrap this blob for this ring and key ({code})")
+        shown = f"{code}: {excerpt(text)}" if text and code in _QUOTED else excerpt(code).strip("'")
+        raise KeyUnavailableError(shown, hint=_HINTS.get(code), may_pass=may_pass)
 
     def _make_client(self) -> Any:
         # A new one for each call: a client keeps credentials, and connections that a fork would share.
@@ -144,8 +148,8 @@ class Wrapper:
         session = load_sdk("botocore.session", "aws").Session(profile=self.profile)
         session.set_default_client_config(load_sdk("botocore.config", "aws").Config(**CONFIG))
         parts = self.key.split(":")
-        region = self.region or (parts[3] if len(parts) > 5 else None)
-        return session.create_client("kms", region_name=region)
+        region = self.region or (parts[3] if len(parts) > 5 else "")
+        return session.create_client("kms", region_name=region or None)
 
 
 def _find_problem(key: Mapping[str, Any]) -> str | None:
