@@ -201,6 +201,11 @@ def destroy(
     show_keys(result, file, [key_id], as_json, {"databases": parts})
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
+    elif entry.wrapper is not None:
+        say(
+            "The wrapped key is removed from the ring. Copies and backups of the ring file still have it, and"
+        )
+        say(f"wrapper {entry.wrapper!r} can unwrap it there: remove them, or the wrapping key, yourself.")
     elif entry.material == MATERIAL_GONE:
         say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
     elif entry.material == MATERIAL_LEFT:
