@@ -11,7 +11,7 @@ from sealpoint.keys.fields import require_fields, require_text
 from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.sources import InlineSource, Source
 from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
-from sealpoint.keys.wrappedsource import WrappedSource, parse_key_source
+from sealpoint.keys.wrapped import WrappedSource, parse_key_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

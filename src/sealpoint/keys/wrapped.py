@@ -1,4 +1,4 @@
-"""The source of a key that stands in the ring file itself, wrapped."""
+"""The source of a wrapped key: what a wrapper made of the material stands in the ring file itself."""
 
 from __future__ import annotations
 
@@ -78,17 +78,17 @@ class WrappedSource:
 
 
 def parse_key_source(source: object, wrappers: Wrappers, key_id: str, where: str) -> Source:
-    """Parse the source of a key in a ring file. No material is read.
+    """Parse the source of a key, which may be wrapped. No material is read, and no service is asked.
 
     Args:
         source: What stands in the file.
         wrappers: Those of the ring.
         key_id: The id of the key, to which a wrapped one is bound.
-        where: Names the key in messages about a wrapped one.
+        where: Names the key in messages.
 
     Raises:
         RingFileError: If ``source`` is not a table with exactly one known kind and a valid value.
     """
     if isinstance(source, dict) and WrappedSource.kind in source:
         return WrappedSource.parse(source, wrappers, key_id, where)
-    return parse_source(source, others=(WrappedSource.kind,))
+    return parse_source(source, (WrappedSource.kind,))
