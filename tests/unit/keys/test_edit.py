@@ -860,7 +860,12 @@ def rings(draw: st.DrawFn) -> str:
     for key_id, state in order:
         found += draw(entries(key_id, state))
     if draw(st.booleans()):
-        found += [f"{draw(spaces)}[[database]]", *draw(blanks), draw(lines("path", "database")), *draw(blanks)]
+        found += [
+            f"{draw(spaces)}[[database]]",
+            *draw(blanks),
+            draw(lines("path", "database")),
+            *draw(blanks),
+        ]
     if draw(st.booleans()):
         found += WRAPPER.splitlines()
     if draw(st.booleans()):
