@@ -28,8 +28,9 @@ from sealpoint.keys.key import Key, require_consistent
 from sealpoint.keys.ledgertable import read_ledger_table
 from sealpoint.keys.loader import SourceLoader, get_material
 from sealpoint.keys.material import Material, NeverPickled
-from sealpoint.keys.sources import InlineSource, Source, parse_source
+from sealpoint.keys.sources import InlineSource, Source
 from sealpoint.keys.state import KeyState
+from sealpoint.keys.wrapped import parse_key_source
 from sealpoint.keys.wrappertable import Wrappers, read_wrappers
 
 if TYPE_CHECKING:
@@ -265,4 +266,4 @@ def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> 
 def _require_index(table: Mapping[str, Any], where: str, wrappers: Wrappers) -> Source:
     require_fields(table, _INDEX_FIELDS, {"source"}, where)
     require_types(table, where)
-    return parse_source(table["source"], wrappers, require_key_id(table.get("id", INDEX)), where)
+    return parse_key_source(table["source"], wrappers, require_key_id(table.get("id", INDEX)), where)
