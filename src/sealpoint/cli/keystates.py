@@ -205,12 +205,12 @@ def destroy(
 
 
 def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
-    """Say where material of a destroyed key may still be."""
+    """Say where the material of a destroyed key still is."""
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
     elif entry.wrapper is not None:
-        say("The wrapped key is removed from the ring. Backups and copies of the ring file still contain it:")
-        say(f"wrapper {entry.wrapper!r} unwraps it there. Remove them yourself.")
+        say("The wrapped key is removed from the ring. Copies and backups of the ring file still have it:")
+        say(f"remove them yourself, or the key with which wrapper {entry.wrapper!r} can unwrap it.")
     elif entry.material == MATERIAL_GONE:
         say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
     elif entry.material == MATERIAL_LEFT:
