@@ -19,7 +19,7 @@ CANARY = b"xQ7vW9zK2jR5tY8pL4mN6bD3hG1fS0cA"
 """Key material that is easily found, whatever form it is in."""
 
 CONTEXT = WrapContext("agents", "k1")
-OTHERS = (WrapContext("agents", "k2"), WrapContext("others", "k1"), WrapContext("agents", "k1 "))
+OTHERS = (WrapContext("agents", "k2"), WrapContext("others", "k1"))
 
 Situation = Callable[[], AbstractContextManager[object]]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -56,15 +57,35 @@ def moto() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture
-def kms(moto: str, monkeypatch: pytest.MonkeyPatch) -> Service:
-    secret = "wJalrXUtnFEMIK7MDENGbPxRfiCYCANARY"
-    monkeypatch.setenv("AWS_ENDPOINT_URL", moto)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7CANARY")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "IQoJb3JpZ2luX2VjCANARY")
-    client = import_module("boto3").client("kms", region_name="eu-central-1")
+ACCOUNT = {
+    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7CANARY",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIK7MDENGbPxRfiCYCANARY",
+    "AWS_SESSION_TOKEN": "IQoJb3JpZ2luX2VjCANARY",
+}
+
+
+@pytest.fixture(scope="session")
+def kms_keys(moto: str) -> tuple[Any, str, str]:
+    """A client of the emulator, and two keys."""
+    key, secret, token = ACCOUNT.values()
+    client = import_module("boto3").client(
+        "kms",
+        "eu-central-1",
+        endpoint_url=moto,
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        aws_session_token=token,
+    )
     one, other = (client.create_key()["KeyMetadata"]["Arn"] for _ in range(2))
+    return client, one, other
+
+
+@pytest.fixture
+def kms(moto: str, kms_keys: tuple[Any, str, str], monkeypatch: pytest.MonkeyPatch) -> Service:
+    client, one, other = kms_keys
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto)
+    for name, value in ACCOUNT.items():
+        monkeypatch.setenv(name, value)
 
     def rotate() -> None:
         logging.disable()  # what this client logs is no subject of the test
@@ -79,8 +100,8 @@ def kms(moto: str, monkeypatch: pytest.MonkeyPatch) -> Service:
         silent=unanswered("AWS_ENDPOINT_URL", "sealpoint.keys.wrap.aws.CONFIG", silent),
         rotate=rotate,
         foreign=KeyUnavailableError,  # AccessDenied; KMS says IncorrectKey
-        secrets=(secret, "IQoJb3JpZ2luX2VjCANARY"),
-        flips=8,  # each is a request
+        secrets=tuple(ACCOUNT.values())[1:],
+        flips=12,  # each is a request
     )
 
 
