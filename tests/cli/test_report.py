@@ -368,6 +368,20 @@ def test_shown_only_where_it_is_so(
         assert not accepted or verdict(ended, "opens") != "shown"
 
 
+def test_values_under_langgraphs_key_are_accepted_and_not_opened(
+    run: Run, legacy_ring: Path, tmp_path: Path
+) -> None:
+    """Their type is not authenticated; that is another reason than values in the clear."""
+    path = make(tmp_path, "legacy")
+    ended = run("verify", path, "--json")
+    assert (ended.code, ended.document["ok"], ended.document["reasons"]) == (3, None, ["legacy-allowed"])
+    assert (ended.document["accepted"], ended.document["opened"]) == (ended.document["rows"], [])
+    assert f"{ended.document['rows']} under LANGGRAPH_AES_KEY" in run("verify", path).out
+    reasons = {reason for _, reasons in answers(run("report", path, "--json")).values() for reason in reasons}
+    assert "legacy-allowed" in reasons
+    assert "plaintext-allowed" not in reasons
+
+
 def test_accepted_plaintext_is_not_shown(run: Run, legacy_ring: Path, tmp_path: Path) -> None:
     ended = run("report", make(tmp_path, "plain"), "--allow-plaintext", "--json")
     assert answers(ended)["opens"] == ("not shown", ["plaintext-allowed"])

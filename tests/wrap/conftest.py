@@ -8,16 +8,19 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from sealpoint.errors import KeyUnavailableError
 from sealpoint.keys.wrap import aws
-from sealpoint.keys.wrap.vault import Wrapper
-from tests.support import transit
+from sealpoint.keys.wrap.pkcs11 import Wrapper as Pkcs11
+from sealpoint.keys.wrap.vault import Wrapper as Vault
+from tests.support import softhsm, transit
+from tests.support.softhsm import Token
 from tests.support.wrapping import Service, unanswered, unreachable
 
-KINDS = ("aws", "vault", "real_vault")
+KINDS = ("aws", "vault", "real_vault", "pkcs11")
 
 
 @pytest.fixture(scope="session")
@@ -99,13 +102,56 @@ def vault_service(monkeypatch: pytest.MonkeyPatch) -> Service:
         client.secrets.transit.update_key_configuration(one, min_decryption_version=1, **keys)
 
     return Service(
-        Wrapper(one, "sealpoint-test"),
-        Wrapper(other, "sealpoint-test"),
+        Vault(one, "sealpoint-test"),
+        Vault(other, "sealpoint-test"),
         gone=unreachable("VAULT_ADDR"),
         silent=unanswered("VAULT_ADDR"),
         disabled=disabled,
         rotate=lambda: client.secrets.transit.rotate_key(one, **keys),
         secrets=(client.token,),
+    )
+
+
+@pytest.fixture(scope="session")
+def token(tmp_path_factory: pytest.TempPathFactory) -> Token:
+    if softhsm.MISSING:
+        pytest.skip(softhsm.MISSING)
+    made = softhsm.make_token(tmp_path_factory.mktemp("softhsm"))
+    made.generate("one", "other")
+    return made
+
+
+@pytest.fixture
+def pkcs11(token: Token, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """SoftHSM."""
+    pin = tmp_path / "pin"
+    pin.touch(0o600)
+    pin.write_text(f"{softhsm.PIN}\n", encoding="utf-8")
+    table = {"module": str(softhsm.MODULE), "token": softhsm.LABEL, "pin": {"file": "pin"}}
+    one, other = (Pkcs11.parse({**table, "key": key}, "a test", tmp_path) for key in ("one", "other"))
+    monkeypatch.setenv("SOFTHSM2_CONF", str(token.config))
+
+    @contextmanager
+    def configured(config: Path, timeout_seconds: float) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SOFTHSM2_CONF", str(config))
+            patch.setattr("sealpoint.keys.wrap.pkcs11.TIMEOUT_SECONDS", timeout_seconds)
+            yield
+
+    @contextmanager
+    def disabled() -> Iterator[None]:
+        token.permit_decrypt("one", False)
+        yield
+        token.permit_decrypt("one", True)
+
+    return Service(
+        one,
+        other,
+        gone=lambda: configured(token.empty, 20),
+        silent=lambda: configured(token.hanging, 1),
+        disabled=disabled,
+        secrets=(softhsm.PIN,),
+        flips=6,  # each starts a process
     )
 
 

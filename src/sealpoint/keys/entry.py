@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from sealpoint.errors import KeyTransitionError, RingFileError, UnknownKeyError, excerpt
 from sealpoint.keys.fields import require_fields, require_text
 from sealpoint.keys.ids import LEGACY, require_key_id
-from sealpoint.keys.sources import InlineSource, Source, WrappedSource, parse_source
+from sealpoint.keys.sources import InlineSource, Source
 from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
+from sealpoint.keys.wrapped import WrappedSource, parse_key_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -173,7 +174,7 @@ def _read_source(
     if is_destroyed and isinstance(found, dict) and found.get(WrappedSource.kind) == "":
         require_fields(found, {WrappedSource.kind, "by"}, {"by"}, where)
         return None, {"source": WrappedSource.kind, "wrapper": require_text(found, "by", where)}
-    source = parse_source(found, wrappers, table["id"], where)
+    source = parse_key_source(found, wrappers, table["id"], where)
     if is_destroyed and isinstance(source, InlineSource | WrappedSource):
         raise RingFileError(f"{where} is destroyed, and its material is still in the ring")
     origin = {"source": source.kind, "location": source.location}

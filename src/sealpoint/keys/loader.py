@@ -20,7 +20,8 @@ from sealpoint.keys.files import read_private
 from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.key import check_value, require_length
 from sealpoint.keys.material import Material, parse_material
-from sealpoint.keys.sources import InlineSource, Source, WrappedSource
+from sealpoint.keys.sources import InlineSource, Source
+from sealpoint.keys.wrapped import WrappedSource
 
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"

@@ -1,13 +1,12 @@
 """The ring file: TOML with ids, states, dates, check values and sources of the material.
 
 See ``keys.example`` for a complete one. Every unknown field of a key is an error. ``[threads]`` names the
-thread store for commands, ``[ledger]`` the ledger that they record in, ``[[wrapper]]`` what wraps keys. The
-tables `RESERVED` are for other parts of sealpoint; a process that does not use one warns of it, and skips it.
+thread store for commands, ``[ledger]`` the ledger that they record in, ``[[database]]`` the databases that
+they examine, ``[[wrapper]]`` what wraps keys.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import tomllib
 from pathlib import Path
@@ -20,6 +19,7 @@ from sealpoint.errors import (
     RingFileMissingError,
     excerpt,
 )
+from sealpoint.keys.databasetable import read_database_tables
 from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_types
 from sealpoint.keys.fields import require_fields
 from sealpoint.keys.files import Origin, read_private
@@ -28,8 +28,9 @@ from sealpoint.keys.key import Key, require_consistent
 from sealpoint.keys.ledgertable import read_ledger_table
 from sealpoint.keys.loader import SourceLoader, get_material
 from sealpoint.keys.material import Material, NeverPickled
-from sealpoint.keys.sources import InlineSource, Source, parse_source
+from sealpoint.keys.sources import InlineSource, Source
 from sealpoint.keys.state import KeyState
+from sealpoint.keys.wrapped import parse_key_source
 from sealpoint.keys.wrappertable import Wrappers, read_wrappers
 
 if TYPE_CHECKING:
@@ -43,17 +44,13 @@ SHARED: Final = 0o022  # all accounts may read a ring file, only its owner may w
 INDEX: Final = "index"
 """Id of an index key whose entry names none, and of one that a command adds."""
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
-RESERVED: Final[Mapping[str, type]] = {"database": list}
-"""Tables of a ring file for other parts of sealpoint, and whether each is a table or an array of tables."""
 
 _RING_FIELDS: Final = frozenset(
-    {"version", "name", "active", "key", "index", "wrapper", "threads", "ledger", *RESERVED}
+    {"version", "name", "active", "key", "index", "wrapper", "threads", "ledger", "database"}
 )
 _THREADS_FIELDS: Final = frozenset({"store"})
 _NOT_PATHS: Final = ("postgresql://", "postgres://", "service=")
 _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
-
-logger: Final = logging.getLogger("sealpoint.keys")
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
@@ -116,6 +113,7 @@ class RingFile(NeverPickled):
         entries: The entries of its keys.
         index_id: Id of the index key, if it has one.
         index_source: Source of the index key, if there is one.
+        databases: The databases that it lists, each as a path or a URL of Postgres.
         wrappers: Its wrappers, and the name of the ring.
         ledger: The ledger that commands record in, if it names one.
         thread_store: Path or URL of the thread store, if it names one.
@@ -135,6 +133,7 @@ class RingFile(NeverPickled):
         self.entries = tuple(entry for entry, _ in entries)
         require_consistent(self.entries, str(file))
         _require_active(self.entries, table.get("active"), file)
+        self.databases = read_database_tables(_get_tables(table, "database", file), file)
         self.ledger = read_ledger_table(table, file)
         self.thread_store = _get_thread_store(table, file)
         self._loaders = {
@@ -203,14 +202,13 @@ class RingFile(NeverPickled):
 
 
 def _read_table(data: bytes, file: Path) -> dict[str, Any]:
-    """Return what a ring file contains, of which only the version and the reserved tables were checked."""
+    """Return what a ring file contains, of which only the version was checked."""
     table = _parse(data, file)
     require_fields(table, _RING_FIELDS, {"version"}, str(file))
     # TOML's true is a bool, which is an int and equal to 1.
     if type(table["version"]) is not int or table["version"] != VERSION:
         hint = f"this release reads version = {VERSION}"
         raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
-    _skip_reserved(table, file)
     return table
 
 
@@ -234,20 +232,6 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
         problem = "is nested too deeply"
     # Raised here, so that its context is not the error above: that may contain the text with inline keys.
     raise RingFileError(f"{file} {problem}")
-
-
-_skipped: Final[set[str]] = set()
-
-
-def _skip_reserved(table: Mapping[str, Any], file: Path) -> None:
-    for name in RESERVED.keys() & table.keys():
-        shown = f"[[{name}]]" if RESERVED[name] is list else f"[{name}]"
-        found = table[name] if isinstance(table[name], list) else [table[name]]
-        if type(table[name]) is not RESERVED[name] or not all(isinstance(one, dict) for one in found):
-            raise RingFileError(f"{file}: '{name}' is written as {shown}")
-        if name not in _skipped:
-            _skipped.add(name)
-            logger.warning("%s: %s is skipped, this release does not use it", file, shown)
 
 
 def _get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
@@ -282,4 +266,4 @@ def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> 
 def _require_index(table: Mapping[str, Any], where: str, wrappers: Wrappers) -> Source:
     require_fields(table, _INDEX_FIELDS, {"source"}, where)
     require_types(table, where)
-    return parse_source(table["source"], wrappers, require_key_id(table.get("id", INDEX)), where)
+    return parse_key_source(table["source"], wrappers, require_key_id(table.get("id", INDEX)), where)

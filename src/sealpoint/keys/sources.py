@@ -1,25 +1,20 @@
-"""Where key material comes from: file, env, command, credential, inline, wrapped. Each key has one source.
+"""Where key material comes from: file, env, command, credential, inline. Each key has exactly one source.
 
 A new kind is one class here and one line in `SOURCES`. No source shows what it reads, in an error or a repr.
-A new kind of wrapper is a module in `sealpoint.keys.wrap`.
+The source of a wrapped key stands in `sealpoint.keys.wrapped`, above the wrappers.
 """
 
 from __future__ import annotations
 
 import os
-from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, Self
 
 from sealpoint.errors import RingFileError, SourceError, excerpt
 from sealpoint.keys.command import run_command
-from sealpoint.keys.fields import get_text, require_fields, require_text
 from sealpoint.keys.files import read_private
-from sealpoint.keys.wrap.ask import NamedWrapper
-from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES, WrapContext
-from sealpoint.keys.wrappertable import Wrappers
 
 
 class Source(Protocol):
@@ -192,67 +187,6 @@ class InlineSource:
         return self.text.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class WrappedSource:
-    """A wrapped key in the ring file, and the wrapper that unwraps it.
-
-        source = { wrapped = "BASE64", by = "aws-prod", version = "3" }
-
-    The entry of a destroyed key keeps ``wrapped = ""`` as a record.
-
-    Attributes:
-        blob: The wrapped key.
-        wrapper: Its wrapper.
-        context: What it is bound to.
-        version: The version of the wrapping key that made it, if the service named one.
-        left: The file that has the same material, until `wrap_key` has removed it.
-    """
-
-    kind: ClassVar = "wrapped"
-    is_slow: ClassVar = True
-    blob: bytes = field(repr=False)
-    wrapper: NamedWrapper
-    context: WrapContext
-    version: str | None = field(default=None, compare=False)
-    left: str | None = field(default=None, compare=False)
-
-    @classmethod
-    def parse(cls, table: Mapping[str, object], wrappers: Wrappers, key_id: str, where: str) -> WrappedSource:
-        """Check the source that stands in a ring file. No service is asked.
-
-        Raises:
-            RingFileError: If a field is missing, unknown or of the wrong type, the wrapper is not in the
-                ring, or the ring has no name.
-        """
-        require_fields(table, _WRAPPED_FIELDS, {"by"}, where)
-        text = require_text(table, cls.kind, where)
-        try:
-            blob = b64decode(text, validate=True)
-        except ValueError:
-            raise RingFileError(f"{where}: 'wrapped' is not base64") from None
-        if not 0 < len(blob) <= MAX_BLOB_BYTES:
-            raise RingFileError(f"{where}: 'wrapped' has {len(blob)} bytes, not 1 to {MAX_BLOB_BYTES}")
-        version, left = get_text(table, "version", where), get_text(table, "left", where)
-        wrapper = wrappers.require(require_text(table, "by", where))
-        return cls(blob, wrapper, wrappers.context(key_id), version, left)
-
-    @property
-    def location(self) -> str:
-        """The service and its key."""
-        return self.wrapper.wrapper.location
-
-    def read(self, _: Path, /) -> bytes:
-        """Unwrap the key.
-
-        Raises:
-            KeyUnavailableError: If the service does not answer, or refuses.
-            WrappedKeyError: If it was wrapped by another wrapper, or for another ring or key.
-        """
-        return self.wrapper.unwrap(self.blob, self.context)
-
-
-_WRAPPED_FIELDS: Final = frozenset({"wrapped", "by", "version", "left"})
-
 SOURCES: Final[Mapping[str, Callable[[object], Source]]] = {
     FileSource.kind: FileSource.parse,
     EnvSource.kind: EnvSource.parse,
@@ -269,23 +203,17 @@ def _require_text(kind: str, value: object) -> str:
     return value
 
 
-def parse_source(
-    source: object, wrappers: Wrappers | None = None, key_id: str = "", where: str = ""
-) -> Source:
+def parse_source(source: object, others: Sequence[str] = ()) -> Source:
     """Parse the source of a key in a ring file. No material is read.
 
     Args:
         source: What stands in the file.
-        wrappers: Those of the ring; ``None`` where a key cannot be wrapped.
-        key_id: The id of the key, to which a wrapped one is bound.
-        where: Names the key in messages about a wrapped one.
+        others: Further kinds that the caller parses, for messages.
 
     Raises:
         RingFileError: If ``source`` is not a table with exactly one known kind and a valid value.
     """
-    if wrappers is not None and isinstance(source, dict) and WrappedSource.kind in source:
-        return WrappedSource.parse(source, wrappers, key_id, where)
-    known = ", ".join(SOURCES if wrappers is None else (*SOURCES, WrappedSource.kind))
+    known = ", ".join((*SOURCES, *others))
     if not isinstance(source, dict) or len(source) != 1:
         raise RingFileError(f"source names exactly one of {known}")
     ((kind, value),) = source.items()

@@ -259,9 +259,11 @@ class Heads:
     def _require_claim(self, claim: object, clock: int) -> Steps[None]:
         identity, at = parse_claim(claim)
         store = self._store
-        if identity != store.identity and identity not in (yield Call(_identities, (store,))):
-            self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
-        elif identity == store.identity and at > clock:
+        if identity != store.identity:
+            names = yield Call(_identities, (store,))
+            if names is not None and identity not in names:
+                self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
+        elif at > clock:
             now = yield from self.find([])
             if now is not None and at > now.clock:
                 self.report(ThreadStoreBehindError(f"the thread store is at {now.clock}; it was at {at}"))
@@ -315,6 +317,10 @@ class _Lenient:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+    @property
+    def identities(self) -> frozenset[str] | None:
+        return self._make(_identities)(self._inner)  # type: ignore[no-any-return]
 
     def _make(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:

@@ -827,7 +827,6 @@ def entries(draw: st.DrawFn, key_id: str, state: str) -> list[str]:
     return found
 
 
-RESERVED = ("[[database]]",)
 WRAPPER = """[[wrapper]]  # the first
 id = "w"
 kind   = 'command' # of two
@@ -860,8 +859,13 @@ def rings(draw: st.DrawFn) -> str:
     ]
     for key_id, state in order:
         found += draw(entries(key_id, state))
-    for reserved in draw(st.lists(st.sampled_from(RESERVED), unique=True)):
-        found += [f"{draw(spaces)}{reserved}", *draw(blanks), draw(lines("any", "thing")), *draw(blanks)]
+    if draw(st.booleans()):
+        found += [
+            f"{draw(spaces)}[[database]]",
+            *draw(blanks),
+            draw(lines("path", "database")),
+            *draw(blanks),
+        ]
     if draw(st.booleans()):
         found += WRAPPER.splitlines()
     if draw(st.booleans()):

@@ -135,7 +135,7 @@ CASES: dict[str, Case] = {
         RingFileError,
         "'store' is not a path",
     ),
-    # tables that are reserved
+    # tables that are written as another kind of value
     "[[ledger]]": (ring_text("[[ledger]]"), RingFileError, "[ledger]"),
     "[wrapper]": (ring_text("[wrapper]"), RingFileError, "[[wrapper]]"),
     "database = [1]": ("database = [1]\n" + GOOD, RingFileError, "[[database]]"),
