@@ -188,7 +188,7 @@ METRICS: Final = (
         "sealpoint.key.source.reads",
         "counter",
         "{read}",
-        "Times that this process asked a wrapper or a command for a key.",
+        "Times that this process asked a wrapper or a command for a key, without repeated attempts.",
         lambda stats: [Sample(stats.sources.reads)],
     ),
     Metric(

@@ -50,22 +50,29 @@ class Service:
     foreign: type[KeyRingError] = WrappedKeyError
 
 
-@contextmanager
-def elsewhere(variable: str, place: Situation) -> Iterator[None]:
-    """While an environment variable has an address where no service is."""
-    with place() as address, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(variable, str(address))
-        yield
-
-
 def unreachable(variable: str) -> Situation:
-    """While connections to the address in a variable are refused."""
-    return lambda: elsewhere(variable, refused)
+    """While connections to the address in an environment variable are refused."""
+
+    @contextmanager
+    def situation() -> Iterator[None]:
+        with refused() as address, pytest.MonkeyPatch.context() as patch:
+            patch.setenv(variable, address)
+            yield
+
+    return situation
 
 
-def unanswered(variable: str) -> Situation:
-    """While the service at the address in a variable says nothing."""
-    return lambda: elsewhere(variable, silent)
+def unanswered(variable: str, limit: str, short: object) -> Situation:
+    """While the service at that address says nothing, with a time limit that is soon over."""
+
+    @contextmanager
+    def situation() -> Iterator[None]:
+        with silent() as address, pytest.MonkeyPatch.context() as patch:
+            patch.setenv(variable, address)
+            patch.setattr(limit, short)
+            yield
+
+    return situation
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import string
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.agentserver import PREFIX, Rules
-from sealpoint.base.frame import decode_value, encode_value
+from sealpoint.base.frame import encode_value
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import (
     BlobError,
@@ -136,7 +137,7 @@ def test_another_text_of_the_same_bytes_is_refused() -> None:
     last = letters.index(sealed[-3])
     assert sealed.endswith("==")
     other = f"{sealed[:-3]}{letters[last ^ 1]}=="
-    assert decode_value(other.rpartition(":")[2]) == decode_value(sealed.rpartition(":")[2])
+    assert b64decode(other.rpartition(":")[2]) == b64decode(sealed.rpartition(":")[2])
     with pytest.raises(BlobError):
         server.read({"a": other})
 

@@ -51,12 +51,12 @@ def kms(moto: str, monkeypatch: pytest.MonkeyPatch) -> Service:
         client.rotate_key_on_demand(KeyId=one)
         logging.disable(logging.NOTSET)
 
-    monkeypatch.setattr(aws, "CONFIG", {**aws.CONFIG, "read_timeout": 1})
+    silent = {**aws.CONFIG, "read_timeout": 1}
     return Service(
         aws.Wrapper(one),
         aws.Wrapper(other),
         gone=unreachable("AWS_ENDPOINT_URL"),
-        silent=unanswered("AWS_ENDPOINT_URL"),
+        silent=unanswered("AWS_ENDPOINT_URL", "sealpoint.keys.wrap.aws.CONFIG", silent),
         rotate=rotate,
         foreign=KeyUnavailableError,  # AccessDenied; KMS says IncorrectKey
         secrets=(secret, "IQoJb3JpZ2luX2VjCANARY"),
@@ -70,7 +70,7 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     with transit.running() as (address, _):
         monkeypatch.setenv("VAULT_ADDR", address)
         monkeypatch.setenv("VAULT_TOKEN", transit.TOKEN)
-        yield vault_service(monkeypatch)
+        yield vault_service()
 
 
 @pytest.fixture
@@ -80,11 +80,10 @@ def real_vault(monkeypatch: pytest.MonkeyPatch) -> Service:
     if address is None:
         pytest.skip("no Vault: set SEALPOINT_TEST_VAULT_ADDR and VAULT_TOKEN")
     monkeypatch.setenv("VAULT_ADDR", address)
-    return vault_service(monkeypatch)
+    return vault_service()
 
 
-def vault_service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    monkeypatch.setattr("sealpoint.keys.wrap.vault.TIMEOUT_SECONDS", (1, 1))
+def vault_service() -> Service:
     hvac = import_module("hvac")
     client = hvac.Client()
     with suppress(hvac.exceptions.InvalidRequest):  # it is enabled
@@ -105,7 +104,7 @@ def vault_service(monkeypatch: pytest.MonkeyPatch) -> Service:
         Vault(one, "sealpoint-test"),
         Vault(other, "sealpoint-test"),
         gone=unreachable("VAULT_ADDR"),
-        silent=unanswered("VAULT_ADDR"),
+        silent=unanswered("VAULT_ADDR", "sealpoint.keys.wrap.vault.TIMEOUT_SECONDS", (1, 1)),
         disabled=disabled,
         rotate=lambda: client.secrets.transit.rotate_key(one, **keys),
         secrets=(client.token,),
