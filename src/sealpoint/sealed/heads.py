@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
@@ -24,16 +24,15 @@ from sealpoint.errors import (
     RowError,
     SealpointError,
     ThreadStoreBehindError,
-    ThreadStoreError,
     WrongThreadStoreError,
     excerpt,
 )
 from sealpoint.keys.key import keyed_hash
+from sealpoint.sealed.lenient import Count, Lenient, identities_of
 from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
 
 Policy = Literal["require", "warn"]
-Count = Callable[[SealpointError], None]
 
 PURPOSE: Final = "heads"
 """Purpose of the key that is derived from the index key."""
@@ -127,7 +126,7 @@ class Heads:
             policy: ``require``, or ``warn`` to go on without what the store could not show.
             count: Called with each error that is only counted.
         """
-        self._store = store if policy == "require" else _Lenient(store, self._count)
+        self._store = store if policy == "require" else Lenient(store, self._count)
         self._key = cache(key)  # the index key never changes
         self._policy, self._also_count = policy, count
         self.warnings = Counter[str]()
@@ -260,7 +259,7 @@ class Heads:
         identity, at = parse_claim(claim)
         store = self._store
         if identity != store.identity:
-            names = yield Call(_identities, (store,))
+            names = yield Call(identities_of, (store,))
             if names is not None and identity not in names:
                 self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
         elif at > clock:
@@ -307,32 +306,6 @@ class Heads:
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
 
 
-class _Lenient:
-    """A store whose errors are counted; the reply is ``None`` then."""
-
-    def __init__(self, store: ThreadStore, count: Count) -> None:
-        self._inner, self._count = store, count
-        for name in ("newest", "find", "between", "replaced", "require_writable", "append", "delete_thread"):
-            setattr(self, name, self._make(getattr(store, name)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    @property
-    def identities(self) -> frozenset[str] | None:
-        return self._make(_identities)(self._inner)  # type: ignore[no-any-return]
-
-    def _make(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            try:
-                return method(*arguments)
-            except ThreadStoreError as error:
-                self._count(error)
-                return None
-
-        return call
-
-
 def spot_of(found: CheckpointTuple) -> Spot:
     """Return the row that a saver names."""
     named = found.config["configurable"]
@@ -348,7 +321,3 @@ def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:
 
 def _known(answer: Answer | None) -> Known | None:
     return answer and Known({head.spot: head for head in answer.heads}, answer.clock)
-
-
-def _identities(store: ThreadStore) -> frozenset[str]:
-    return store.identities
