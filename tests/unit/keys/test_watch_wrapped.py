@@ -234,7 +234,7 @@ def test_service_that_is_away_for_an_hour(tmp_path: Path, service: Service, cloc
         assert subject.open(*sealed_under("k2")).typed == VALUE
         assert sealing_id(subject) == "k1"
         for _ in range(3):
-            with pytest.raises(KeyUnavailableError, match="key 'k3': wrapper 'v': connection refused"):
+            with pytest.raises(KeyUnavailableError, match="wrapper 'v'"):
                 subject.open(*sealed_under("k3"))
     assert set(service.calls) == {("unwrap", "k3")}
     assert service.count("unwrap", "k3") == 60 * ask.ATTEMPTS
