@@ -61,9 +61,10 @@ class RingKey:
 
 @dataclass(frozen=True)
 class Ring:
-    """A ring file as TOML has it."""
+    """A ring file as TOML has it. ``lists`` says whether it lists databases."""
 
     keys: tuple[RingKey, ...] = ()
+    lists: bool = False
 
     def get(self, key_id: str) -> RingKey:
         return next(key for key in self.keys if key.id == key_id)
@@ -92,7 +93,7 @@ class Ring:
 def read_ring(file: Path) -> Ring:
     """Read a ring file and the key files beside it."""
     tree = tomllib.loads(file.read_text())
-    return Ring(tuple(_ring_key(key, file.parent) for key in tree.get("key", ())))
+    return Ring(tuple(_ring_key(key, file.parent) for key in tree.get("key", ())), "database" in tree)
 
 
 def _ring_key(key: Mapping[str, Any], folder: Path) -> RingKey:

@@ -19,7 +19,7 @@ from sealpoint.cli.options import (
     VariablesOption,
 )
 from sealpoint.cli.output import complain, say, warn
-from sealpoint.cli.stores import opened
+from sealpoint.cli.stores import examined
 from sealpoint.crypto import KeyRing, KeyState
 from sealpoint.errors import KeyRingError
 from sealpoint.keys import edit
@@ -31,7 +31,7 @@ from sealpoint.keys.entry import (
     RELATION_CHECK,
     require_entry,
 )
-from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
+from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.maintenance import transitions
 from sealpoint.maintenance.result import Reason, Result
 
@@ -41,8 +41,12 @@ DatabaseOption = Annotated[
         "--db",
         metavar="DB",
         show_default=False,
-        help="Database to check first for rows under the key. Can be repeated.",
+        help="Database to examine first for rows under the key, beside those that the ring file lists. Can be"
+        " repeated.",
     ),
+]
+NoDatabaseCheckOption = Annotated[
+    bool, typer.Option("--no-database-check", help="Examine no database but those given with --db.")
 ]
 
 
@@ -51,17 +55,20 @@ def promote(
     path: KeysOption = None,
     databases: DatabaseOption = None,
     variables: VariablesOption = None,
+    no_database_check: NoDatabaseCheckOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make a key active. The previously active key becomes decrypt-only.
 
-    Refused if a database given with --db has rows under a key of the ring other than these two.
+    Refused if a database that --db names, or the ring file lists, has rows under a key of the ring other
+    than these two.
     """
-    result, file = Result("keys promote"), find_ring_file(path)
-    with opened(all_databases(databases, variables)) as stores:
-        parts = [result.looks_at(store) for store in stores]
-        before = transitions.promote_key(file, key_id, stores)
-        warn_of_unrelated(file, stores, result)
+    result = Result("keys promote", {"no_database_check": no_database_check})
+    file, named = find_ring_file(path), all_databases(databases, variables)
+    with examined(file, named, with_listed=not no_database_check) as found:
+        parts = [result.looks_at(store) for store in found.stores]
+        before = transitions.promote_key(file, key_id, found.stores, listed=found.entries)
+        warn_of_unrelated(file, found.stores, result)
     changed = [key_id] if before in (None, key_id) else [key_id, str(before)]
     show_keys(result, file, changed, as_json, {"databases": parts})
     if before == key_id:
@@ -77,27 +84,45 @@ def disable(
     path: KeysOption = None,
     databases: DatabaseOption = None,
     variables: VariablesOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask, although no database is examined.")] = False,
+    no_database_check: NoDatabaseCheckOption = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Do not ask. Rows in a database that --db names prevent it all the same."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> Exit:
     """Refuse values under a key that only opened. `enable` undoes it.
 
-    Refused while a database that is named with --db has rows under it. Without one it asks first.
+    Refused while a database that --db names has rows under it. Asks first if a database that the ring file
+    lists has some, or if none is examined.
     """
-    result, file = Result("keys disable"), find_ring_file(path)
-    named = all_databases(databases, variables)
+    result = Result("keys disable", {"no_database_check": no_database_check})
+    file, named = find_ring_file(path), all_databases(databases, variables)
     entry = require_entry(read_ring_entries(file), key_id)
-    if entry.state is not KeyState.DISABLED:
+    is_done = entry.state is KeyState.DISABLED
+    if not is_done:
         entry.require_transition("disable")
-        if not named and not yes:
-            code = _ask("no database is examined for values under the key, which will not open", key_id)
-            if code:
-                return code
-    with opened(named) as stores:
-        parts = [result.looks_at(store) for store in stores]
-        transitions.disable_key(file, key_id, stores)
-        warn_of_unrelated(file, stores, result)
-    result.add(Reason.NO_DATABASE, when=not named)
+    with examined(file, named, with_listed=not no_database_check) as found:
+        counts = [] if is_done else [(store, transitions.count_rows(store, entry)) for store in found.listed]
+        # Without a terminal rows are not accepted, so that they prevent the transition.
+        accepted = [(store, rows) for store, rows in counts if rows and (yes or sys.stdin.isatty())]
+        under = [f"{store.name} has {rows} rows under {key_id!r}" for store, rows in accepted]
+        if not found.stores:
+            under = ["no database is examined for values under the key"]
+        if (
+            not (yes or is_done)
+            and under
+            and (code := _ask(f"{', '.join(under)}, which will not open", key_id))
+        ):
+            return code
+        parts = [result.looks_at(store) for store in found.stores]
+        unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
+        transitions.disable_key(file, key_id, unused, listed=found.entries)
+        warn_of_unrelated(file, found.stores, result)
+    for store, rows in accepted:
+        warn(f"{store.name} has {rows} rows under {key_id!r}, which do not open now")
+    result.add(Reason.NO_DATABASE, when=not found.stores)
+    result.add(Reason.KEY_IN_USE, when=bool(accepted))
     show_keys(result, file, [key_id], as_json, {"databases": parts})
     say(f"If values under it are still needed: {command_line(f'keys enable {key_id}', path)}")
     return Exit.DONE
@@ -127,9 +152,7 @@ def destroy(
     path: KeysOption = None,
     databases: DatabaseOption = None,
     variables: VariablesOption = None,
-    no_database_check: Annotated[
-        bool, typer.Option("--no-database-check", help="Check no database for rows under the key.")
-    ] = False,
+    no_database_check: NoDatabaseCheckOption = False,
     allow_unrelated: Annotated[
         bool,
         typer.Option(
@@ -142,27 +165,35 @@ def destroy(
 ) -> Exit:
     """Destroy a key: remove its key file. This cannot be undone, and the id is never reused.
 
-    Refused unless the key is staged, disabled or compromised; if a database has rows under the key; and if
-    a database has no rows under any key of the ring, because it is probably the wrong one. The key file is
-    removed, not overwritten: snapshots, backups and flash memory may keep copies.
+    Refused unless the key is staged, disabled or compromised; if a database that --db names, or the ring
+    file lists, has rows under the key; and if one has no rows under any key of the ring, because it is
+    probably the wrong one. The key file is removed, not overwritten: snapshots, backups and flash memory may
+    keep copies.
     """
     options = {"no_database_check": no_database_check, "allow_unrelated": allow_unrelated}
     result, file = Result("keys destroy", options), find_ring_file(path)
     named = all_databases(databases, variables)
-    entry = require_entry(read_ring_entries(file), key_id)
-    if entry.state is not KeyState.DESTROYED:
+    ring = RingFile(file)
+    entry = require_entry(ring.entries, key_id)
+    is_done = entry.state is KeyState.DESTROYED  # of what an interrupted run has left, no row is looked for
+    if not is_done:
         entry.require_transition("destroy")
-        if not named and not no_database_check:
-            hint = "name each that has ever used it with --db, or say --no-database-check"
+        if not (named or ring.databases or no_database_check):
+            hint = (
+                "name each that has ever used it with --db or in [[database]] of the ring file, or say"
+                " --no-database-check"
+            )
             complain("no database was named that may still have rows under the key", hint)
             return Exit.USAGE
         if not yes:
             code = _ask(f"Values under {key_id!r} can never be opened again, backups among them", key_id)
             if code:
                 return code
-    with opened(named) as stores:
-        parts = [result.looks_at(store) for store in stores]
-        removed = transitions.destroy_key(file, key_id, stores, allow_unrelated=allow_unrelated)
+    with examined(file, named, with_listed=not (no_database_check or is_done)) as found:
+        parts = [result.looks_at(store) for store in found.stores]
+        removed = transitions.destroy_key(
+            file, key_id, found.stores, listed=found.entries, allow_unrelated=allow_unrelated
+        )
     entry = require_entry(read_ring_entries(file), key_id)
     result.add(Reason.DATABASE_CHECK_WAIVED, when=DATABASE_CHECK in entry.waived)
     result.add(Reason.UNRELATED_ALLOWED, when=RELATION_CHECK in entry.waived)
@@ -170,6 +201,11 @@ def destroy(
     show_keys(result, file, [key_id], as_json, {"databases": parts})
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
+    elif entry.wrapper is not None:
+        say(
+            "The wrapped key is removed from the ring. Copies and backups of the ring file still have it, and"
+        )
+        say(f"wrapper {entry.wrapper!r} can unwrap it there: remove them, or the wrapping key, yourself.")
     elif entry.material == MATERIAL_GONE:
         say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
     elif entry.material == MATERIAL_LEFT:

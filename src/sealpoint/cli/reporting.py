@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import typer
 
-from sealpoint.cli.databases import all_databases
+from sealpoint.cli.databases import find_databases
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.ledger import read_file, read_key
 from sealpoint.cli.options import require_text
@@ -57,9 +57,7 @@ class Asked:
 
 def make_report(asked: Asked) -> Exit:
     """Make a report, write its files, and print it."""
-    named = all_databases(asked.databases, asked.variables)
-    if not named:
-        raise typer.BadParameter("name at least one database: DB, or --db-env NAME", param_hint="DB...")
+    looked = find_databases(asked.databases, asked.variables, asked.keys)
     result = Result("report", {"allow_plaintext": asked.allow_plaintext})
     made = Report(result, asked.allow_plaintext, _period(asked.period))
     _prepare_files(asked)  # before an hour of reading
@@ -67,7 +65,7 @@ def make_report(asked: Asked) -> Exit:
     pinned = None if asked.pin is None else read_pin(asked.pin)
     cipher = _find_keys(asked.keys, made)
     made.changes = _find_changes(asked, made)
-    with opened(named) as stores, progress_bar("report") as move:
+    with opened(looked.names, ring_file=looked.ring_file) as stores, progress_bar("report") as move:
         for store in stores:
             allow = asked.allow_plaintext
             part = read_part(store, result, cipher, made.entries, allow_plaintext=allow, move=move)

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sealpoint.errors import FilePermissionsError, HeldError
+from sealpoint.errors import FileLinkError, FilePermissionsError, HeldError
 from sealpoint.keys import files
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.lock import holding
@@ -38,6 +38,12 @@ class LockedRing:
     def entries(self) -> tuple[RingEntry, ...]:
         """The entries of its keys."""
         return self.parsed.entries
+
+    @property
+    def taken_ids(self) -> list[str]:
+        """The ids that no new key may have: of keys, destroyed ones too, of the index key and of wrappers."""
+        index = [] if self.parsed.index_id is None else [self.parsed.index_id]
+        return [*(entry.id for entry in self.entries), *index, *self.parsed.wrappers.by_id]
 
     def replace(self, change: Change) -> LockedRing:
         """Replace the file by a changed one.
@@ -75,10 +81,14 @@ def lock_ring(path: str | PathLike[str] | None) -> Iterator[LockedRing]:
     """Lock a ring file, and read it.
 
     Raises:
+        FileLinkError: If it is a symbolic link, which would be replaced instead of its target.
         KeyRingError: If it is not a valid ring, or every account can write in its folder.
         HeldError: If another command has locked it.
     """
     file = find_ring_file(path)
+    if file.is_symlink():
+        hint = "change the original, such as the Secret or ConfigMap that is mounted here, and deploy that"
+        raise FileLinkError(f"{file} is a symbolic link", hint=hint)
     with lock_folder(file):
         yield LockedRing(file, RingFile(file))
 
@@ -103,6 +113,14 @@ def lock_folder(file: Path) -> Iterator[None]:
 def find_key(tree: Any, key_id: str) -> Any:
     """Return the table of a key in the tree of a ring."""
     return next(entry for entry in tree["key"] if entry["id"] == key_id)
+
+
+def add_key(tree: Any, text: Any) -> None:
+    """Add the entry of a key to the tree of a ring; ``text`` is that entry, parsed."""
+    if "key" in tree:
+        tree["key"].append(text["key"][0])
+    else:
+        tree["key"] = text["key"]
 
 
 def now_in_seconds() -> datetime:

@@ -8,7 +8,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import Any
 
 from sealpoint.errors import (
     DuplicateKeyError,
@@ -17,19 +17,23 @@ from sealpoint.errors import (
     OutputExistsError,
 )
 from sealpoint.keys import files, leftovers
-from sealpoint.keys.change import Precondition, find_key, lock_folder, lock_ring, now_in_seconds
+from sealpoint.keys.change import (
+    Precondition,
+    add_key,
+    find_key,
+    lock_folder,
+    lock_ring,
+    now_in_seconds,
+)
 from sealpoint.keys.entry import (
     require_entry,
     require_owner,
 )
 from sealpoint.keys.ids import require_key_id
 from sealpoint.keys.key import check_value
-from sealpoint.keys.ringfile import RingFile, find_ring_file
+from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
 from sealpoint.keys.ringtext import NEW_RING, entry_text, index_text
 from sealpoint.keys.state import COMMANDS, KeyState
-
-INDEX: Final = "index"
-"""Id of an index key that a command adds."""
 
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
@@ -97,11 +101,8 @@ def stage_key(
         RingFileError: If ``owner`` is not one line of text.
     """
     with lock_ring(path) as ring:
-        taken = [entry.id for entry in ring.entries]
-        if ring.parsed.index_id is not None:
-            taken.append(ring.parsed.index_id)
-        key_id, text = _new_key(ring.file, key_id, taken, KeyState.STAGED, expires, owner)
-        ring.replace(lambda tree, parse: tree["key"].append(parse(text)["key"][0]))
+        key_id, text = _new_key(ring.file, key_id, ring.taken_ids, KeyState.STAGED, expires, owner)
+        ring.replace(lambda tree, parse: add_key(tree, parse(text)))
         leftovers.remove_second_name(ring.file, key_id)
     return key_id
 

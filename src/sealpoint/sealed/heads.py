@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
@@ -33,6 +34,7 @@ from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
 
 Policy = Literal["require", "warn"]
+Count = Callable[[SealpointError], None]
 
 PURPOSE: Final = "heads"
 """Purpose of the key that is derived from the index key."""
@@ -46,6 +48,7 @@ Twice is proof, but for rows that were stored and pruned since a prune began: it
 _RANDOM_BYTES: Final = 12
 _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
 
+_identities: Final = attrgetter("identities")
 logger: Final = logging.getLogger("sealpoint.heads")
 
 
@@ -117,17 +120,18 @@ class Known(NamedTuple):
 class Heads:
     """Compares and records heads for one saver."""
 
-    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy) -> None:
+    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy, count: Count) -> None:
         """Make an object.
 
         Args:
             store: Remembers.
             key: Returns the index key, derived for `PURPOSE`.
             policy: ``require``, or ``warn`` to go on without what the store could not show.
+            count: Called with each error that is only counted.
         """
         self._store = store if policy == "require" else _Lenient(store, self._count)
         self._key = cache(key)  # the index key never changes
-        self._policy = policy
+        self._policy, self._also_count = policy, count
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
 
@@ -257,11 +261,9 @@ class Heads:
     def _require_claim(self, claim: object, clock: int) -> Steps[None]:
         identity, at = parse_claim(claim)
         store = self._store
-        if identity != store.identity:
-            names = yield Call(_identities, (store,))
-            if names is not None and identity not in names:
-                self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
-        elif at > clock:
+        if identity != store.identity and identity not in ((yield Call(_identities, (store,))) or {identity}):
+            self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
+        elif identity == store.identity and at > clock:
             now = yield from self.find([])
             if now is not None and at > now.clock:
                 self.report(ThreadStoreBehindError(f"the thread store is at {now.clock}; it was at {at}"))
@@ -301,13 +303,14 @@ class Heads:
 
     def _count(self, error: SealpointError) -> None:
         self.warnings[type(error).__name__] += 1
+        self._also_count(error)
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
 
 
 class _Lenient:
     """A store whose errors are counted; the reply is ``None`` then."""
 
-    def __init__(self, store: ThreadStore, count: Callable[[SealpointError], None]) -> None:
+    def __init__(self, store: ThreadStore, count: Count) -> None:
         self._inner, self._count = store, count
         for name in ("newest", "find", "between", "replaced", "require_writable", "append", "delete_thread"):
             setattr(self, name, self._make(getattr(store, name)))
@@ -345,7 +348,3 @@ def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:
 
 def _known(answer: Answer | None) -> Known | None:
     return answer and Known({head.spot: head for head in answer.heads}, answer.clock)
-
-
-def _identities(store: ThreadStore) -> frozenset[str]:
-    return store.identities

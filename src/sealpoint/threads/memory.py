@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from sealpoint.threads.forks import reset_in_child
+from sealpoint.forks import reset_in_child
 from sealpoint.threads.store import REPLACED, Answer, Event, Head, Kind, Spot
 
 

@@ -758,9 +758,8 @@ def test_without_tomlkit(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "version = 1\nkey = [{ id = 'k1', state = 'staged', source = { env = 'X' } }]\n",
         "version = 1\n[[key]]\nid = 'k1'\nstate = 'staged'\nsource.env = 'X'\n[[index]]\nsource.env = 'X'\n"
         "[[key]]\nid = 'k2'\nstate = 'disabled'\nsource.env = 'X'\n",
-        "version = 1\n",
     ],
-    ids=["array", "apart", "no key"],
+    ids=["array", "apart"],
 )
 def test_what_cannot_be_kept_is_not_touched(tmp_path: Path, text: str) -> None:
     (tmp_path / "keys.toml").write_text(text)
@@ -827,7 +826,13 @@ def entries(draw: st.DrawFn, key_id: str, state: str) -> list[str]:
     return found
 
 
-RESERVED = ("[[wrapper]]", "[[database]]")
+WRAPPER = """[[wrapper]]  # the first
+id = "w"
+kind   = 'command' # of two
+wrap = [ "base64" ]
+
+unwrap = ["base64", "-d"]
+"""
 
 
 @st.composite
@@ -853,8 +858,15 @@ def rings(draw: st.DrawFn) -> str:
     ]
     for key_id, state in order:
         found += draw(entries(key_id, state))
-    for reserved in draw(st.lists(st.sampled_from(RESERVED), unique=True)):
-        found += [f"{draw(spaces)}{reserved}", *draw(blanks), draw(lines("any", "thing")), *draw(blanks)]
+    if draw(st.booleans()):
+        found += [
+            f"{draw(spaces)}[[database]]",
+            *draw(blanks),
+            draw(lines("path", "database")),
+            *draw(blanks),
+        ]
+    if draw(st.booleans()):
+        found += WRAPPER.splitlines()
     if draw(st.booleans()):
         found += ["[[index]]", f"source = {{ inline = '{'0' * 64}' }}", *draw(blanks)]
     return "\n".join(found) + draw(st.sampled_from(["", "\n", "\n\n"]))
@@ -945,3 +957,11 @@ def test_new_entries_leave_the_rest_as_it_was(text: str) -> None:
         old = new[:start] + new[end:]
         assert old.removesuffix("\n") == text.removesuffix("\n")
         assert [entry.id for entry in read_ring_entries(ring)][-1] == "new"
+
+
+def test_first_key_of_a_ring_without_keys(tmp_path: Path) -> None:
+    ring = tmp_path / "keys.toml"
+    ring.write_text("version = 1  # by hand\n")
+    promote_key(ring, stage_key(ring, "k1"))
+    assert KeyRing.load(ring).active_id == "k1"
+    assert ring.read_text().startswith("version = 1  # by hand\n")
