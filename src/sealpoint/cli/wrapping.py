@@ -14,7 +14,8 @@ from sealpoint.cli.options import JsonOption, KeyArgument, KeysOption
 from sealpoint.cli.output import say, show_table, warn
 from sealpoint.keys import wrapping
 from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
-from sealpoint.keys.sources import FileSource, WrappedSource
+from sealpoint.keys.sources import FileSource
+from sealpoint.keys.wrapped import WrappedSource
 from sealpoint.keys.wrapping import WrapperCheck
 from sealpoint.maintenance.result import Reason, Result
 

@@ -26,8 +26,9 @@ from sealpoint.keys.entry import (
 from sealpoint.keys.keyfile import holds_key, own_file, remove_key_file
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.ringtext import removed_text
-from sealpoint.keys.sources import InlineSource, WrappedSource
+from sealpoint.keys.sources import InlineSource
 from sealpoint.keys.state import COMMANDS, KeyState
+from sealpoint.keys.wrapped import WrappedSource
 
 Check = Callable[[RingFile, RingEntry], Sequence[str]]
 

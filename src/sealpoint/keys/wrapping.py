@@ -33,9 +33,9 @@ from sealpoint.keys.key import check_value
 from sealpoint.keys.keyfile import holds_key, own_file, remove_key_file
 from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
 from sealpoint.keys.ringtext import entry_text, index_text, wrapped_text
-from sealpoint.keys.sources import WrappedSource
 from sealpoint.keys.state import KeyState
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey
+from sealpoint.keys.wrapped import WrappedSource
 
 _CHECK_ID: Final = "keys-check"
 
