@@ -46,6 +46,9 @@ _SETTINGS: Final = {
 _inherited: Final[list[Any]] = []
 """Connections of the parent of a fork: closing one would end the parent's session."""
 
+_IDLE: Final = 0
+"""libpq's PQTRANS_IDLE."""
+
 _TIMED_OUT: Final = {"57014", "55P03"}  # a statement or a lock
 _READ_ONLY: Final = "25006"
 _FORBIDDEN: Final = "42501"
@@ -141,7 +144,8 @@ class Pool:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 return self._connect()
-            if not connection.closed and not _has_input(connection.fileno()):
+            # Input that no statement asked for is the end of the session.
+            if not connection.closed and not connection.input.poll(0):
                 return connection
             connection.close()
 
@@ -149,9 +153,8 @@ class Pool:
         """Keep a connection for another call, unless it is lost or still runs a statement."""
         if connection.broken:
             return
-        is_usable = connection.info.transaction_status == _psycopg().pq.TransactionStatus.IDLE
         with self._lock:
-            if is_usable and len(self._idle) < MAX_IDLE:
+            if connection.pgconn.transaction_status == _IDLE and len(self._idle) < MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -213,19 +216,21 @@ class Pool:
         return ThreadStoreDownError(f"{self.name}: {kind} (SQLSTATE {code or 'none'})")
 
 
-def _has_input(descriptor: int) -> bool:
-    """Whether the server has sent something that no statement asked for: the end of the session."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
-
-
 @cache
 def _connection_class() -> Any:
-    """Return psycopg's connection, with a time limit in this process: a server may stop without a word."""
+    """Return psycopg's connection, with a time limit in this process: a server may stop without a word.
+
+    It has one cursor for all statements: making one takes as long as executing a small statement.
+    """
 
     class LimitedConnection(_psycopg().Connection):  # type: ignore[misc]
         until = math.inf
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.own_cursor = self.cursor(binary=True)
+            self.input = select.poll()
+            self.input.register(self.fileno(), select.POLLIN)
 
         def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
             return super().wait(_limited(gen, self.until), *arguments, **options)

@@ -100,6 +100,11 @@ APPEND: Final = f"""
         RETURNING seq
     ) SELECT raised + (SELECT max(seq) FROM added) FROM "{{schema}}".store"""
 
+# What a put appends: arrays and the clock would take most of the time of a call.
+APPEND_PUT: Final = f"""
+    INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
+    SELECT %s, %s, %s, {Kind.PUT:d}, %s, {_NOW} FROM "{{schema}}".store RETURNING seq"""
+
 DELETE_THREAD: Final = f"""
     WITH added AS (
         INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
@@ -111,7 +116,7 @@ DELETE_THREAD: Final = f"""
 
 HEADS: Final = """
     SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
-        thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{schema}".heads {after}
+        thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{schema}".heads {conditions}
     ORDER BY thread_id, checkpoint_ns, checkpoint_id, seq DESC LIMIT %s"""
 AFTER: Final = "WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%s, %s, %s)"
 
@@ -152,5 +157,5 @@ REQUIRE_WRITABLE: Final = """
     SELECT '', '', '', 0, '', 0 WHERE false"""
 """Inserts nothing, but needs the right and the lock to do so."""
 
-HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, DELETE_THREAD, TRIMMED})
+HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, APPEND_PUT, DELETE_THREAD, TRIMMED})
 """Statements that return at least one row, because ``store`` has one."""
