@@ -133,4 +133,4 @@ wheel: $(VENV)/filled
 
 clean:
 	rm -rf $(VENV) $(DEMO_VENV) $(OLDEST_VENV) $(FUZZ_VENV) $(SAVERS_VENV) .fuzz .nox dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks demo fuzz -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks demo examples fuzz -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -10,7 +10,7 @@ from typing import Final, Self
 from sealpoint.errors import Omitted
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import SqliteSaver
-from sealpoint.sqlite.database import run_in_thread
+from sealpoint.sqlite.worker import run_in_thread
 
 _READ_INSTEAD: Final = "the checkpoints are in a SQLite database: read them with list() or get_tuple()"
 

@@ -251,6 +251,7 @@ def test_every_database_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Store:
         def __init__(self, name: str) -> None:
             self.name = name
+            self.kind, self.identity = "sqlite", {"path": name}
 
         def close(self) -> None:
             closed.append(self.name)

@@ -441,6 +441,27 @@ def test_trim_forgets_what_was_deleted(run: Run, on_file: Scene) -> None:
     assert run(*words).code == Exit.DONE
 
 
+@pytest.mark.parametrize("first", ["1", "2"])
+def test_a_second_trim_of_smaller_numbers_is_a_trim(run: Run, on_file: Scene, first: str) -> None:
+    """Clocks differ: the thread that was deleted first may have the later time. It was once `pin-differs`."""
+    for thread in ("1", "2"):
+        on_file.play(thread)
+        with (
+            closing(SqliteThreadStore("threads.db")) as store,
+            sealed_file(Path(on_file.database), threads=store) as saver,
+        ):
+            saver.delete_thread(thread)
+    on_file.play("v")
+    with closing(sqlite3.connect("threads.db")) as connection, connection:
+        connection.execute("UPDATE heads SET at = 1000 WHERE thread_id = ?", (first,))
+    trim = ("heads", "trim", "threads.db", "--yes", "--before")
+    assert run(*trim, "2000-01-01", "--json").document["forgotten"] > 0
+    assert run("heads", "seal", "threads.db", "--pin", "pin.json").code == Exit.DONE
+    assert run(*trim, "2100-01-01", "--json").document["forgotten"] > 0
+    words = ["heads", "verify", "app.db", "--threads", "threads.db", "--pin", "pin.json"]
+    assert run(*words, "--json").document["reasons"] == ["pin-trimmed"]
+
+
 @pytest.mark.parametrize("date", ["", "yesterday", "2026-13-01", "9999999999"])
 def test_trim_wants_a_date(run: Run, on_file: Scene, date: str) -> None:
     ended = run("heads", "trim", "threads.db", "--before", date, "--yes")

@@ -424,6 +424,7 @@ def test_verify_of_values_that_all_open(sealed: Path, keys: Path, capsys: pytest
         "rows": 2,
         "opened": [{"key": "k1", "values": 2}],
         "accepted": 0,
+        "legacy": 0,
         "bound": 0,
         "unbound": 0,
         "unbound_places": [],

@@ -107,6 +107,27 @@ def test_keys_through_their_states(ledger: Path, run: Run) -> None:
     assert verify_ledger(ledger).unended == 0
 
 
+def test_listed_databases_are_recorded_as_named_ones_are(ledger: Path, run: Run, tmp_path: Path) -> None:
+    """Of a transition all that it examines; of another command those that are named, or else those."""
+    write(tmp_path / "a.db", "k2", "a")
+    write(tmp_path / "b.db", "k2", "a")
+    ring = tmp_path / "keys.toml"
+    ring.write_text(ring.read_text() + "\n[[database]]\npath = 'a.db'\n")
+    run("keys", "generate", "k3")
+    listed, other = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    for words, databases in (
+        (["keys", "promote", "k3"], [listed]),
+        (["keys", "disable", "k1", "--yes", "--db", other], [other, listed]),
+        (["keys", "disable", "k1", "--yes", "--no-database-check"], None),
+        (["keys", "enable", "k1"], None),
+        (["verify"], [listed]),
+        (["verify", other], [other]),
+        (["report"], [listed]),
+    ):
+        run(*words)
+        assert entries(ledger)[-1]["subject"].get("database") == databases
+
+
 def test_key_that_is_named_by_the_command_is_recorded(ledger: Path, run: Run) -> None:
     run("keys", "generate")
     begun, done = entries(ledger)[1:]
@@ -228,7 +249,7 @@ def test_begin_is_on_the_disk_before_the_effect(
 
     text = ring.read_text()
     with monkeypatch.context() as patch:
-        patch.setattr("sealpoint.evidence.ledger.write_private", refuse)
+        patch.setattr(os, "fsync", refuse)
         ended = run("keys", "generate", "k2", "--json")
     assert (ended.code, ended.has_no_result) == (Exit.STOPPED, True)
     assert "the ledger in" in ended.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -367,6 +368,20 @@ def test_shown_only_where_it_is_so(
         assert not accepted or verdict(ended, "opens") != "shown"
 
 
+def test_values_under_langgraphs_key_are_accepted_and_not_opened(
+    run: Run, legacy_ring: Path, tmp_path: Path
+) -> None:
+    """Their type is not authenticated; that is another reason than values in the clear."""
+    path = make(tmp_path, "legacy")
+    ended = run("verify", path, "--json")
+    assert (ended.code, ended.document["ok"], ended.document["reasons"]) == (3, None, ["legacy-allowed"])
+    assert (ended.document["accepted"], ended.document["opened"]) == (ended.document["rows"], [])
+    assert f"{ended.document['rows']} under LANGGRAPH_AES_KEY" in run("verify", path).out
+    reasons = {reason for _, reasons in answers(run("report", path, "--json")).values() for reason in reasons}
+    assert "legacy-allowed" in reasons
+    assert "plaintext-allowed" not in reasons
+
+
 def test_accepted_plaintext_is_not_shown(run: Run, legacy_ring: Path, tmp_path: Path) -> None:
     ended = run("report", make(tmp_path, "plain"), "--allow-plaintext", "--json")
     assert answers(ended)["opens"] == ("not shown", ["plaintext-allowed"])
@@ -397,12 +412,33 @@ def test_schema_names_every_reason() -> None:
 
 
 def test_files_have_what_stdout_has(run: Run, legacy_ring: Path, tmp_path: Path) -> None:
-    page, file = tmp_path / "page.html", tmp_path / "report.json"
-    file.write_text("of an earlier run")
-    ended = run("report", make(tmp_path, "good"), "--out", page, "--json-out", file, "--json")
+    page, file, path = tmp_path / "page.html", tmp_path / "report.json", make(tmp_path, "good")
+    run("report", path, "--out", page, "--json-out", file)
+    before = page.read_text(), file.read_text()
+    ended = run("report", path, "--out", page, "--json-out", file, "--json")
     assert file.read_text() == ended.out
+    assert page.read_text() != before[0]
+    assert file.read_text() != before[1]
     assert sorted(each.name for each in tmp_path.iterdir() if each.name.startswith(".")) == []
     assert run("report", tmp_path / "good.db", "--out", tmp_path / "no" / "x.html").code == Exit.USAGE
+
+
+@pytest.mark.parametrize("option", ["--out", "--json-out"])
+def test_only_a_report_is_replaced(run: Run, legacy_ring: Path, tmp_path: Path, option: str) -> None:
+    path, pipe = make(tmp_path, "good"), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for other in (legacy_ring, path, tmp_path, pipe):
+        before = other.read_bytes() if other.is_file() else None
+        ended = run("report", path, option, other)
+        assert ended.code == Exit.USAGE
+        assert "is not a report" in ended.err
+        assert before is None or other.read_bytes() == before
+
+
+def test_page_and_object_are_two_files(run: Run, legacy_ring: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    assert run("report", make(tmp_path, "good"), "--out", file, "--json-out", file).code == Exit.USAGE
+    assert not file.exists()
 
 
 def test_two_runs_differ_in_times_and_ids_alone(run: Run, legacy_ring: Path, tmp_path: Path) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from sealpoint.evidence import verify_ledger
+from sealpoint.evidence import Ledger, verify_ledger
+from tests.faults.power import Disk, Killed
 from tests.faults.test_rotation_room import can_mount
-from tests.support.ledgers import SIGNER, make_ledger
+from tests.support.extent import by_extent
+from tests.support.ledgers import SIGNER, make_entry, make_ledger
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 4
@@ -67,6 +71,81 @@ def test_kill_at_any_step_leaves_a_whole_ledger(tmp_path: Path, kills: int) -> N
     words = done.stdout.split()
     assert words[:2] == ["kills", str(kills)]
     assert int(words[3]) > 0, "no kill tore an entry"
+
+
+State = frozenset[tuple[str, bytes]]
+Reported = tuple[tuple[str, ...], tuple[bytes, ...]]
+UNFINISHED = {"torn": 3, "complete": 4}  # steps of a writer that was killed before
+
+
+def follow(folder: Path, setup: str, kill: int, states: dict[State, Reported]) -> bool:
+    """Let a writer be killed after so many steps, and two others add entries; whether it was killed.
+
+    Args:
+        folder: Of the ledger.
+        setup: What happened before.
+        kill: The steps.
+        states: Gets what the files may be if power fails, with the events and heads reported before that.
+    """
+    events, pins = list[str](), [(folder / "checkpoint").read_bytes()]
+
+    def look() -> None:
+        for files in map(frozenset, (state.items() for state in disk.states())):
+            known = states.get(files, ((), ()))
+            states[files] = max(known, (tuple(events), tuple(pins)), key=lambda each: len(each[1]))
+
+    def write(event: str, kill: int = -1) -> bool:
+        disk.left = kill
+        try:
+            with Ledger(folder, SIGNER).writing(make_entry()) as writer:
+                head = writer.add(make_entry(event))
+        except Killed:
+            return True
+        events.append(event)
+        pins.append(head.line.encode())
+        look()
+        return False
+
+    with Disk(folder, look) as disk:
+        if setup in UNFINISHED:
+            assert write("a", UNFINISHED[setup])
+        was_killed = write("b", kill)
+        assert not write("c")
+        assert not write("d")
+    return was_killed
+
+
+def require_whole(folder: Path, files: State, events: tuple[str, ...], pins: tuple[bytes, ...]) -> None:
+    """Check files that a power failure has left: nothing reported is lost, and the next writer goes on."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(0o700)
+    for name, content in files:
+        (folder / name).write_bytes(content)
+    assert not verify_ledger(folder, SIGNER.key, pins).problems, files
+    with Ledger(folder, SIGNER).writing(make_entry()) as writer:
+        head = writer.add(make_entry("next"))
+    assert not verify_ledger(folder, SIGNER.key, [*pins, head.line.encode()]).reasons, files
+    text = (folder / "entries.jsonl").read_text(encoding="ascii")
+    assert all(f'"{event}"' in text for event in [*events, "next"]), files
+
+
+@pytest.mark.parametrize("setup", ["whole", "edge", "checkpoint.new", *UNFINISHED])
+def test_power_failure_after_any_step_leaves_a_whole_ledger(tmp_path: Path, setup: str) -> None:
+    """A writer is killed at any step, two others add entries, and power fails after any step of the three.
+
+    Before, the ledger is whole, or one of its files is missing, or a writer was killed.
+    """
+    make_ledger(tmp_path / "ledger", 2)
+    (tmp_path / "ledger" / setup).unlink(missing_ok=True)
+    states = dict[State, Reported]()
+    for kill in count(step=by_extent(4, 1)):
+        folder = tmp_path / str(kill)
+        shutil.copytree(tmp_path / "ledger", folder)
+        if not follow(folder, setup, kill, states):
+            break
+    assert kill > 9
+    for files, (events, pins) in states.items():
+        require_whole(tmp_path / "after", files, events, pins)
 
 
 def test_many_writers_at_once(tmp_path: Path) -> None:

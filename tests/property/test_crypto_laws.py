@@ -20,7 +20,7 @@ from sealpoint.errors import (
     SealpointError,
     TagError,
 )
-from sealpoint.keys.watch import require_later
+from sealpoint.keys.rollback import require_later
 from tests.support.strategies_crypto import (
     inners,
     key_ids,

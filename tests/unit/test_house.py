@@ -18,7 +18,15 @@ GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 MAX_LINES = 350
 PICKLE_USERS = {"sealpoint.serde.jsonplus"}
 EXTRAS = {"cli", "langgraph"}  # all other modules are core
-FOREIGN = {"langgraph", "langchain", "langchain_core", "numpy", "pydantic"}
+FOREIGN = {
+    "langgraph",
+    "langchain",
+    "langchain_core",
+    "numpy",
+    "opentelemetry",
+    "prometheus_client",
+    "pydantic",
+}
 
 
 def module_name(path: Path) -> str:

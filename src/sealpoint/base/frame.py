@@ -75,12 +75,20 @@ def encode_value(value: bytes) -> str:
 
 
 def decode_value(text: Any) -> bytes | None:
-    """Return the bytes of a frame's value; ``None`` if it is not base64."""
+    """Return the bytes of a frame's value; ``None`` if it is not canonical base64.
+
+    Each value has one text: b64decode ignores other characters without ``validate``, and the unused bits of
+    the last character always.
+    """
+    if not isinstance(text, str):
+        return None
     try:
-        # Without validate b64decode ignores other characters: many texts would be the same value.
-        return b64decode(text, validate=True) if isinstance(text, str) else None
+        value = b64decode(text, validate=True)
     except (Base64Error, ValueError):
         return None
+    rest = len(value) % 3
+    is_canonical = not rest or text.endswith(encode_value(value[-rest:]))
+    return value if is_canonical else None
 
 
 def make_frame(tag: str, value: bytes) -> dict[str, str]:

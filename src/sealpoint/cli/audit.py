@@ -51,7 +51,7 @@ def audit(
     """
     allowed = tuple(allow_metadata or ())
     result = Result("audit", {"strict": strict, "allow_metadata": list(allowed)})
-    named = one_database(database, variable)
+    named = one_database(database, variable, keys)
     entries = find_entries(keys, result)
     with opened([named]) as (store,):
         part, found = result.looks_at(store), look_at(store, allowed)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sealpoint.cli import render
-from sealpoint.cli.databases import is_url, one_database
+from sealpoint.cli.databases import one_database
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import (
     AllowPlaintextOption,
@@ -27,6 +27,7 @@ from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Events, Progress
 from sealpoint.errors import excerpt
+from sealpoint.keys.databasetable import is_url
 from sealpoint.maintenance.decrypt import decrypt as decrypt_file
 from sealpoint.maintenance.pace import Pace
 from sealpoint.maintenance.result import Reason, Result
@@ -57,7 +58,7 @@ def decrypt(
     LangGraph's plain saver reads it.
     If a value does not open, no copy is made, and the exit code is 4, or 5 if only keys are missing.
     """
-    database = one_database(database, db_env)
+    database = one_database(database, db_env, keys)
     run = _Run(Result("decrypt", {"allow_plaintext": allow_plaintext}), shown=not as_json)
     if is_url(database):
         place = _require_schema(out, out_schema)

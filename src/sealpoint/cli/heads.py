@@ -79,7 +79,7 @@ def verify(
     database. `sealpoint verify DB` does the same without the pin, and opens all other values too.
     """
     result = Result("heads verify")
-    named, remembered = one_database(database, variable), require_threads(threads, keys)
+    named, remembered = one_database(database, variable, keys), require_threads(threads, keys)
     pinned = None if pin is None else read_pin(pin)
     tally = Tally()
     with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads verify") as move:
@@ -129,7 +129,7 @@ def adopt(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Record what a database has as true: for first use, or after a backup was restored lawfully.
+    """Record what a database has as true: for first use, or after a backup was restored on purpose.
 
     Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
     agents before; nothing is recorded if a checkpoint does not open.
@@ -138,7 +138,7 @@ def adopt(
     if not reason.strip() or len(reason) > MAX_REASON_CHARS:
         raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint="--reason")
     result, failures = Result("heads adopt", {"reason": reason}), render.ShownFailures(shown=not as_json)
-    named, remembered = one_database(database, variable), require_threads(threads, keys)
+    named, remembered = one_database(database, variable, keys), require_threads(threads, keys)
     with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads adopt") as move:
         cipher = RingCipher(open_ring(keys, result))
         checkpoints, part = CheckpointRows(store, cipher), result.looks_at(store)

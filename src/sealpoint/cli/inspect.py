@@ -40,7 +40,7 @@ def inspect(
 
     This is the one command that shows what was sealed. Without --thread it lists the ids of threads.
     """
-    result, named = Result("inspect"), one_database(database, variable)
+    result, named = Result("inspect"), one_database(database, variable, keys)
     result.add(Reason.NOT_ASKED)
     if thread is None:
         return _list_threads(named, limit, result, as_json=as_json)

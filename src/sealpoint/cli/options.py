@@ -42,6 +42,7 @@ AllowUnprovenOption = Annotated[
     bool,
     typer.Option("--allow-unproven", help="Exit with 0, and not with 3, if the result is not proven."),
 ]
+KeyArgument = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id of the key.")]
 KeysOption = Annotated[
     Path | None,
     typer.Option(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from sealpoint.cli import render
-from sealpoint.cli.databases import is_url, one_database
+from sealpoint.cli.databases import one_database
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import (
     AllowLegacyOption,
@@ -39,6 +39,7 @@ from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import BATCH, Batch
 from sealpoint.databases.whole import WholeRowStore
 from sealpoint.errors import SealpointError
+from sealpoint.keys.databasetable import is_url
 from sealpoint.maintenance.binding import Binder, Visible
 from sealpoint.maintenance.job import Action, End, Outcome, Step, require_keys
 from sealpoint.maintenance.options import Check
@@ -116,7 +117,7 @@ def rebind(
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named = one_database(database, variable)
+    named = one_database(database, variable, keys)
     require_fitting(named, workers=workers, suite=suite)
     if unbind and (plain_metadata or index):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")

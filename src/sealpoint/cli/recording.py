@@ -127,13 +127,9 @@ def _find_ring(path: Path | None) -> RingFile | None:
 
 
 def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a command happens to: databases as they were named, keys, a thread, a copy."""
+    """Return what a command happens to: databases as they were named or listed, keys, a thread, a copy."""
     subject: dict[str, Any] = {}
-    named, variables = (
-        _listed(options, "database", "databases"),
-        _listed(options, "variable", "variables", "db_env"),
-    )
-    if databases := [*all_databases(named, None), *(f"${name}" for name in variables)]:
+    if databases := _databases(ring, options):
         subject["database"] = databases
     if "key_id" in options:
         key_id = "index" if options.get("index") else options["key_id"]
@@ -146,7 +142,18 @@ def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
     return subject
 
 
-def _listed(options: Mapping[str, Any], *names: str) -> list[str]:
+def _databases(ring: RingFile, options: Mapping[str, Any]) -> list[str]:
+    """Return the databases that a command works on, as the command line and the ring file have them."""
+    arguments = _given(options, "database", "databases")
+    variables = _given(options, "variable", "variables", "db_env")
+    named = [*all_databases(arguments, None), *(f"${name}" for name in variables)]
+    if "key_id" in options:  # a transition, which examines all that are known
+        return named if options.get("no_database_check", True) else [*named, *ring.databases]
+    takes_one = {"database", "databases"} & options.keys()
+    return named or (list(ring.databases) if takes_one else [])
+
+
+def _given(options: Mapping[str, Any], *names: str) -> list[str]:
     found = [options[name] for name in names if options.get(name) is not None]
     return [str(each) for one in found for each in (one if isinstance(one, list | tuple) else [one])]
 

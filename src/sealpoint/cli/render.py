@@ -286,8 +286,10 @@ class LineReport:
     def end(self, tail: Document) -> None:
         """Print how many values open, and under which keys."""
         keys = [f"{part['values']} under {part['key']}" for part in tail["opened"]]
-        if tail["accepted"]:
-            keys.append(f"{tail['accepted']} not sealed, and accepted")
+        if plain := tail["accepted"] - tail["legacy"]:
+            keys.append(f"{plain} not sealed, and accepted")
+        if tail["legacy"]:
+            keys.append(f"{tail['legacy']} under LANGGRAPH_AES_KEY, and accepted")
         opened = sum(part["values"] for part in tail["opened"]) + tail["accepted"]
         so_far = "" if tail["complete"] else " read so far"
         put(f"{opened} of {tail['rows']} values{so_far} open{': ' if keys else ''}{', '.join(keys)}")

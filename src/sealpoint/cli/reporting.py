@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import typer
 
-from sealpoint.cli.databases import all_databases
+from sealpoint.cli.databases import find_databases
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.ledger import read_file, read_key
 from sealpoint.cli.options import require_text
@@ -22,7 +22,7 @@ from sealpoint.cli.stores import find_entries, opened
 from sealpoint.cli.threads import find_threads, opened_threads
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.databases.rows import RowStore
-from sealpoint.errors import KeyRingError
+from sealpoint.errors import KeyRingError, OutputExistsError
 from sealpoint.evidence.report import Report, render_page
 from sealpoint.evidence.report.changes import Changes, find_changes
 from sealpoint.evidence.report.database import Move, read_heads, read_part
@@ -57,18 +57,15 @@ class Asked:
 
 def make_report(asked: Asked) -> Exit:
     """Make a report, write its files, and print it."""
-    named = all_databases(asked.databases, asked.variables)
-    if not named:
-        raise typer.BadParameter("name at least one database: DB, or --db-env NAME", param_hint="DB...")
+    looked = find_databases(asked.databases, asked.variables, asked.keys)
     result = Result("report", {"allow_plaintext": asked.allow_plaintext})
     made = Report(result, asked.allow_plaintext, _period(asked.period))
-    if asked.out is not None:
-        load_template()  # before an hour of reading
+    _prepare_files(asked)  # before an hour of reading
     made.command = _command_line(asked)
     pinned = None if asked.pin is None else read_pin(asked.pin)
     cipher = _find_keys(asked.keys, made)
     made.changes = _find_changes(asked, made)
-    with opened(named) as stores, progress_bar("report") as move:
+    with opened(looked.names, ring_file=looked.ring_file) as stores, progress_bar("report") as move:
         for store in stores:
             allow = asked.allow_plaintext
             part = read_part(store, result, cipher, made.entries, allow_plaintext=allow, move=move)
@@ -173,13 +170,46 @@ def _command_line(asked: Asked) -> str:
     return shlex.join(words)
 
 
+def _prepare_files(asked: Asked) -> None:
+    """Refuse files that cannot be written, and load what the page is made with."""
+    if asked.out is not None and asked.out == asked.json_out:
+        raise typer.BadParameter("the page and the object are two files", param_hint="--json-out")
+    for file in (asked.out, asked.json_out):
+        if file is not None:
+            _require_replaceable(file)
+    if asked.out is not None:
+        load_template()
+
+
+_MARK: Final = b"urn:sealpoint:report:"
+_MARK_WITHIN: Final = 512
+"""Where the bytes stand that a page and an object begin with."""
+
+
+def _require_replaceable(path: Path) -> None:
+    """Refuse a name at which there is something else than a report, or nothing can be written.
+
+    Raises:
+        OutputExistsError: If there is another file: a ring, a database.
+        OSError: If its folder is missing, or the file cannot be read.
+    """
+    require_text(str(path), "FILE")
+    path.parent.stat()
+    if not os.path.lexists(path):
+        return
+    if path.is_file():  # and not a pipe, at which opening would wait
+        with path.open("rb") as file:
+            if _MARK in file.read(_MARK_WITHIN):
+                return
+    raise OutputExistsError(f"{path} is there already, and is not a report", hint="name another file")
+
+
 def _write(path: Path, text: str) -> None:
     """Write a file in one step; a report of an earlier run is replaced.
 
     Raises:
         OSError: If it cannot be written.
     """
-    require_text(str(path), "FILE")
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with fresh.open("x", encoding="utf-8", newline="\n") as file:

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Self
 import typer
 
 from sealpoint.cli import render
-from sealpoint.cli.databases import is_url, one_database
+from sealpoint.cli.databases import one_database
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import (
     AllowLegacyOption,
@@ -39,6 +39,7 @@ from sealpoint.crypto.suites import SUITES
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import BATCH, Batch, Event
 from sealpoint.errors import SealpointError
+from sealpoint.keys.databasetable import is_url
 from sealpoint.maintenance.job import Action, End, Job, Phase, make_plan, require_keys
 from sealpoint.maintenance.options import Check, Options
 from sealpoint.maintenance.result import Reason, Result
@@ -72,7 +73,7 @@ def rotate(
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
-    named = one_database(database, variable)
+    named = one_database(database, variable, keys)
     require_fitting(named, workers=workers, suite=suite)
     if scrub and is_url(named):
         cause = "Postgres keeps old rows where only its own means reach: VACUUM FULL, WAL, replicas"

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from sealpoint.cli.databases import is_url
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import JsonOption, KeysOption
 from sealpoint.cli.outcome import scrub_reasons, scrubbed_object, search_result
 from sealpoint.cli.output import print_json, put, say, show_table
 from sealpoint.cli.stores import open_ring, opened
 from sealpoint.cli.verdict import show_verdict
+from sealpoint.keys.databasetable import is_url
 from sealpoint.keys.lock import holding
 from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.scrub import forecast

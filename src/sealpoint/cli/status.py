@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sealpoint.cli import render
-from sealpoint.cli.databases import all_databases
+from sealpoint.cli.databases import find_databases
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import DatabasesArgument, JsonOption, KeysOption, VariablesOption
 from sealpoint.cli.output import complain, complain_of_damage, print_json
@@ -35,9 +35,7 @@ def status(
 
     It believes the tags: that values also open is what `verify` shows.
     """
-    named = all_databases(databases, variables)
-    if not named:
-        raise typer.BadParameter("name at least one database: DB, or --db-env NAME", param_hint="DB...")
+    looked = find_databases(databases, variables, keys)
     result = Result("status")
     entries = find_entries(keys, result)
     if only is not None and entries is not None and only not in {entry.id for entry in entries}:
@@ -46,7 +44,7 @@ def status(
         complain(str(unknown), unknown.hint)
         return Exit.USAGE
     damage: dict[str, list[SealpointError]] = {}
-    with opened(named) as stores:
+    with opened(looked.names, ring_file=looked.ring_file) as stores:
         found = [
             (result.looks_at(store), take_shares(store, entries, damage.setdefault(store.name, [])))
             for store in stores

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sealpoint.cli.databases import is_url
 from sealpoint.cli.output import say, warn
 from sealpoint.crypto import KeyRing, KeyState, RingCipher
 from sealpoint.crypto.tag import is_sealed
@@ -17,8 +16,10 @@ from sealpoint.errors import (
     DatabaseCorruptError,
     RingFileMissingError,
     SchemaError,
+    SealpointError,
 )
-from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
+from sealpoint.keys.databasetable import is_url
+from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
 from sealpoint.maintenance.partial import MAGIC, find_leftovers
 
 if TYPE_CHECKING:
@@ -103,15 +104,79 @@ def _has_header(file: Path) -> bool:
 
 
 @contextmanager
-def opened(databases: Sequence[str], *, writable: bool = False) -> Iterator[list[RowStore]]:
-    """Open several databases, and close them at the end."""
+def opened(
+    databases: Sequence[str], *, ring_file: Path | None = None, beside: Sequence[RowStore] = ()
+) -> Iterator[list[RowStore]]:
+    """Open several databases, each once, and close them at the end.
+
+    Args:
+        databases: As `sealpoint.cli.databases` names them.
+        ring_file: The ring file that lists them, for the hint of an error; ``None`` if none does.
+        beside: Databases that are open already. They are not opened again under another name.
+    """
     warn_of_leftovers(*(Path(database) for database in databases if not is_url(database)))
     with ExitStack() as stack:
-        stores = []
+        stores: list[RowStore] = []
         for database in databases:
-            stores.append(open_store(database, writable=writable))
-            stack.callback(stores[-1].close)
+            with explaining(database, ring_file):
+                store = stack.enter_context(closing(open_store(database)))
+            if all(_place(store) != _place(other) for other in (*beside, *stores)):
+                stores.append(store)
         yield stores
+
+
+def _place(store: RowStore) -> object:
+    """Return what two names of one database have in common."""
+    # Copies of a Postgres cluster have the numbers of the original, so that the URL counts there too.
+    return store.name if store.kind == "postgres" else store.kind, store.identity
+
+
+@contextmanager
+def explaining(database: str, ring_file: Path | None) -> Iterator[None]:
+    """Add to the hint of an error that a ring file lists the database."""
+    try:
+        yield
+    except SealpointError as error:
+        if ring_file is not None:
+            listed = f"{ring_file} lists {database}: if it no longer exists, remove its [[database]] entry"
+            error.hint = f"{error.hint}; {listed}" if error.hint else listed
+        raise
+
+
+class Examined(NamedTuple):
+    """Open databases that are examined before a key changes its state, each once.
+
+    Attributes:
+        named: Those that the command line names.
+        listed: Those that only the ring file lists.
+        entries: All that the ring file lists, by path or URL; ``None`` if these are not examined.
+    """
+
+    named: list[RowStore]
+    listed: list[RowStore]
+    entries: tuple[str, ...] | None
+
+    @property
+    def stores(self) -> list[RowStore]:
+        """All of them."""
+        return [*self.named, *self.listed]
+
+
+@contextmanager
+def examined(file: Path, named: Sequence[str], *, with_listed: bool) -> Iterator[Examined]:
+    """Open the databases to examine before a key changes its state, and close them at the end.
+
+    Args:
+        file: The ring file.
+        named: What the command line names.
+        with_listed: Whether to examine also those that the ring file lists.
+    """
+    entries = RingFile(file).databases if with_listed else None
+    with (
+        opened(named) as stores,
+        opened(entries or (), ring_file=file, beside=stores) as listed,
+    ):
+        yield Examined(stores, listed, entries)
 
 
 def open_ring(path: Path | None, result: Result) -> KeyRing:

@@ -9,8 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
-from sealpoint.cli.databases import all_databases, is_url
+from sealpoint.cli.databases import all_databases
 from sealpoint.errors import ConfigError, RingFileMissingError, ThreadStoreDownError
+from sealpoint.keys.databasetable import is_url
 from sealpoint.keys.ringfile import read_thread_store
 from sealpoint.threads.opening import open_thread_store
 from sealpoint.threads.store import ThreadStore

@@ -71,7 +71,7 @@ def trial(
     have.
     """
     result = Result("trial", {"allow_plaintext": allow_plaintext})
-    named = one_database(database, variable)
+    named = one_database(database, variable, keys)
     inner = JsonPlusSerializer(allowed_msgpack_modules=None if strict else True)
     allowed = read_allowed(allow or ())
     _import_all(modules or ())

@@ -48,7 +48,7 @@ def types(
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
     allowlist = None if allow is None else Allowlist.of(read_allowed(allow))
     result, failures = Result("types"), render.ShownFailures(shown=not as_json)
-    with opened([one_database(database, variable)]) as (store,):
+    with opened([one_database(database, variable, keys)]) as (store,):
         part, cipher = result.looks_at(store), find_cipher(store, keys, result)
         with _watching("types", failures.add) as report:
             found = take_inventory(store, cipher, report=report)

@@ -50,7 +50,7 @@ def verify(
     if threads is not None and no_threads:
         raise typer.BadParameter("--threads names a store", param_hint="--no-threads")
     result = Result("verify", {"allow_plaintext": allow_plaintext, "no_threads": no_threads})
-    named = one_database(database, variable)
+    named = one_database(database, variable, keys)
     tally = Tally()
     with opened([named]) as (store,), progress_bar("verify") as move, ExitStack() as stack:
         ring = open_ring(keys, result)

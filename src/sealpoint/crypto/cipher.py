@@ -7,9 +7,9 @@ from time import monotonic
 from typing import Final
 
 from sealpoint.crypto.context import PackedRow, Row
-from sealpoint.crypto.counters import Tally
 from sealpoint.crypto.kinds import PICKLE
 from sealpoint.crypto.prepared import Opened, PreparedRing, parse_tag
+from sealpoint.crypto.stats import CipherStats, CipherTally
 from sealpoint.crypto.suites import SUITES
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import (
@@ -18,6 +18,7 @@ from sealpoint.errors import (
     KeyDisabledError,
     NoActiveKeyError,
     PlaintextError,
+    SealpointError,
     TagError,
     UnknownKeyError,
     UnknownSuiteError,
@@ -26,6 +27,7 @@ from sealpoint.errors import (
 )
 from sealpoint.keys.material import NeverPickled
 from sealpoint.keys.ring import KeyRing
+from sealpoint.keys.stats import Reloads, RingStats, source_stats
 from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
 
 # Errors that a newer ring file may resolve: the key is unknown, not usable, or there is no key to seal with.
@@ -42,6 +44,10 @@ class RingCipher(NeverPickled):
     that seals or opens checks the file every few seconds, and at once if a value needs a key that is
     unknown or not usable. The call that finds a change reads the file. Commands run in separate threads; a
     call waits for one only if it needs a key whose material was never loaded.
+
+    Attributes:
+        suite: The suite to seal with.
+        tally: Its counters; serializers and savers that use it add theirs. `stats` shows them.
     """
 
     def __init__(self, ring: KeyRing, suite: str = "cobblestone256", *, follow: bool = True) -> None:
@@ -58,10 +64,14 @@ class RingCipher(NeverPickled):
         if suite not in SUITES:
             raise UnknownSuiteError(f"{excerpt(suite)} cannot seal; known: {', '.join(sorted(SUITES))}")
         self.suite = suite
-        self._tally = Tally()
-        self._prepared = PreparedRing(ring, suite, self._tally)  # replaced as a whole, which needs no lock
-        self._follower = Follower(ring, ring.origin, self._put) if follow and ring.origin else None
-        self._look_at = monotonic() + LOOK_SECONDS if self._follower else inf
+        self.tally = CipherTally()
+        self._prepared = PreparedRing(ring, suite, self.tally)  # replaced as a whole, which needs no lock
+        self._reloads = Reloads()
+        self._follower: Follower | None = None
+        self._look_at = inf
+        if follow and ring.origin is not None:
+            self._follower = Follower(ring, ring.origin, self._put, self._reloads)
+            self._look_at = monotonic() + LOOK_SECONDS
 
     def __repr__(self) -> str:
         return f"RingCipher({self.ring!r}, suite={self.suite!r})"
@@ -71,15 +81,21 @@ class RingCipher(NeverPickled):
         """The ring in use."""
         return self._prepared.ring
 
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Return how many values this cipher has sealed and opened, by key id, for metrics.
-
-        Returns:
-            ``sealed``, ``opened``, and ``opened_retired``: opened values whose key was no longer active
-            when they were opened. Failures are not counted. Each number is exact, over all threads and
-            rings, but the numbers are not read at the same moment.
-        """
-        return self._tally.read()
+    def stats(self) -> CipherStats:
+        """Return what this cipher has counted, and which ring it uses, for monitoring."""
+        ring, reloads = self.ring, self._reloads
+        active = None if ring.active_id is None else ring.get_key(ring.active_id)
+        return self.tally.stats(
+            RingStats(
+                active_id=ring.active_id,
+                active_created=None if active is None else active.created,
+                read_at=reloads.read_at,
+                reloads=reloads.reloads,
+                refused=reloads.refused,
+                error=reloads.error,
+            ),
+            source_stats(),
+        )
 
     def seal(
         self, inner: str, data: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
@@ -101,22 +117,26 @@ class RingCipher(NeverPickled):
             TagError: If ``inner`` cannot be part of a tag.
         """
         if not inner:
-            raise TagError("a value without a type name cannot be sealed")
+            raise self.tally.refuse(TagError("a value without a type name cannot be sealed"))
         return self._seal(inner, data, row, secret)
 
     def _seal(
         self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None
     ) -> tuple[str, bytes]:
-        if self._follower is not None and monotonic() >= self._look_at:
-            self._look()
-        prepared = self._prepared
         try:
-            return prepared.seal(inner, data, row, secret)
-        except _RETRY_AFTER_RELOAD:
-            newer = self._newer_than(prepared, SEALING)
-            if newer is prepared:
-                raise
-        return newer.seal(inner, data, row, secret)
+            if self._follower is not None and monotonic() >= self._look_at:
+                self._look()
+            prepared = self._prepared
+            try:
+                return prepared.seal(inner, data, row, secret)
+            except _RETRY_AFTER_RELOAD:
+                newer = self._newer_than(prepared, SEALING)
+                if newer is prepared:
+                    raise
+            return newer.seal(inner, data, row, secret)
+        except SealpointError as error:
+            self.tally.refuse(error)
+            raise
 
     def open(
         self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
@@ -141,20 +161,24 @@ class RingCipher(NeverPickled):
             LegacyTypeError: If a row under LANGGRAPH_AES_KEY names a type it may not have.
             IntegrityError: If the bytes, the tag, the key or the row differ from those that were sealed.
         """
-        if type(blob) is not bytes:
-            raise BlobError(f"sealed value is {type(blob).__name__}, not bytes")
-        if type(tag) is not str:
-            raise TagError(f"{excerpt(tag)} is not a type tag")
-        if self._follower is not None and monotonic() >= self._look_at:
-            self._look()
-        prepared = self._prepared
         try:
-            return prepared.open(tag, blob, row, secret)
-        except _RETRY_AFTER_RELOAD:
-            newer = self._newer_than(prepared, parse_tag(tag).key_id or ANY_LEGACY)
-            if newer is prepared:
-                raise
-        return newer.open(tag, blob, row, secret)
+            if type(blob) is not bytes:
+                raise BlobError(f"sealed value is {type(blob).__name__}, not bytes")
+            if type(tag) is not str:
+                raise TagError(f"{excerpt(tag)} is not a type tag")
+            if self._follower is not None and monotonic() >= self._look_at:
+                self._look()
+            prepared = self._prepared
+            try:
+                return prepared.open(tag, blob, row, secret)
+            except _RETRY_AFTER_RELOAD:
+                newer = self._newer_than(prepared, parse_tag(tag).key_id or ANY_LEGACY)
+                if newer is prepared:
+                    raise
+            return newer.open(tag, blob, row, secret)
+        except SealpointError as error:
+            self.tally.refuse(error)
+            raise
 
     def reseal(
         self,
@@ -187,6 +211,15 @@ class RingCipher(NeverPickled):
             RowMissingError, SecretMissingError: If ``tag`` needs a row or a secret that is not given.
             SealedValueError, KeyRingError: As `open` and `seal`.
         """
+        try:
+            return self._reseal(tag, blob, row, secret, allow_plaintext)
+        except SealpointError as error:
+            self.tally.refuse(error)
+            raise
+
+    def _reseal(
+        self, tag: str, blob: bytes, row: Row | PackedRow | None, secret: bytes | None, allow_plaintext: bool
+    ) -> tuple[str, bytes]:
         if type(tag) is not str:
             raise TagError(f"{excerpt(tag)} is not a type tag")
         if not is_sealed(tag):
@@ -247,4 +280,4 @@ class RingCipher(NeverPickled):
         return self._prepared
 
     def _put(self, ring: KeyRing) -> None:
-        self._prepared = PreparedRing(ring, self.suite, self._tally)
+        self._prepared = PreparedRing(ring, self.suite, self.tally)

@@ -8,8 +8,8 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
-from sealpoint.crypto.counters import OPENED, OPENED_RETIRED, SEALED, Tally
 from sealpoint.crypto.kinds import READABLE
+from sealpoint.crypto.stats import OPENED, OPENED_RETIRED, SEALED
 from sealpoint.crypto.suites import Suite, make_suite
 from sealpoint.crypto.tag import Tag
 from sealpoint.errors import (
@@ -20,6 +20,7 @@ from sealpoint.errors import (
     UnexpectedSecretError,
     excerpt,
 )
+from sealpoint.keys.counters import Tally
 from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.key import Key, require_secret
 from sealpoint.keys.material import NeverPickled

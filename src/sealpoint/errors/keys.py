@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sealpoint.errors.root import SealpointError, excerpt
 
 
@@ -137,7 +139,7 @@ class FilePermissionsError(KeyRingError, PermissionError):
 class FileLinkError(KeyRingError, OSError):
     """A file is not a regular file, or is a symbolic link that is not followed."""
 
-    hint = "name the file itself; links are followed only for key files, and not out of their folder"
+    hint = "name the file itself; a link is followed only to a target within its own folder"
 
 
 class SourceError(KeyRingError, OSError):
@@ -153,12 +155,23 @@ class SourceTimeoutError(SourceError, TimeoutError):
 
 
 class KeyUnavailableError(SourceError):
-    """The service that wraps a key does not answer, or refuses to unwrap it."""
+    """The service that wraps a key does not answer, or refuses to unwrap it.
+
+    Attributes:
+        may_pass: Whether the same request may succeed a moment later: no answer, or a busy service.
+    """
 
     hint = "sealpoint keys check asks each wrapper; the key is used as soon as its service answers again"
+
+    def __init__(self, *args: Any, hint: str | None = None, may_pass: bool = False) -> None:
+        super().__init__(*args, hint=hint)
+        self.may_pass = may_pass
 
 
 class WrappedKeyError(KeyRingError, ValueError):
     """A wrapped key was made by another wrapper, for another ring or key, or is damaged."""
 
-    hint = "restore the entry from a copy of the ring file; the blob of another key or ring does not fit"
+    hint = (
+        "if the ring's 'name' or the key's id was changed, change it back; otherwise restore the entry from a"
+        " copy of the ring file"
+    )

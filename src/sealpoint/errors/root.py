@@ -18,9 +18,11 @@ class SealpointError(Exception):
 
     Attributes:
         hint: What to do, in one sentence; empty if there is no advice.
+        is_counted: Whether it is one of the refusals that a cipher counts.
     """
 
     hint: str = ""
+    is_counted: bool = False
 
     def __init__(self, *args: Any, hint: str | None = None) -> None:
         super().__init__(*args)

@@ -39,6 +39,23 @@ class MetadataError(SaverError, ValueError):
     """Metadata is not strict JSON: duplicate keys, NaN, infinity, or not an object."""
 
 
+class ForkedError(SaverError, RuntimeError):
+    """A saver is used in a child process, and its connection belongs to the parent.
+
+    Attributes:
+        saver: Name of its class.
+    """
+
+    hint = "create connections and savers in each worker process, after the fork; docs/deploy.md shows where"
+
+    def __init__(self, saver: str, *, hint: str | None = None) -> None:
+        super().__init__(saver, hint=hint)
+        self.saver = saver
+
+    def __str__(self) -> str:
+        return f"this {self.saver} was created before the process forked, and its connection cannot be shared"
+
+
 class SealingError(SaverError, TypeError):
     """A saver does not pass values to its serializer: they would be stored readable. Nothing was stored."""
 

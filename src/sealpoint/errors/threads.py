@@ -15,7 +15,7 @@ class RolledBackError(SealpointError, LookupError):
     """
 
     hint = (
-        "compare all of it with `sealpoint heads verify DB`; after a backup that was restored lawfully, "
+        "compare all of it with `sealpoint heads verify DB`; after a backup that was restored on purpose, "
         "`sealpoint heads adopt DB --reason TEXT` takes what is there"
     )
 
@@ -41,7 +41,7 @@ class DeletedCheckpointError(SealpointError, LookupError):
 
     hint = (
         "SealedSaver does not return it: delete the thread again, which also ends a deletion that was"
-        " interrupted; if a backup was restored lawfully, `sealpoint heads adopt DB --reason TEXT` takes it"
+        " interrupted; if a backup was restored on purpose, `sealpoint heads adopt DB --reason TEXT` takes it"
     )
 
     def __init__(self, thread_id: str, checkpoint_id: str, *, hint: str | None = None) -> None:

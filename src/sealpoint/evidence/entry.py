@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
@@ -80,7 +80,8 @@ class Entry:
         Raises:
             EntryError: If it has over 65,535 bytes.
         """
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        members = {name: getattr(self, name) for name in _NAMES}
+        text = json.dumps(members, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_BYTES:
             raise EntryError(
                 f"an entry has at most {MAX_BYTES} bytes, and this would have {len(text)}",

@@ -2,9 +2,9 @@
 
     entries.jsonl       one entry a line, see `sealpoint.evidence.entry`
     checkpoint          the head, signed, see `sealpoint.evidence.checkpoint`
-    checkpoint.new      the next head, while an entry is added
+    checkpoint.new      the next head, while an entry is added; otherwise empty
     vkey                the key that verifies, for convenience: a reader has it from another source
-    edge                the edge of the tree, so that adding needs no reading; anything can delete it
+    edge                the edge of the tree, so that adding needs no reading; it may be deleted
     documents/          what commands found, each file named after its SHA-256
     entries.torn        the rest of an entry whose writing was interrupted
 
@@ -14,7 +14,6 @@ Nothing but `sealpoint.evidence.ledger` writes in it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -27,50 +26,30 @@ from sealpoint.evidence.note import VerifierKey
 _LINE_BYTES: Final = entry.MAX_BYTES + 1  # with its newline
 
 
-@dataclass(frozen=True, slots=True)
 class Folder:
     """The files of a ledger.
 
     Attributes:
         path: The folder.
+        entries: The entries.
+        checkpoint: The signed head.
+        new: The next head, while an entry is added; otherwise empty.
+        vkey: The verifier key.
+        edge: The edge of the tree.
+        torn: The rest of an interrupted entry.
+        documents: The folder of documents.
     """
 
-    path: Path
-
-    @property
-    def entries(self) -> Path:
-        """The entries."""
-        return self.path / "entries.jsonl"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The signed head."""
-        return self.path / "checkpoint"
-
-    @property
-    def new(self) -> Path:
-        """The next head, while an entry is added."""
-        return self.path / "checkpoint.new"
-
-    @property
-    def vkey(self) -> Path:
-        """The verifier key."""
-        return self.path / "vkey"
-
-    @property
-    def edge(self) -> Path:
-        """The edge of the tree."""
-        return self.path / "edge"
-
-    @property
-    def torn(self) -> Path:
-        """The rest of an interrupted entry."""
-        return self.path / "entries.torn"
-
-    @property
-    def documents(self) -> Path:
-        """The folder of documents."""
-        return self.path / "documents"
+    def __init__(self, path: Path) -> None:
+        """Name the files; none is read."""
+        self.path: Final = path
+        self.entries: Final = path / "entries.jsonl"
+        self.checkpoint: Final = path / "checkpoint"
+        self.new: Final = path / "checkpoint.new"
+        self.vkey: Final = path / "vkey"
+        self.edge: Final = path / "edge"
+        self.torn: Final = path / "entries.torn"
+        self.documents: Final = path / "documents"
 
     def document(self, digest: str) -> Path:
         """Return the file of a document, named as an entry names it."""

@@ -1,20 +1,23 @@
 """Ledger: adds entries, in an order that a crash at any point leaves whole or shows.
 
-1. `checkpoint.new` is signed over the tree with the new entry, and written.
+1. The next head is signed over the tree with the new entry, and written to `checkpoint.new`.
 2. The entry is added to the entries.
-3. `checkpoint.new` is renamed to `checkpoint`.
+3. `checkpoint.new` is renamed to `checkpoint`, and an empty one is created for the entry after this.
 
-Each step is on the disk before the next begins. `sealpoint.evidence.recovery` repairs what a crash left.
+Each step is on the disk before the next begins: three calls of fsync, since the name of `checkpoint.new` is
+there from the entry before. `edge` is written last: if it is the edge of the checkpoint, all three steps were
+completed. `sealpoint.evidence.recovery` repairs what a crash left.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -36,13 +39,14 @@ from sealpoint.evidence.folder import Folder, digest_of
 from sealpoint.evidence.note import VerifierKey
 from sealpoint.evidence.signer import Signer
 from sealpoint.keys.files import fsync_path, require_unshared, write_private
-from sealpoint.keys.lock import holding
 from sealpoint.merkle import Tree
 
 LOCK_SECONDS: Final = 30.0
 """How long a writer waits for another one, which needs about a millisecond."""
 
 _RETRY_SECONDS: Final = 0.005
+_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_decode: Final = json.JSONDecoder().raw_decode
 _HINT: Final = "make room, or let this account write to the folder: recorded commands are refused until then"
 
 
@@ -80,11 +84,10 @@ class Ledger:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_unshared(folder)
-            with _locked(files.entries):
+            with _locked(files.entries, os.O_CREAT):
                 require_new(folder)
                 files.documents.mkdir(mode=0o700, exist_ok=True)
                 write_private(files.vkey, f"{signer.key}\n".encode())
-                write_private(files.entries, b"")
                 empty = Checkpoint.of(signer.key.name, Tree())
                 write_private(files.checkpoint, empty.sign(signer))
                 fsync_path(folder)
@@ -109,13 +112,13 @@ class Ledger:
             StoppedError: If it cannot be written.
         """
         self.folder.require()
-        with _locked(self.folder.entries):
-            try:
-                writer = Writer(self.folder, self.signer)
+        try:
+            with _locked(self.folder.entries) as entries:
+                writer = Writer(self.folder, self.signer, entries)
                 writer.record_recovery(template)
                 yield writer
-            except OSError as error:
-                raise _refused(error, self.folder.path) from None
+        except OSError as error:
+            raise _refused(error, self.folder.path) from None
 
 
 class Writer:
@@ -126,21 +129,23 @@ class Writer:
         last: The last entry, if there is one.
     """
 
-    def __init__(self, folder: Folder, signer: Signer) -> None:
-        """Read the head, and check that it is one of the signer, over these entries."""
+    def __init__(self, folder: Folder, signer: Signer, entries: int) -> None:
+        """Read the head, and check that it is one of the signer, over these entries.
+
+        Args:
+            folder: The files.
+            signer: Signs the heads.
+            entries: Descriptor of the entries, which holds the lock.
+        """
         require_unshared(folder.path)
-        self._folder, self._signer = folder, signer
+        self._folder, self._signer, self._entries = folder, signer, entries
         key = folder.read_key()
         if key != signer.key:
             raise LedgerSignerError(f"the ledger belongs to {key}, and the signer is {signer.key}")
         self.checkpoint = _open_head(folder, key)
-        tree = _read_edge(folder, self.checkpoint)
-        if tree is None:
-            tree = recovery.recover(folder, self.checkpoint, key)
-            self.checkpoint = Checkpoint.of(key.name, tree)
-            self._keep_edge(tree)
-        self._tree = tree
-        self.last = _read_last(folder, tree.size)
+        size = os.fstat(entries).st_size
+        self._tree = _read_edge(folder, self.checkpoint, size) or self._recover(key)
+        self.last = _read_last(entries, self._tree.size)
 
     def add(self, entry: Entry) -> Checkpoint:
         """Add an entry, which gets the next number. When this returns, it is on the disk.
@@ -155,11 +160,10 @@ class Writer:
         tree = self._tree.copy()
         tree.add(line)
         head = Checkpoint.of(self._signer.key.name, tree)
-        write_private(self._folder.new, head.sign(self._signer))
-        fsync_path(self._folder.path)  # otherwise a power failure could leave the entry, and not this
-        _append(self._folder.entries, line + b"\n")
+        _rewrite(self._folder.new, head.sign(self._signer))
+        _append(self._entries, line + b"\n")
         self._folder.new.replace(self._folder.checkpoint)
-        fsync_path(self._folder.path)
+        self._make_new()
         self._tree, self.checkpoint, self.last = tree, head, entry
         self._keep_edge(tree)
         return head
@@ -192,16 +196,33 @@ class Writer:
             )
         recovery.name_torn(self._folder, self._tree.size)
 
+    def _recover(self, key: VerifierKey) -> Tree:
+        """Read the entries, repair what a crash left, and prepare the files for `add`."""
+        tree = recovery.recover(self._folder, self.checkpoint, key)
+        self.checkpoint = Checkpoint.of(key.name, tree)
+        self._folder.edge.unlink(missing_ok=True)  # an edge says that what follows was completed
+        os.fsync(self._entries)  # a recovery that was interrupted may have cut them
+        self._folder.new.unlink(missing_ok=True)
+        self._make_new()
+        self._keep_edge(tree)
+        return tree
+
+    def _make_new(self) -> None:
+        """Create the file of the next head; its name and the rename before it are then on the disk."""
+        os.close(os.open(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
+        fsync_path(self._folder.path)
+
     def _keep_edge(self, tree: Tree) -> None:
         """Write the edge. It is checked before it is used, so that it need not be on the disk."""
         edge = [base64.b64encode(node).decode() for node in tree.edge]
-        size = self._folder.entries.stat().st_size
+        size = os.fstat(self._entries).st_size
         data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
         with suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self._folder.edge, flags, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
+            descriptor = os.open(self._folder.edge, _WRITE | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, data)  # over a longer one: what follows is not read
+            finally:
+                os.close(descriptor)
 
 
 def require_new(folder: Path) -> None:
@@ -223,20 +244,28 @@ def _open_head(folder: Folder, key: VerifierKey) -> Checkpoint:
         raise LedgerTamperedError(f"the checkpoint of {folder.path} is not valid: {error}") from None
 
 
-def _read_edge(folder: Folder, checkpoint: Checkpoint) -> Tree | None:
-    """Return the tree, if the edge is that of the checkpoint and nothing follows the entries it covers."""
+def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None:
+    """Return the tree if the last entry was completed: the edge is that of the checkpoint.
+
+    Args:
+        folder: The files.
+        checkpoint: The head.
+        size: How many bytes the entries have.
+    """
+    if recovery.pending(folder) is not None or not folder.new.is_file():
+        return None
     try:
-        found = json.loads(folder.edge.read_bytes())
+        found, _ = _decode(folder.edge.read_text(encoding="ascii"))
         edge = [base64.b64decode(node, validate=True) for node in found["edge"]]
         tree = Tree.from_edge(checkpoint.size, edge)
-        if found["bytes"] == folder.entries.stat().st_size and tree.root() == checkpoint.root:
+        if found["bytes"] == size and tree.root() == checkpoint.root:
             return tree
     except (OSError, ValueError, KeyError, TypeError):  # missing, torn or edited: it is made anew
         pass
     return None
 
 
-def _read_last(folder: Folder, size: int) -> Entry | None:
+def _read_last(entries: int, size: int) -> Entry | None:
     """Return the last of ``size`` entries, without reading the others.
 
     Raises:
@@ -244,47 +273,67 @@ def _read_last(folder: Folder, size: int) -> Entry | None:
     """
     if not size:
         return None
-    with folder.entries.open("rb") as stream:
-        end = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, end - MAX_BYTES - 2))
-        line = stream.read()[:-1].rpartition(b"\n")[2]
+    start = max(0, os.fstat(entries).st_size - MAX_BYTES - 2)
+    line = os.pread(entries, MAX_BYTES + 2, start)[:-1].rpartition(b"\n")[2]
     try:
         return Entry.parse(line, size - 1)
     except EntryError as error:
         raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
 
 
-def _append(file: Path, data: bytes) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _rewrite(file: Path, data: bytes) -> None:
+    """Replace the contents of a file that exists."""
+    descriptor = os.open(file, _WRITE | os.O_TRUNC)
     try:
-        size = os.fstat(descriptor).st_size
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(descriptor, left) :]
-            os.fsync(descriptor)
-        except OSError:
-            # Without room for all of it nothing is added. If this fails too, the next writer cuts it off.
-            os.ftruncate(descriptor, size)
-            raise
+        _write(descriptor, data)
     finally:
         os.close(descriptor)
 
 
+def _append(entries: int, data: bytes) -> None:
+    size = os.fstat(entries).st_size
+    try:
+        _write(entries, data)
+    except OSError:
+        # Without room for all of it nothing is added. If this fails too, the next writer cuts it off.
+        os.ftruncate(entries, size)
+        os.fsync(entries)
+        raise
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    os.fsync(descriptor)
+
+
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Lock a file; wait for another writer."""
+def _locked(entries: Path, create: int = 0) -> Iterator[int]:
+    """Open and lock the entries; wait for another writer. The lock ends with the process.
+
+    Unlike a database, the entries themselves can be locked: no library does so.
+    """
     deadline = time.monotonic() + LOCK_SECONDS
-    with ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(holding(file))
-                break
-            except HeldError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_RETRY_SECONDS)
-        yield
+    while (descriptor := _take(entries, create)) is None:
+        if time.monotonic() > deadline:
+            raise HeldError(f"another run holds {entries.name}")
+        time.sleep(_RETRY_SECONDS)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take(entries: Path, create: int) -> int | None:
+    descriptor = os.open(entries, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | create, 0o600)
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Else a backup was restored meanwhile.
+        if os.path.samestat(os.fstat(descriptor), entries.lstat()):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _refused(error: OSError, folder: Path) -> OSError:

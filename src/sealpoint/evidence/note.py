@@ -154,6 +154,7 @@ def _parse_line(line: str) -> tuple[str, bytes, bytes]:
         data = base64.b64decode(encoded, validate=True)
     except ValueError:
         data = b""
-    if dash != "—" or not name or len(data) <= _ID_BYTES:
+    is_canonical = base64.b64encode(data).decode() == encoded
+    if dash != "—" or not name or len(data) <= _ID_BYTES or not is_canonical:
         raise NoteError(f"{excerpt(line)} is not a signature line")
     return name, data[:_ID_BYTES], data[_ID_BYTES:]

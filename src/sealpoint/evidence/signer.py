@@ -108,7 +108,8 @@ def open_signer(table: LedgerTable, key: VerifierKey | None) -> Signer:
     """
     source = table.signer
     if source is None:
-        raise LedgerSignerError("[ledger] of the ring file names no signer")
+        hint = 'add signer = { file = "ledger.key" } to it, as the account that may read the signing key'
+        raise LedgerSignerError("[ledger] of the ring file names no signer", hint=hint)
     if isinstance(source, CommandSource):
         if key is None:
             hint = "give its public key: sealpoint ledger init --vkey NAME+ID+KEY"

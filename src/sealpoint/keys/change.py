@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sealpoint.errors import FilePermissionsError, HeldError
+from sealpoint.errors import FileLinkError, FilePermissionsError, HeldError
 from sealpoint.keys import files
 from sealpoint.keys.entry import RingEntry
 from sealpoint.keys.lock import holding
@@ -75,10 +75,14 @@ def lock_ring(path: str | PathLike[str] | None) -> Iterator[LockedRing]:
     """Lock a ring file, and read it.
 
     Raises:
+        FileLinkError: If it is a symbolic link, which would be replaced instead of its target.
         KeyRingError: If it is not a valid ring, or every account can write in its folder.
         HeldError: If another command has locked it.
     """
     file = find_ring_file(path)
+    if file.is_symlink():
+        hint = "change the original, such as the Secret or ConfigMap that is mounted here, and deploy that"
+        raise FileLinkError(f"{file} is a symbolic link", hint=hint)
     with lock_folder(file):
         yield LockedRing(file, RingFile(file))
 

@@ -1,4 +1,7 @@
-"""Commands that print key material or a signature: no shell, a time limit, ended with all child processes."""
+"""Commands that print key material or a signature: no shell, a time limit, ended with all child processes.
+
+What a command reads and prints passes through pipes alone, never through a file.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import select
 import signal
 import subprocess
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Final
 
 from sealpoint.errors import SourceError, SourceTimeoutError, excerpt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 # More than any text form of a key, and a limit for a command that prints endlessly.
 MAX_BYTES: Final = 4096
@@ -35,65 +38,40 @@ def run_command(
         SourceTimeoutError: If it does not end in time.
     """
     try:
-        with _input(text) as stdin:
-            process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
-                argv,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                # The stderr of an agent often ends up in a log, and the command may print a token there.
-                stderr=subprocess.DEVNULL,
-                # A new session is a process group that `_end` can kill, and has no terminal to prompt on.
-                start_new_session=True,
-            )
+        process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
+            argv,
+            # A pipe and not a file: material in a temporary file could reach the disk.
+            stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # The stderr of an agent often ends up in a log, and the command may print a token there.
+            stderr=subprocess.DEVNULL,
+            bufsize=0,  # `_feed` writes what the pipe takes
+            # A new session is a process group that `_end` can kill, and has no terminal to prompt on.
+            start_new_session=True,
+        )
     # ValueError: TOML can write a NUL as \u0000, and no argument of a process can contain one.
     except (OSError, ValueError) as error:
         raise SourceError(f"command {excerpt(argv[0])} cannot be started: {type(error).__name__}") from None
     try:
-        return _collect(process, excerpt(argv[0]), time.monotonic() + timeout_seconds)
+        return _collect(process, text or b"", excerpt(argv[0]), time.monotonic() + timeout_seconds)
     finally:
         _end(process)
-
-
-@contextmanager
-def _input(text: bytes | None) -> Iterator[int]:
-    """Yield what a command reads as its standard input: a descriptor, or ``subprocess.DEVNULL``."""
-    if text is None:
-        yield subprocess.DEVNULL
-        return
-    from tempfile import TemporaryFile
-
-    # A file and not a pipe: writing to a command that reads nothing would block or fail.
-    with TemporaryFile() as file:
-        file.write(text)
-        file.seek(0)
-        yield file.fileno()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill a command with its process group. What runs as another account (sudo) cannot be killed."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(1)
 
 
-def _collect(process: subprocess.Popen[bytes], name: str, deadline: float) -> bytes:
-    if process.stdout is None:
-        raise SourceError(f"command {name} has no output")
-    descriptor, output = process.stdout.fileno(), b""
-    ready = select.poll()  # select() refuses descriptors from 1024 on
-    ready.register(descriptor, select.POLLIN)
-    while len(output) <= MAX_BYTES:
-        left = deadline - time.monotonic()
-        if left <= 0 or not ready.poll(left * 1000):
-            raise SourceTimeoutError(f"command {name} did not end in time")
-        part = os.read(descriptor, MAX_BYTES + 1)
-        if not part:
-            break
-        output += part
-    else:
+def _collect(process: subprocess.Popen[bytes], text: bytes, name: str, deadline: float) -> bytes:
+    output = _exchange(process, text, name, deadline)
+    if len(output) > MAX_BYTES:
         raise SourceError(f"command {name} printed over {MAX_BYTES} bytes", hint="it must print a key alone")
     try:
         # A command that closes its output just before the deadline still needs a moment to exit.
@@ -103,3 +81,42 @@ def _collect(process: subprocess.Popen[bytes], name: str, deadline: float) -> by
     if code:
         raise SourceError(f"command {name} exited with {code}", hint="run the command by hand to see why")
     return output
+
+
+def _exchange(process: subprocess.Popen[bytes], text: bytes, name: str, deadline: float) -> bytes:
+    """Write a command's input and read its output, each as far as its pipe is ready for it."""
+    if process.stdout is None:
+        raise SourceError(f"command {name} has no output")
+    descriptor, output = process.stdout.fileno(), b""
+    ready = select.poll()  # select() refuses descriptors from 1024 on
+    ready.register(descriptor, select.POLLIN)
+    if process.stdin is not None:
+        os.set_blocking(process.stdin.fileno(), False)
+        ready.register(process.stdin.fileno(), select.POLLOUT)
+    while len(output) <= MAX_BYTES:
+        left = deadline - time.monotonic()
+        events = dict(ready.poll(left * 1000)) if left > 0 else {}
+        if not events:
+            raise SourceTimeoutError(f"command {name} did not end in time")
+        if process.stdin is not None and process.stdin.fileno() in events:
+            text = _feed(process.stdin, text)
+            if not text:
+                ready.unregister(process.stdin.fileno())
+                process.stdin.close()
+                process.stdin = None
+        if descriptor in events:
+            part = os.read(descriptor, MAX_BYTES + 1)
+            if not part:
+                break
+            output += part
+    return output
+
+
+def _feed(pipe: IO[bytes], text: bytes) -> bytes:
+    """Write what a pipe takes, and return the rest; nothing if the command has closed its input."""
+    try:
+        return text[os.write(pipe.fileno(), text) :]
+    except BlockingIOError:
+        return text
+    except BrokenPipeError:
+        return b""

@@ -8,7 +8,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import Any
 
 from sealpoint.errors import (
     DuplicateKeyError,
@@ -24,12 +24,9 @@ from sealpoint.keys.entry import (
 )
 from sealpoint.keys.ids import require_key_id
 from sealpoint.keys.key import check_value
-from sealpoint.keys.ringfile import RingFile, find_ring_file
+from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
 from sealpoint.keys.ringtext import NEW_RING, entry_text, index_text
 from sealpoint.keys.state import COMMANDS, KeyState
-
-INDEX: Final = "index"
-"""Id of an index key that a command adds."""
 
 
 def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:

@@ -7,13 +7,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import KeyTransitionError, RingFileError, UnknownKeyError, excerpt
+from sealpoint.keys.fields import require_fields, require_text
 from sealpoint.keys.ids import LEGACY, require_key_id
-from sealpoint.keys.sources import InlineSource, Source, parse_source
+from sealpoint.keys.sources import InlineSource, Source
 from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
+from sealpoint.keys.wrapped import WrappedSource, parse_key_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from sealpoint.keys.wrappertable import Wrappers
 
 MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"
@@ -45,6 +49,8 @@ class RingEntry:
         check: Its check value, if there is one; not compared with the material.
         source: Kind of its source, e.g. ``file``; ``None`` for a destroyed key whose source is not recorded.
         location: Where the material is, according to the source; ``None`` for inline material.
+        wrapper: Id of the wrapper of a wrapped key.
+        version: Version of the wrapping key that made it, if its service named one.
         material: What became of a destroyed key's material: ``removed``, ``left`` or ``gone-before``.
         waived: Checks that were waived when the key was destroyed, see `DATABASE_CHECK`.
         owner: Who is responsible for the key.
@@ -63,6 +69,8 @@ class RingEntry:
     check: str | None = None
     source: str | None = None
     location: str | None = None
+    wrapper: str | None = None
+    version: str | None = None
     material: str | None = None
     waived: tuple[str, ...] = ()
     owner: str | None = None
@@ -125,8 +133,8 @@ def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
     return held[key_id]
 
 
-def read_entry(table: Mapping[str, Any], file: Path) -> tuple[RingEntry, Source | None]:
-    """Return what the table of a key in a ring file says, and its source.
+def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tuple[RingEntry, Source | None]:
+    """Return what the table of a key in a ring file says, and its source if there is any material.
 
     Raises:
         RingFileError: If a field is missing, of the wrong type, or contradicts the key's state.
@@ -150,13 +158,29 @@ def read_entry(table: Mapping[str, Any], file: Path) -> tuple[RingEntry, Source 
     if "compromised" in table and state not in _MAY_BE_MARKED:
         hint = 'give it state = "compromised"; a key that was compromised does not seal again'
         raise RingFileError(f"{where} was compromised, and is {state.value}", hint=hint)
-    source = parse_source(table["source"]) if "source" in table else None
-    if state is KeyState.DESTROYED and isinstance(source, InlineSource):
-        raise RingFileError(f"{where} is destroyed, and its material is still in the ring")
     fields = {field: table.get(field) for field in ("suite", "check", "material", "owner", *DATES)}
-    kind, location = (source.kind, source.location) if source else (None, None)
+    source, origin = _read_source(table, state, wrappers, where)
     waived = tuple(table.get("waived", ()))
-    return RingEntry(table["id"], state, source=kind, location=location, waived=waived, **fields), source
+    return RingEntry(table["id"], state, waived=waived, **origin, **fields), source
+
+
+def _read_source(
+    table: Mapping[str, Any], state: KeyState, wrappers: Wrappers, where: str
+) -> tuple[Source | None, dict[str, Any]]:
+    """Return the source of a key, and what its entry records of it."""
+    if "source" not in table:
+        return None, {}
+    found, is_destroyed = table["source"], state is KeyState.DESTROYED
+    if is_destroyed and isinstance(found, dict) and found.get(WrappedSource.kind) == "":
+        require_fields(found, {WrappedSource.kind, "by"}, {"by"}, where)
+        return None, {"source": WrappedSource.kind, "wrapper": require_text(found, "by", where)}
+    source = parse_key_source(found, wrappers, table["id"], where)
+    if is_destroyed and isinstance(source, InlineSource | WrappedSource):
+        raise RingFileError(f"{where} is destroyed, and its material is still in the ring")
+    origin = {"source": source.kind, "location": source.location}
+    if isinstance(source, WrappedSource):
+        origin |= {"wrapper": source.wrapper.id, "version": source.version}
+    return source, origin
 
 
 def require_owner(owner: object, where: str) -> str:
@@ -169,20 +193,6 @@ def require_owner(owner: object, where: str) -> str:
     if not isinstance(owner, str) or not owner.isprintable():
         raise RingFileError(f"{where}: 'owner' is not one line of text")
     return owner
-
-
-def require_fields(table: Mapping[str, Any], known: frozenset[str], needed: set[str], where: str) -> None:
-    """Refuse a table with an unknown field, or without a required one.
-
-    Raises:
-        RingFileError: If a field is not in ``known``, or one of ``needed`` is missing; ``where`` names the
-            table in the message.
-    """
-    for field in table:
-        if field not in known:
-            raise RingFileError(f"{where} has an unknown field {excerpt(field)}")
-    for field in sorted(needed - table.keys()):
-        raise RingFileError(f"{where} lacks the field '{field}'")
 
 
 def require_types(entry: Mapping[str, Any], where: str) -> None:

@@ -26,7 +26,7 @@ class Origin:
 
     Attributes:
         path: The absolute path.
-        stamp: Differs if the file has changed; ``None`` for a missing file.
+        stamp: Differs if the file, or the target of the link, has changed; ``None`` for a missing file.
     """
 
     path: Path
@@ -37,7 +37,8 @@ class Origin:
         """Examine a file. The change time is part of the stamp: a corrected mode is a change."""
         path = path.absolute()
         try:
-            found = path.lstat()
+            # Of the target: in a Secret that is mounted, the link itself never changes.
+            found = path.stat()
         except OSError:
             return cls(path, None)
         return cls(path, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
@@ -46,11 +47,19 @@ class Origin:
 def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = False) -> bytes:
     """Read a file that is private to this process.
 
-    One rule applies to every file with key material: it belongs to root or to the account of the process,
-    and no other account may read or write it. There is one exception: a file of root may be readable by its
-    group if that is root's group or one of the process's groups. Kubernetes provides a Secret in this way
-    to a pod with ``fsGroup``, and systemd a credential, whose access list appears as the group's
-    permissions.
+    This is the one rule of what is acceptable, for files with key material and for ring files:
+
+    - It is a regular file, and belongs to root or to the account of the process.
+    - No other account may read or write it. There is one exception: a file of root may be readable by its
+      group if that is root's group or one of the process's groups. Kubernetes provides a Secret in this way
+      to a pod with ``fsGroup``, and systemd a credential, whose access list appears as the group's
+      permissions.
+    - A ring file without key material has no secrets: every account may read it (``forbidden=0o022``).
+    - It may be a symbolic link if the target is within the folder of the link, at any depth. Kubernetes
+      mounts ``k1 -> ..data/k1``, where ``..data`` is a link to a folder that is replaced as a whole. Other
+      links are refused: an account that can write in another folder could exchange the target.
+
+    The permissions of the folders above it are not checked.
 
     Args:
         path: The file; relative to the current directory.
@@ -72,6 +81,9 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise FileLinkError(f"{path} is a symbolic link") from None
+        if is_link and error.errno == errno.ENOENT and os.path.realpath(path) != str(target):
+            # Kubernetes has replaced ``..data`` meanwhile, and removed the earlier folder.
+            return read_private(path, forbidden=forbidden, allow_links=True)
         hint = _GONE if error.errno == errno.ENOENT else None
         raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}", hint=hint) from None
     except ValueError:
@@ -117,6 +129,24 @@ def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None
     if open_bits:
         others = "read" if open_bits & 0o044 else "write"
         raise FilePermissionsError(f"{path} has mode {mode:04o}: others can {others} it")
+
+
+def why_fixed(path: Path) -> str | None:
+    """Return why this process cannot see that another file replaces ``path``; ``None`` if it can."""
+    target = Path(os.path.realpath(path))
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    if credentials and target.is_relative_to(os.path.realpath(credentials)):
+        return "systemd copied it when the service started"
+    try:
+        mounts = Path("/proc/self/mountinfo").read_bytes()
+    except OSError:  # not Linux, or no /proc
+        return None
+    name = os.fsencode(target)
+    for code in b"\\ \t\n":  # the backslash first
+        name = name.replace(bytes([code]), b"\\%03o" % code)
+    if any(line.split(b" ")[4:5] == [name] for line in mounts.splitlines()):
+        return "it is mounted as a single file (in Kubernetes by subPath), and not with its folder"
+    return None
 
 
 def _hint_for(owner: int) -> str | None:

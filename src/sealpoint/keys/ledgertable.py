@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import RingFileError, excerpt
-from sealpoint.keys.entry import require_fields
+from sealpoint.keys.fields import require_fields
 from sealpoint.keys.sources import CommandSource, CredentialSource, FileSource, Source, parse_source
 
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import logging
 import os
+from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from threading import Lock, Thread
 from time import monotonic
@@ -13,6 +15,7 @@ from weakref import WeakSet
 
 from sealpoint.errors import KeyMaterialError, KeyPickleError, KeyRingError
 from sealpoint.keys.ids import KEY_BYTES
+from sealpoint.keys.stats import FAILED, READ, tally
 
 RETRY_SECONDS: Final = 30.0
 """How long a failed source is not read again."""
@@ -103,10 +106,14 @@ class Material(NeverPickled):
                 if self._error is not None and self._has_failed():
                     # A new instance: threads that raise the same one would extend the same traceback.
                     raise type(self._error)(*self._error.args, hint=self._error.hint)
+                if self.is_slow:
+                    tally.add(READ, "")
                 try:
                     self._value = self.loader()
                 except KeyRingError as error:
                     self._error, self._retry_at = error, monotonic() + RETRY_SECONDS
+                    if self.is_slow:
+                        tally.add(FAILED, type(error).__name__)
                     raise
             return self._value or b""
 
@@ -114,11 +121,12 @@ class Material(NeverPickled):
         """Return the thread that loads the bytes; start one if none is running."""
         thread = self._thread
         if thread is None or not thread.is_alive():
-            thread = self._thread = Thread(target=self._run, name="sealpoint-key", daemon=True)
+            thread = self._thread = Thread(target=self.try_load, name="sealpoint-key", daemon=True)
             thread.start()
         return thread
 
-    def _run(self) -> None:
+    def try_load(self) -> None:
+        """Load the bytes, and log the problem if they are not available."""
         try:
             self.load()
         except KeyRingError as error:
@@ -133,10 +141,54 @@ class Material(NeverPickled):
         self._thread = None
 
 
+class Background:
+    """Loads material in one thread of the process, so that the first value under a key need not wait.
+
+    One thread for all keys: a host with many old keys makes one request at a time. A value that is to be
+    opened does not wait for it, but has its key loaded by another thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting = deque[Material]()
+        self._is_running = False
+
+    def load(self, materials: Iterable[Material]) -> None:
+        """Load material soon. A failure is logged once, and raised when the key is used."""
+        with self._lock:
+            self._waiting.extend(materials)
+            if not self._waiting or self._is_running:
+                return
+            self._is_running = True
+        Thread(target=self._run, name="sealpoint-key", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while (material := self._next()) is not None:
+                material.try_load()
+        except BaseException:
+            with self._lock:
+                self._is_running = False
+            raise
+
+    def _next(self) -> Material | None:
+        with self._lock:
+            self._is_running = bool(self._waiting)
+            return self._waiting.popleft() if self._waiting else None
+
+    def reset_after_fork(self) -> None:
+        """Forget the thread, which does not exist in this process, and what it was to load."""
+        self._lock = Lock()
+        self._waiting.clear()
+        self._is_running = False
+
+
 _materials: Final = WeakSet[Material]()
+background: Final = Background()
 
 
 def _reset_after_fork() -> None:
+    background.reset_after_fork()
     for material in _materials:
         material.reset_after_fork()
 

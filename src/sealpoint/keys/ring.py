@@ -160,6 +160,11 @@ class KeyRing(NeverPickled):
         found = (*(key.lazy_material for key in self.keys), self._index)
         return tuple(material for material in found if material is not None)
 
+    @property
+    def index(self) -> Material | None:
+        """The material of the index key, if there is one."""
+        return self._index
+
     def load_local(self) -> KeyRing:
         """Load material from files, variables and the ring file itself, and return the ring.
 

@@ -1,39 +1,37 @@
 """The ring file: TOML with ids, states, dates, check values and sources of the material.
 
 See ``keys.example`` for a complete one. Every unknown field of a key is an error. ``[threads]`` names the
-thread store for commands, ``[ledger]`` the ledger that they record in. The tables `RESERVED` are for other
-parts of sealpoint; a release that does not use one of them skips it, with one warning.
+thread store for commands, ``[ledger]`` the ledger that they record in, ``[[database]]`` the databases that
+they examine, ``[[wrapper]]`` what wraps keys.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import (
     ActiveKeyError,
-    CheckValueError,
     DuplicateKeyError,
-    FileLinkError,
-    FilePermissionsError,
     RingFileError,
     RingFileMissingError,
-    SourceError,
-    TestKeysError,
     excerpt,
 )
-from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_fields, require_types
+from sealpoint.keys.databasetable import read_database_tables
+from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_types
+from sealpoint.keys.fields import require_fields
 from sealpoint.keys.files import Origin, read_private
-from sealpoint.keys.ids import LEGACY, require_key_id
-from sealpoint.keys.key import Key, check_value, require_consistent, require_length
+from sealpoint.keys.ids import require_key_id
+from sealpoint.keys.key import Key, require_consistent
 from sealpoint.keys.ledgertable import read_ledger_table
-from sealpoint.keys.material import Material, NeverPickled, parse_material
-from sealpoint.keys.sources import InlineSource, Source, parse_source
+from sealpoint.keys.loader import SourceLoader, get_material
+from sealpoint.keys.material import Material, NeverPickled
+from sealpoint.keys.sources import InlineSource, Source
 from sealpoint.keys.state import KeyState
+from sealpoint.keys.wrapped import parse_key_source
+from sealpoint.keys.wrappertable import Wrappers, read_wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,18 +41,16 @@ VERSION: Final = 1
 MAX_RING_BYTES: Final = 64 * 1024
 MAX_LINE_DOTS: Final = 64  # the parser's time is quadratic in the parts of a dotted key
 SHARED: Final = 0o022  # all accounts may read a ring file, only its owner may write it
+INDEX: Final = "index"
+"""Id of an index key whose entry names none, and of one that a command adds."""
 SYSTEM_PATH: Final = Path("/etc/sealpoint/keys.toml")
-TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
-ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
-RESERVED: Final[Mapping[str, type]] = {"wrapper": list, "database": list}
-"""Tables of a ring file for other parts of sealpoint, and whether each is a table or an array of tables."""
 
-_RING_FIELDS: Final = frozenset({"version", "active", "key", "index", "threads", "ledger", *RESERVED})
+_RING_FIELDS: Final = frozenset(
+    {"version", "name", "active", "key", "index", "wrapper", "threads", "ledger", "database"}
+)
 _THREADS_FIELDS: Final = frozenset({"store"})
 _NOT_PATHS: Final = ("postgresql://", "postgres://", "service=")
 _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
-
-logger: Final = logging.getLogger("sealpoint.keys")
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
@@ -108,44 +104,6 @@ def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
     return RingFile(find_ring_file(path)).thread_store
 
 
-@dataclass(frozen=True, slots=True)
-class _Loader:
-    """Reads the material of one entry, and compares it with the entry's check value."""
-
-    source: Source
-    file: Path
-    where: str
-    suite: str | None
-    check: str | None
-
-    @property
-    def is_slow(self) -> bool:
-        return self.source.is_slow
-
-    def __call__(self) -> bytes:
-        try:
-            raw = self.source.read(self.file.parent)
-        except (FileLinkError, FilePermissionsError, SourceError) as error:
-            raise type(error)(f"{self.where}: {error}", hint=error.hint) from None
-        parsed = raw if self.suite == LEGACY else parse_material(raw, self.where)
-        material = require_length(parsed, self.suite, self.where)
-        if material.startswith(TEST_MATERIAL_PREFIX):
-            if os.environ.get(ALLOW_TEST_KEYS) != "1":
-                raise TestKeysError(f"{self.where} is a public test key of keys.example")
-        elif isinstance(self.source, InlineSource):
-            read_private(self.file)  # a ring with inline material must be as private as a key file
-        if self.check not in (None, check_value(material)):
-            raise CheckValueError(f"{self.where}: the material is not the one that 'check' was made from")
-        return material
-
-    def accepts(self, held: Material) -> bool:
-        """Whether this loader would read the same material."""
-        if held.loader == self:
-            return True
-        is_same_source = isinstance(held.loader, _Loader) and held.loader.source == self.source
-        return is_same_source and held.is_loaded and self.check in (None, check_value(held.get()))
-
-
 class RingFile(NeverPickled):
     """A ring file that was read and parsed, without any material.
 
@@ -155,6 +113,8 @@ class RingFile(NeverPickled):
         entries: The entries of its keys.
         index_id: Id of the index key, if it has one.
         index_source: Source of the index key, if there is one.
+        databases: The databases that it lists, each as a path or a URL of Postgres.
+        wrappers: Its wrappers, and the name of the ring.
         ledger: The ledger that commands record in, if it names one.
         thread_store: Path or URL of the thread store, if it names one.
     """
@@ -166,31 +126,38 @@ class RingFile(NeverPickled):
             KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
         """
         self.origin = Origin.of(file)
-        self.data = read_private(file, forbidden=SHARED)
+        self.data = read_private(file, forbidden=SHARED, allow_links=True)
         table = _read_table(self.data, file)
-        entries = [read_entry(key, file) for key in _get_tables(table, "key", file)]
+        self.wrappers = read_wrappers(table, file)
+        entries = [read_entry(key, file, self.wrappers) for key in _get_tables(table, "key", file)]
         self.entries = tuple(entry for entry, _ in entries)
         require_consistent(self.entries, str(file))
         _require_active(self.entries, table.get("active"), file)
+        self.databases = read_database_tables(_get_tables(table, "database", file), file)
         self.ledger = read_ledger_table(table, file)
         self.thread_store = _get_thread_store(table, file)
         self._loaders = {
-            entry.id: _Loader(source, file, f"{file}: key {entry.id!r}", entry.suite, entry.check)
+            entry.id: SourceLoader(source, file, f"{file}: key {entry.id!r}", entry.suite, entry.check)
             for entry, source in entries
             if source is not None
         }
         self.index_id: str | None = None
         self.index_source: Source | None = None
-        self._index: _Loader | None = None
+        self._index: SourceLoader | None = None
         indexes = _get_tables(table, "index", file)
         if len(indexes) > 1:
             raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
         for index in indexes:
             self.index_id = index.get("id")
-            self.index_source = _require_index(index, f"{file}: [[index]]")
-            self._index = _Loader(self.index_source, file, f"{file}: [[index]]", None, index.get("check"))
-        if self.index_id in {entry.id for entry in self.entries}:
+            self.index_source = _require_index(index, f"{file}: [[index]]", self.wrappers)
+            self._index = SourceLoader(
+                self.index_source, file, f"{file}: [[index]]", None, index.get("check")
+            )
+        ids = {entry.id for entry in self.entries}
+        if self.index_id in ids:
             raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")
+        for wrapper_id in ids & self.wrappers.by_id.keys():
+            raise DuplicateKeyError(f"{file}: a key and a wrapper are both called {wrapper_id!r}")
 
     def make_keys(self, held: Sequence[Material] = ()) -> list[Key]:
         """Return the keys. No material is loaded.
@@ -202,7 +169,7 @@ class RingFile(NeverPickled):
 
     def make_index(self, held: Sequence[Material] = ()) -> Material | None:
         """Return the material of the index key, if there is one, without loading it."""
-        return None if self._index is None else _get_material(self._index, held)
+        return None if self._index is None else get_material(self._index, held)
 
     def load_key(self, key_id: str) -> Key:
         """Load one key, whatever its state.
@@ -220,7 +187,7 @@ class RingFile(NeverPickled):
         # Inline material of a disabled key is read too, so that the ring file is checked to be private.
         loader = self._loaders.get(entry.id)
         if loader is not None and (is_needed or entry.state.opens or entry.source == InlineSource.kind):
-            material: bytes | Material = _get_material(loader, held)
+            material: bytes | Material = get_material(loader, held)
         else:
             material = b""
         return Key(
@@ -234,21 +201,14 @@ class RingFile(NeverPickled):
         )
 
 
-def _get_material(loader: _Loader, held: Sequence[Material]) -> Material:
-    """Return new material for a loader; for a slow loader held material, if it is the same."""
-    same = (material for material in held if loader.accepts(material)) if loader.is_slow else iter(())
-    return next(same, None) or Material(loader)
-
-
 def _read_table(data: bytes, file: Path) -> dict[str, Any]:
-    """Return what a ring file contains, of which only the version and the reserved tables were checked."""
+    """Return what a ring file contains, of which only the version was checked."""
     table = _parse(data, file)
     require_fields(table, _RING_FIELDS, {"version"}, str(file))
     # TOML's true is a bool, which is an int and equal to 1.
     if type(table["version"]) is not int or table["version"] != VERSION:
         hint = f"this release reads version = {VERSION}"
         raise RingFileError(f"{file} does not have version = {VERSION}", hint=hint)
-    _skip_reserved(table, file)
     return table
 
 
@@ -272,20 +232,6 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
         problem = "is nested too deeply"
     # Raised here, so that its context is not the error above: that may contain the text with inline keys.
     raise RingFileError(f"{file} {problem}")
-
-
-_skipped: Final[set[str]] = set()
-
-
-def _skip_reserved(table: Mapping[str, Any], file: Path) -> None:
-    for name in RESERVED.keys() & table.keys():
-        shown = f"[[{name}]]" if RESERVED[name] is list else f"[{name}]"
-        found = table[name] if isinstance(table[name], list) else [table[name]]
-        if type(table[name]) is not RESERVED[name] or not all(isinstance(one, dict) for one in found):
-            raise RingFileError(f"{file}: '{name}' is written as {shown}")
-        if name not in _skipped:
-            _skipped.add(name)
-            logger.warning("%s: %s is skipped, this release does not use it", file, shown)
 
 
 def _get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
@@ -317,8 +263,7 @@ def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> 
         raise ActiveKeyError(f"{file}: 'active' {claim}, and the key with that state is {active or 'none'}")
 
 
-def _require_index(table: Mapping[str, Any], where: str) -> Source:
+def _require_index(table: Mapping[str, Any], where: str, wrappers: Wrappers) -> Source:
     require_fields(table, _INDEX_FIELDS, {"source"}, where)
-    require_key_id(table.get("id", "index"))
     require_types(table, where)
-    return parse_source(table["source"])
+    return parse_key_source(table["source"], wrappers, require_key_id(table.get("id", INDEX)), where)

@@ -1,12 +1,13 @@
 """Where key material comes from: file, env, command, credential, inline. Each key has exactly one source.
 
 A new kind is one class here and one line in `SOURCES`. No source shows what it reads, in an error or a repr.
+The source of a wrapped key stands in `sealpoint.keys.wrapped`, above the wrappers.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, Self
@@ -202,15 +203,20 @@ def _require_text(kind: str, value: object) -> str:
     return value
 
 
-def parse_source(source: object) -> Source:
+def parse_source(source: object, others: Sequence[str] = ()) -> Source:
     """Parse the source of a key in a ring file. No material is read.
+
+    Args:
+        source: What stands in the file.
+        others: Further kinds that the caller parses, for messages.
 
     Raises:
         RingFileError: If ``source`` is not a table with exactly one known kind and a valid value.
     """
+    known = ", ".join((*SOURCES, *others))
     if not isinstance(source, dict) or len(source) != 1:
-        raise RingFileError(f"source names exactly one of {', '.join(SOURCES)}")
+        raise RingFileError(f"source names exactly one of {known}")
     ((kind, value),) = source.items()
     if kind not in SOURCES:
-        raise RingFileError(f"source {excerpt(kind)} is not one of {', '.join(SOURCES)}")
+        raise RingFileError(f"source {excerpt(kind)} is not one of {known}")
     return SOURCES[kind](value)

@@ -3,31 +3,27 @@
 Only the ring file is watched, by its `stat`: as long as that is the same, nothing is read and no source is
 asked. Key files are not watched: a key's material never changes, other material is another key. For the
 same reason material from a slow source is not asked for again.
-
-Other material under the id of a key is noticed if the process has had the first: it keeps a mark of it.
-Material that was never loaded has no mark, and that of a changed source is accepted in its place: this
-process has sealed and opened nothing with the first one, and a source that never worked must be correctable.
-What protects such a key is the ``check`` in its entry, with which material is compared when it is loaded.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
-from hmac import compare_digest
+from collections.abc import Callable, Collection
+from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final, NamedTuple
 from weakref import WeakSet
 
-from sealpoint.errors import RingRollbackError, SealpointError
-from sealpoint.keys.files import Origin
+from sealpoint.errors import SealpointError
+from sealpoint.keys.files import Origin, why_fixed
 from sealpoint.keys.ids import LEGACY
-from sealpoint.keys.key import Key, expand
-from sealpoint.keys.material import Material, NeverPickled
+from sealpoint.keys.material import Material, NeverPickled, background
 from sealpoint.keys.ring import KeyRing
+from sealpoint.keys.rollback import marks, require_later, require_later_key
 from sealpoint.keys.state import KeyState
+from sealpoint.keys.stats import Reloads
 
 SEALING: Final = "+seal"  # what a call may need instead of a key id; ids contain no '+'
 ANY_LEGACY: Final = "+aes"
@@ -43,7 +39,7 @@ class _Load(NamedTuple):
 
     Attributes:
         ring: The ring.
-        missing: Its material that was never loaded.
+        missing: Its material that is loaded first.
         is_first: Whether this is the first attempt after a change of the file.
         needs: Which calls wait: ids of keys, `SEALING`, `ANY_LEGACY`.
         ended: Set when the ring is in use, refused, or replaced by a newer one.
@@ -60,8 +56,10 @@ class Follower(NeverPickled):
     """Follows one ring file for one cipher. Safe to share between threads, and after a fork.
 
     New states apply when the file is parsed, before any source is read. The call that finds the change
-    reads files and variables. Commands run in a thread, and only for keys whose material is not loaded;
-    until it ends, the loaded keys are used with their new states.
+    reads files and variables. Slow sources are read by a thread, and only for keys whose material is not
+    loaded. The new ring waits for that of the active key, and of keys whose material was loaded and may be
+    other material now; until then the loaded keys are used with their new states. That of all other keys is
+    loaded beside: values under them wait for it, or raise.
 
     A file that is broken, missing, or older than the ring in use is refused: the ring is unchanged, and the
     refusal is reported once. The file is read again when it changes and every ``RETRY_SECONDS``, since a
@@ -69,13 +67,16 @@ class Follower(NeverPickled):
     refused nevertheless.
     """
 
-    def __init__(self, ring: KeyRing, origin: Origin, put: Callable[[KeyRing], None]) -> None:
+    def __init__(
+        self, ring: KeyRing, origin: Origin, put: Callable[[KeyRing], None], reloads: Reloads
+    ) -> None:
         """Follow the file that a ring was read from.
 
         Args:
             ring: The ring in use.
             origin: Its file at the time the ring was read.
             put: Called with each new ring, by one thread at a time.
+            reloads: Records what becomes of the file.
         """
         self._ring = ring  # the last loaded ring, with later disabled and destroyed states applied
         self._in_force = ring
@@ -83,14 +84,14 @@ class Follower(NeverPickled):
         self._path = origin.path
         self._seen = origin.stamp
         self._put = put
+        self._reloads = reloads
         self._retry_at: float | None = None
         self._lock = Lock()
         self._load: _Load | None = None
         self._is_running = False  # the thread
         _followers.add(self)
-        for material in ring.materials:
-            if not material.is_loaded:  # so that the first value under the key does not wait
-                material.start()
+        _warn_if_fixed(origin.path)
+        background.load(material for material in ring.materials if not material.is_loaded)
 
     def look(self, *, wait: bool) -> bool:
         """Reload the file if it has changed, without running or awaiting a command.
@@ -133,9 +134,8 @@ class Follower(NeverPickled):
             return
         try:
             ring = self._read()
-            known = {id(material) for material in self._ring.materials}
-            missing = [one for one in ring.materials if not one.is_loaded and id(one) not in known]
-            if any(material.is_slow for material in missing):
+            missing = self._missing(ring)
+            if missing:
                 self._load_beside(ring, missing, changed)
                 return
             ring = require_later(self._ring, ring.load_local(), self._marks)
@@ -153,17 +153,25 @@ class Follower(NeverPickled):
         held = (self._ring,) if self._load is None else (self._ring, self._load.ring)
         later = KeyRing.of_file(RingFile(self._path), *held)
         for key in self._ring.keys:
-            _require_later_key(key, later.get_key(key.id))
+            require_later_key(key, later.get_key(key.id))
         closed = {key.id: key for key in later.keys if not key.state.opens}
         if any(key.state.opens and key.id in closed for key in self._ring.keys):
             self._ring = self._ring.with_keys(closed.get(key.id, key) for key in self._ring.keys)
             self._enforce(self._ring)
         return later
 
+    def _missing(self, ring: KeyRing) -> list[Material]:
+        """Return the material from slow sources without which a ring is not used."""
+        needed = [key for key in ring.keys if key.state is KeyState.ACTIVE or key.id in self._marks]
+        found = [key.lazy_material for key in needed if key.lazy_material is not None]
+        if ring.index is not None and self._ring.index is not None and self._ring.index.is_loaded:
+            found.append(ring.index)
+        return [material for material in found if material.is_slow and not material.is_loaded]
+
     def _load_beside(self, ring: KeyRing, missing: Collection[Material], is_first: bool) -> None:
         needs = frozenset[str]()
         if is_first:  # on later attempts the earlier ring is used, and no call waits
-            interim, needs = _interim(self._ring, ring)
+            interim, needs = _interim(self._ring, ring, missing)
             self._enforce(interim)
         before, self._load = self._load, _Load(ring, missing, is_first, needs, Event())
         if before is not None:
@@ -179,6 +187,7 @@ class Follower(NeverPickled):
             while (load := self._next_load()) is not None:
                 error = None
                 try:
+                    load.ring.load_local()
                     for material in load.missing:
                         material.load()
                 except (SealpointError, OSError) as caught:
@@ -222,6 +231,7 @@ class Follower(NeverPickled):
 
     def _refuse(self, stamp: tuple[int, ...] | None, is_first: bool, error: Exception) -> None:
         self._enforce(self._ring)
+        self._reloads.fail(error)
         if is_first:
             logger.warning("ring file %s is refused, the ring in use is unchanged: %s", self._path, error)
         self._end_load()
@@ -230,19 +240,33 @@ class Follower(NeverPickled):
     def _use(self, ring: KeyRing) -> None:
         level = logging.INFO if self._retry_at is None else logging.WARNING  # at the level of the refusal
         self._enforce(ring)
+        known = {id(material) for material in self._ring.materials}
+        background.load(one for one in ring.materials if not one.is_loaded and id(one) not in known)
         self._ring = ring
+        self._reloads.succeed()
         logger.log(level, "ring file %s was read again: %r", self._path, ring)
         self._end_load()
         self._retry_at = None
         self._seen = _stamp(ring)  # last, so that an interrupted check is repeated
 
 
+_fixed: Final[set[Path]] = set()
+
+
+def _warn_if_fixed(path: Path) -> None:
+    """Warn once if changes of a ring file cannot reach this process."""
+    reason = None if path in _fixed else why_fixed(path)
+    if reason is not None:
+        _fixed.add(path)
+        logger.warning("ring file %s cannot be followed: %s; restart after a change", path, reason)
+
+
 def _stamp(ring: KeyRing) -> tuple[int, ...] | None:
     return None if ring.origin is None else ring.origin.stamp
 
 
-def _interim(ring: KeyRing, later: KeyRing) -> tuple[KeyRing, frozenset[str]]:
-    """Return the keys whose material is loaded, with the states of a later ring, and the missing material."""
+def _interim(ring: KeyRing, later: KeyRing, missing: Collection[Material]) -> tuple[KeyRing, frozenset[str]]:
+    """Return the keys that are used until material is loaded, in their new states, and what waits for it."""
     keys, needs = [], set()
     for key in later.keys:
         held = ring.get_key(key.id)
@@ -250,61 +274,13 @@ def _interim(ring: KeyRing, later: KeyRing) -> tuple[KeyRing, frozenset[str]]:
             keys.append(key)
         elif held is not None and held.lazy_material is not None:
             keys.append(held.with_state(key.state, key.compromised))
+        elif key.lazy_material is not None and key.lazy_material.is_slow and key.lazy_material not in missing:
+            keys.append(key)
         else:
             needs.add(ANY_LEGACY if key.suite == LEGACY else key.id)
             if key.state is KeyState.ACTIVE:
                 needs.add(SEALING)
     return ring.with_keys(keys), frozenset(needs)
-
-
-def marks(ring: KeyRing) -> dict[str, bytes]:
-    """Return 32 bytes for each key with loaded material, which identify the material and do not reveal it.
-
-    The caller keeps the marks of disabled keys, whose material is not loaded.
-    """
-    loaded = [key for key in ring.keys if key.lazy_material is not None and key.lazy_material.is_loaded]
-    # All 32 bytes: other material with the same check value of 4 bytes can be found by search.
-    return {key.id: expand(key.material, "check") for key in loaded}
-
-
-def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None = None) -> KeyRing:
-    """Return ``new`` if it follows from ``old`` by transitions and new keys.
-
-    Several transitions may happen between two checks of a file, so every state that can be reached in any
-    number of steps is accepted. Any other state means an older file, or another ring.
-
-    Args:
-        old: The ring in use.
-        new: The ring that should replace it.
-        seen: The `marks` of all rings so far; by default those of ``old``.
-
-    Raises:
-        RingRollbackError: If a key is missing, is in a state that it cannot have reached, or has other
-            material or another suite; or if the index key is missing or has changed.
-    """
-    for key in old.keys:
-        _require_later_key(key, new.get_key(key.id))
-    before = marks(old) if seen is None else seen
-    for key_id, mark in marks(new).items():
-        if not compare_digest(before.get(key_id, mark), mark):
-            raise RingRollbackError(f"key {key_id!r} has other material than before")
-    if not new.has_index_of(old):
-        raise RingRollbackError("the index key is missing or has changed")
-    return new
-
-
-def _require_later_key(old: Key, new: Key | None) -> None:
-    if new is None:
-        raise RingRollbackError(
-            f"key {old.id!r} is missing; keys that are no longer used are marked as destroyed, not removed"
-        )
-    if new.suite != old.suite:
-        raise RingRollbackError(f"key {old.id!r} is for another suite than before")
-    if not old.state.reaches(new.state):
-        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
-    # A compromised key may be disabled and then open again, but it is never trusted again.
-    if old.is_compromised and not new.is_compromised and new.state.opens:
-        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was compromised before")
 
 
 _followers: Final = WeakSet[Follower]()

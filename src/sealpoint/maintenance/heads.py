@@ -43,7 +43,7 @@ FIND: Final = 500
 """How many heads are asked for at once: a call of a store has a time limit."""
 
 _HINT: Final = (
-    "restore it from a backup; or, if a backup was restored lawfully, take what is there:"
+    "restore it from a backup; or, if a backup was restored on purpose, take what is there:"
     " `sealpoint heads adopt DB --reason TEXT`"
 )
 

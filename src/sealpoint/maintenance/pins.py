@@ -9,7 +9,7 @@ A pin is a file with one JSON object:
     store      identity of the store
     until      number of the last event
     events     how many there were
-    trimmed    greatest number of an event that had been removed
+    trimmed    how many checkpoints had been forgotten by `trim`
     root       the root over their lines (`sealpoint.merkle`, `sealpoint.threads.roots`), in hex
     time       when it was made, UTC
 """

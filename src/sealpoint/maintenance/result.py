@@ -65,6 +65,7 @@ class Reason(StrEnum):
     NO_KEYS = "no-keys"
     NO_ROWS = "no-rows"
     NO_DATABASE = "no-database"
+    KEY_IN_USE = "key-in-use"
     TABLES_MISSING = "tables-missing"
     PARENTS_MISSING = "parents-missing"
     UNBOUND = "unbound"

@@ -10,7 +10,7 @@ from typing import Any
 from sealpoint.crypto import KeyState
 from sealpoint.crypto.tag import is_under
 from sealpoint.databases.rows import RowStore
-from sealpoint.errors import KeyInUseError, UnrelatedDatabaseError
+from sealpoint.errors import HeldError, KeyInUseError, UnrelatedDatabaseError
 from sealpoint.keys import destroy, edit
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK, RingEntry
 from sealpoint.keys.ids import LEGACY
@@ -18,8 +18,20 @@ from sealpoint.keys.ringfile import RingFile
 from sealpoint.maintenance.ringcheck import require_opening
 
 
-def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> str | None:
+def promote_key(
+    path: str | PathLike[str] | None,
+    key_id: str,
+    stores: Sequence[RowStore] = (),
+    *,
+    listed: Sequence[str] | None = None,
+) -> str | None:
     """Make a key active, unless a database prevents it. See `edit.promote_key`.
+
+    Args:
+        path: The ring file, as in all other transitions.
+        key_id: The key.
+        stores: The databases to examine.
+        listed: The databases that the ring file lists, if all of these are among ``stores``.
 
     Returns:
         The id of the key that was active before.
@@ -29,11 +41,13 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
         KeyInUseError: If a database has rows under a key of the ring that is neither of the two.
             Not raised if no key was active, so that sealing can be resumed.
         WrongRingError: If a database has rows under the key's id that the key does not open.
+        HeldError: If the ring file lists other databases than ``listed``.
         KeyRingError: Another of its subclasses, if the key's material is not available.
     """
 
     # Called while the ring file is locked: no other command changes a state between check and transition.
     def require(ring: RingFile, entry: RingEntry) -> None:
+        _require_listed(ring, listed)
         before = [one for one in ring.entries if one.state is KeyState.ACTIVE]
         older = [one for one in ring.entries if one not in (*before, entry)] if before else []
         require_unused(older, stores, f"cannot promote {key_id!r}")
@@ -43,15 +57,29 @@ def promote_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[
     return edit.promote_key(path, key_id, require)
 
 
-def disable_key(path: str | PathLike[str] | None, key_id: str, stores: Sequence[RowStore] = ()) -> None:
+def disable_key(
+    path: str | PathLike[str] | None,
+    key_id: str,
+    stores: Sequence[RowStore] = (),
+    *,
+    listed: Sequence[str] | None = None,
+) -> None:
     """Disable a key, unless a database has rows under it. See `edit.disable_key`.
+
+    Args:
+        path: The ring file.
+        key_id: The key.
+        stores: The databases that must have no rows under it.
+        listed: The databases that the ring file lists, if all of these were examined.
 
     Raises:
         KeyTransitionError: If its state does not allow it.
         KeyInUseError: If a database has rows under it.
+        HeldError: If the ring file lists other databases than ``listed``.
     """
 
-    def require(_: RingFile, entry: RingEntry) -> None:
+    def require(ring: RingFile, entry: RingEntry) -> None:
+        _require_listed(ring, listed)
         require_unused([entry], stores, f"cannot disable {key_id!r}")
 
     edit.disable_key(path, key_id, require)
@@ -62,12 +90,18 @@ def destroy_key(
     key_id: str,
     stores: Sequence[RowStore] = (),
     *,
+    listed: Sequence[str] | None = None,
     allow_unrelated: bool = False,
 ) -> Path | None:
     """Destroy a key, unless a database prevents it. See `sealpoint.keys.destroy.destroy_key`.
 
-    With ``allow_unrelated`` a database is accepted that has no value under any key of the ring. The ring
-    records that, and that no database was named.
+    Args:
+        path: The ring file.
+        key_id: The key.
+        stores: The databases to examine. The ring records if there is none.
+        listed: The databases that the ring file lists, if all of these are among ``stores``. If ``None``,
+            and the ring file lists some, the ring records that they were not examined.
+        allow_unrelated: Accept a database that has no value under any key of the ring. The ring records it.
 
     Returns:
         The file that was removed, if there was one.
@@ -75,19 +109,38 @@ def destroy_key(
     Raises:
         KeyTransitionError: If the key's state does not allow it, or it shares its file with another key.
         KeyInUseError, UnrelatedDatabaseError: If a database has rows under it, or under no key of the ring.
+        HeldError: If the ring file lists other databases than ``listed``.
         StoppedError: If the file cannot be removed.
     """
 
     def require(ring: RingFile, entry: RingEntry) -> Sequence[str]:
+        _require_listed(ring, listed)
         require_unused([entry], stores, f"cannot destroy {key_id!r}")
-        if not stores:
-            return [DATABASE_CHECK]
-        if allow_unrelated:
-            return [] if all(is_related(store, ring.entries) for store in stores) else [RELATION_CHECK]
-        require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
-        return []
+        is_waived = not stores or (listed is None and bool(ring.databases))
+        waived = [DATABASE_CHECK] if is_waived else []
+        if not allow_unrelated:
+            require_related(ring.entries, stores, f"cannot destroy {key_id!r}")
+        elif not all(is_related(store, ring.entries) for store in stores):
+            waived.append(RELATION_CHECK)
+        return waived
 
     return destroy.destroy_key(path, key_id, require)
+
+
+def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
+    """Refuse a transition if the ring file was changed after its databases were opened."""
+    if listed is not None and tuple(listed) != ring.databases:
+        hint = "check the change, then run the same command again"
+        raise HeldError(f"the [[database]] entries of {ring.origin.path} were changed meanwhile", hint=hint)
+
+
+def count_rows(store: RowStore, entry: RingEntry) -> int:
+    """Return how many values of a store are under a key.
+
+    Raises:
+        RowError: If a column of the store has too many different tags to count.
+    """
+    return sum(count.rows for count in store.count() if _is_under(count.tag, entry))
 
 
 def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:

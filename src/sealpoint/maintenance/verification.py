@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from sealpoint.base.coordinates import CHECKPOINT, WRITE
 from sealpoint.crypto import Opened, RingCipher
+from sealpoint.crypto.tag import is_legacy
 from sealpoint.databases.cells import Cell, Column, SecretOf, open_cell
 from sealpoint.databases.cleartext import Record
 from sealpoint.databases.failures import Failure, failure
@@ -48,11 +49,11 @@ class Verification:
     """One run over a database, and what it has counted.
 
     Attributes:
-        covered: How many sealed values opened, by the label of their column and their key; ``aes`` stands
-            for LANGGRAPH_AES_KEY.
+        covered: How many sealed values opened, by the label of their column and their key.
         newest: The greatest id of a checkpoint with a value that opened, by key. A UUID of version 6, which
             names its time; it is the writer's.
-        accepted: How many values were accepted although they are not sealed.
+        accepted: How many values were accepted although no key authenticates them or their type.
+        legacy: How many of these are under LANGGRAPH_AES_KEY, the type of which is not authenticated.
         bound: How many of the values are bound to their rows.
         orphans: Checkpoints whose parent is not there.
     """
@@ -70,7 +71,7 @@ class Verification:
         """Prepare a run; all arguments but the observer are those of `verify`."""
         self.covered = Counter[tuple[str, str]]()
         self.newest = dict[str, str]()
-        self.accepted = self.bound = 0
+        self.accepted = self.legacy = self.bound = 0
         self.orphans = Places()
         self._unbound = Places()
         self._needs: dict[Need, Cell] = {}
@@ -133,6 +134,7 @@ class Verification:
         return {
             "opened": [{"key": key, "values": values} for key, values in sorted(self.opened.items())],
             "accepted": self.accepted,
+            "legacy": self.legacy,
             "bound": self.bound,
             "unbound": self.unbound.rows,
             "unbound_places": list(self.unbound.places),
@@ -142,12 +144,18 @@ class Verification:
 
     def reasons(self) -> Iterator[Reason]:
         """Yield why the run shows less than that all is as it was written."""
-        if self.accepted:
-            yield Reason.PLAINTEXT_ALLOWED
+        yield from self.accepted_reasons()
         if self.orphans.rows:
             yield Reason.PARENTS_MISSING
         if self.unbound.rows:
             yield Reason.UNBOUND
+
+    def accepted_reasons(self) -> Iterator[Reason]:
+        """Yield why values were accepted that are not authenticated."""
+        if self.accepted > self.legacy:
+            yield Reason.PLAINTEXT_ALLOWED
+        if self.legacy:
+            yield Reason.LEGACY_ALLOWED
 
     def _examine(self, cell: Cell, opened: Opened) -> None:
         parts = take_apart(cell, opened)
@@ -168,6 +176,7 @@ class Verification:
             self._unbound = self._unbound.plus(cell.where.names)
         if opened.key_id is None:
             self.accepted += 1
+            self.legacy += is_legacy(cell.tag)
         else:
             self.covered[cell.where.column.label, opened.key_id] += 1
             self._date(opened.key_id, cell.where.names.get("checkpoint_id"))

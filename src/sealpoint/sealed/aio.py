@@ -15,12 +15,13 @@ from sealpoint.base import (
     RunnableConfig,
 )
 from sealpoint.base.place import require_place
+from sealpoint.errors import SealpointError
 from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, thread_config
 from sealpoint.sealed.reading import Listing, decoded, get
-from sealpoint.sealed.steps import arun
+from sealpoint.sealed.steps import R, Steps, arun
 from sealpoint.sealed.transactions import require_own_transactions
 from sealpoint.sealed.walk import histories
-from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put
+from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 
 
 class AsyncMethods(BaseCheckpointSaver[Any]):
@@ -29,11 +30,19 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
     inner: Any
     _do: Procedures
 
+    async def _arun(self, steps: Steps[R]) -> R:
+        """Run a procedure on the wrapped saver, and count the error that it raises."""
+        try:
+            return await arun(steps, self.inner)
+        except SealpointError as error:
+            self._do.rows.serde.tally.refuse(error)
+            raise
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
         asked = await self._aask(config)
-        entry = await arun(get(self._do, asked), self.inner)
-        return None if entry is None else await arun(decoded(self._do, entry, asked), self.inner)
+        entry = await self._arun(get(self._do, asked))
+        return None if entry is None else await self._arun(decoded(self._do, entry, asked))
 
     async def alist(
         self,
@@ -47,15 +56,15 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
         asked = None if config is None else await self._aask(config)
         listing = Listing(self._do, asked, filter, before, limit)
         while listing.is_open:
-            for row in await arun(listing.page(), self.inner):
-                if (entry := await arun(listing.take(row), self.inner)) is not None:
-                    yield await arun(decoded(self._do, entry, asked), self.inner)
+            for row in await self._arun(listing.page()):
+                if (entry := await self._arun(listing.take(row))) is not None:
+                    yield await self._arun(decoded(self._do, entry, asked))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Async version of `get_delta_channel_history`."""
-        return await arun(histories(self._do, await self._aask(config), channels), self.inner)
+        return await self._arun(histories(self._do, await self._aask(config), channels))
 
     async def _aask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
         place = require_place(config)
@@ -64,7 +73,7 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
         pseudonyms = self._do.pseudonyms
         column = pseudonyms.known(place.thread_id)
         if column is None:
-            column = await arun(pseudonyms.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
+            column = await self._arun(pseudonyms.find(place.thread_id, self._do.check, is_new=is_new))
         return self._do.asked(config, place, column)
 
     async def aput(
@@ -76,7 +85,7 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Async version of `put`."""
         asked = await self._aask(config, is_new=True)
-        return await arun(put(self._do, asked, config, checkpoint, metadata, new_versions), self.inner)
+        return await self._arun(put(self._do, asked, config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self,
@@ -87,23 +96,23 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
     ) -> None:
         """Async version of `put_writes`."""
         asked = await self._aask(config, is_new=True)
-        await self.inner.aput_writes(asked.config, *self._do.put_writes(asked, writes, task_id, task_path))
+        await self._arun(put_writes(self._do, asked, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async version of `delete_thread`."""
-        await arun(delete_thread(self._do, await self._aask(thread_config(thread_id))), self.inner)
+        await self._arun(delete_thread(self._do, await self._aask(thread_config(thread_id))))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async version of `delete_for_runs`."""
-        await arun(delete_for_runs(self._do, run_ids), self.inner)
+        await self._arun(delete_for_runs(self._do, run_ids))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Async version of `prune`."""
         threads = [await self._aask(thread_config(thread_id)) for thread_id in listed_ids(thread_ids)]
-        await arun(prune(self._do, threads, strategy), self.inner)
+        await self._arun(prune(self._do, threads, strategy))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async version of `copy_thread`."""
         source = await self._aask(thread_config(source_thread_id))
         target = await self._aask(thread_config(target_thread_id), is_new=True)
-        await arun(copy_thread(self._do, source, target), self.inner)
+        await self._arun(copy_thread(self._do, source, target))

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
@@ -24,11 +24,11 @@ from sealpoint.errors import (
     RowError,
     SealpointError,
     ThreadStoreBehindError,
-    ThreadStoreError,
     WrongThreadStoreError,
     excerpt,
 )
 from sealpoint.keys.key import KeyedHash
+from sealpoint.sealed.lenient import Count, LenientStore, identities_of
 from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
 
@@ -117,17 +117,18 @@ class Known(NamedTuple):
 class Heads:
     """Compares and records heads for one saver."""
 
-    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy) -> None:
+    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy, count: Count) -> None:
         """Make an object.
 
         Args:
             store: Remembers.
             key: Returns the index key, derived for `PURPOSE`.
             policy: ``require``, or ``warn`` to go on without what the store could not show.
+            count: Called with each error that is only counted.
         """
-        self._store = store if policy == "require" else _Lenient(store, self._count)
+        self._store = store if policy == "require" else LenientStore(store, self._count)
         self._keyed = cache(lambda: KeyedHash(key()))  # the index key never changes
-        self._policy = policy
+        self._policy, self._also_count = policy, count
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
 
@@ -260,7 +261,8 @@ class Heads:
         """Check a claim that names another store, or a clock that this one had not when it was asked."""
         store = self._store
         if identity != store.identity:
-            if identity not in (yield Call(_identities, (store,))):
+            names = yield Call(identities_of, (store,))
+            if names is not None and identity not in names:
                 self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
         else:
             now = yield from self.find([])
@@ -302,29 +304,8 @@ class Heads:
 
     def _count(self, error: SealpointError) -> None:
         self.warnings[type(error).__name__] += 1
+        self._also_count(error)
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
-
-
-class _Lenient:
-    """A store whose errors are counted; the reply is ``None`` then."""
-
-    def __init__(self, store: ThreadStore, count: Callable[[SealpointError], None]) -> None:
-        self._inner, self._count = store, count
-        for name in ("newest", "find", "between", "replaced", "require_writable", "append", "delete_thread"):
-            setattr(self, name, self._make(getattr(store, name)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def _make(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            try:
-                return method(*arguments)
-            except ThreadStoreError as error:
-                self._count(error)
-                return None
-
-        return call
 
 
 def spot_of(found: CheckpointTuple) -> Spot:
@@ -342,7 +323,3 @@ def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:
 
 def _known(answer: Answer | None) -> Known | None:
     return answer and Known({head.spot: head for head in answer.heads}, answer.clock)
-
-
-def _identities(store: ThreadStore) -> frozenset[str]:
-    return store.identities

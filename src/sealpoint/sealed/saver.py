@@ -20,21 +20,23 @@ from sealpoint.base import (
 from sealpoint.base.frame import KEY
 from sealpoint.base.place import require_place
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.errors import CipherSurfaceError, ConfigError, excerpt
+from sealpoint.errors import CipherSurfaceError, ConfigError, SealpointError, excerpt
+from sealpoint.forks import reset_in_child
 from sealpoint.sealed.aio import AsyncMethods
 from sealpoint.sealed.body import PLAIN
 from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.heads import PURPOSE, Heads, Policy
+from sealpoint.sealed.inherited import InheritedSaver, is_inherited
 from sealpoint.sealed.layout import Layout, layout_of
 from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, thread_config
 from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, decoded, get
 from sealpoint.sealed.rows import Rows
-from sealpoint.sealed.steps import run
+from sealpoint.sealed.steps import R, Steps, run
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.sealed.transactions import require_own_transactions
 from sealpoint.sealed.walk import histories
-from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put
+from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 
@@ -63,11 +65,12 @@ class SealedSaver(AsyncMethods):
 
     def __new__(cls, saver: Any = None, **_: Any) -> Self:
         """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
-        if saver is None:  # `copy.copy` passes no argument
-            return super().__new__(cls)
         kind: Any = cls
-        kind = _without(kind, tuple(name for name in _OPTIONAL if _lacks(saver, name)))
-        return super().__new__(kind)  # type: ignore[no-any-return]
+        if saver is not None:  # `copy.copy` passes no argument
+            kind = _without(kind, tuple(name for name in _OPTIONAL if _lacks(saver, name)))
+        made: Self = super().__new__(kind)
+        reset_in_child(made)
+        return made
 
     def __init__(
         self,
@@ -124,7 +127,7 @@ class SealedSaver(AsyncMethods):
             tokens=tokens,
             allow_unbound=unbound == "allow",
         ).with_serde(serde)
-        compared = None if threads is None else Heads(threads, self._heads_key, heads)
+        compared = None if threads is None else Heads(threads, self._heads_key, heads, self._tolerate)
         self._do = Procedures(
             replace(rows, is_remembered=compared is not None),
             Pseudonyms(tokens if pseudonyms else None, compared),
@@ -135,6 +138,12 @@ class SealedSaver(AsyncMethods):
             self._require_ring().index_key("metadata")  # raises now, not at the first write
         self.inner = copy.copy(saver)
         self.inner.serde = Carrier(stores_mappings=found is Layout.VALUES)
+
+    def reset_after_fork(self) -> None:
+        """Refuse every later use if the wrapped saver's connection belongs to the parent."""
+        inner = vars(self).get("inner")  # which a copy does not have at first
+        if is_inherited(inner):
+            self.inner = InheritedSaver(inner)
 
     @property
     def serde(self) -> SerializerProtocol:
@@ -149,6 +158,17 @@ class SealedSaver(AsyncMethods):
     def warnings(self) -> Mapping[str, int]:
         """How often each error of ``heads="warn"`` was only counted, by its class."""
         return {} if self._do.heads is None else dict(self._do.heads.warnings)
+
+    def _tolerate(self, error: SealpointError) -> None:
+        self._do.rows.serde.tally.tolerate(error)
+
+    def _run(self, steps: Steps[R]) -> R:
+        """Run a procedure on the wrapped saver, and count the error that it raises."""
+        try:
+            return run(steps, self.inner)
+        except SealpointError as error:
+            self._do.rows.serde.tally.refuse(error)
+            raise
 
     def _heads_key(self) -> bytes:
         return self._require_ring().index_key(PURPOSE)
@@ -187,8 +207,8 @@ class SealedSaver(AsyncMethods):
             SealpointError: If the row is not what was stored there.
         """
         asked = self._ask(config)
-        entry = run(get(self._do, asked), self.inner)
-        return None if entry is None else run(decoded(self._do, entry, asked), self.inner)
+        entry = self._run(get(self._do, asked))
+        return None if entry is None else self._run(decoded(self._do, entry, asked))
 
     def list(
         self,
@@ -215,9 +235,9 @@ class SealedSaver(AsyncMethods):
         asked = None if config is None else self._ask(config)
         listing = Listing(self._do, asked, filter, before, limit)
         while listing.is_open:
-            for row in run(listing.page(), self.inner):
-                if (entry := run(listing.take(row), self.inner)) is not None:
-                    yield run(decoded(self._do, entry, asked), self.inner)
+            for row in self._run(listing.page()):
+                if (entry := self._run(listing.take(row))) is not None:
+                    yield self._run(decoded(self._do, entry, asked))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -228,7 +248,7 @@ class SealedSaver(AsyncMethods):
             RowError: If an ancestor is missing.
             SealpointError: If a row is not what was stored there.
         """
-        return run(histories(self._do, self._ask(config), channels), self.inner)
+        return self._run(histories(self._do, self._ask(config), channels))
 
     def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
         """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
@@ -238,7 +258,7 @@ class SealedSaver(AsyncMethods):
         pseudonyms = self._do.pseudonyms
         column = pseudonyms.known(place.thread_id)
         if column is None:
-            column = run(pseudonyms.find(place.thread_id, self._do.check, is_new=is_new), self.inner)
+            column = self._run(pseudonyms.find(place.thread_id, self._do.check, is_new=is_new))
         return self._do.asked(config, place, column)
 
     # --- writing ------------------------------------------------------------------------------
@@ -257,7 +277,7 @@ class SealedSaver(AsyncMethods):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         asked = self._ask(config, is_new=True)
-        return run(put(self._do, asked, config, checkpoint, metadata, new_versions), self.inner)
+        return self._run(put(self._do, asked, config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self,
@@ -273,22 +293,22 @@ class SealedSaver(AsyncMethods):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         asked = self._ask(config, is_new=True)
-        self.inner.put_writes(asked.config, *self._do.put_writes(asked, writes, task_id, task_path))
+        self._run(put_writes(self._do, asked, writes, task_id, task_path))
 
     # --- deleting and copying -----------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        run(delete_thread(self._do, self._ask(thread_config(thread_id))), self.inner)
+        self._run(delete_thread(self._do, self._ask(thread_config(thread_id))))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
-        run(delete_for_runs(self._do, run_ids), self.inner)
+        self._run(delete_for_runs(self._do, run_ids))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints, as the wrapped saver does."""
         threads = [self._ask(thread_config(thread_id)) for thread_id in listed_ids(thread_ids)]
-        run(prune(self._do, threads, strategy), self.inner)
+        self._run(prune(self._do, threads, strategy))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another, each sealed anew for its place.
@@ -301,7 +321,7 @@ class SealedSaver(AsyncMethods):
         """
         source = self._ask(thread_config(source_thread_id))
         target = self._ask(thread_config(target_thread_id), is_new=True)
-        run(copy_thread(self._do, source, target), self.inner)
+        self._run(copy_thread(self._do, source, target))
 
 
 @cache

@@ -8,7 +8,7 @@ recorded first that they may go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from sealpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple, RunnableConfig
 from sealpoint.base.place import Place
@@ -42,6 +42,13 @@ def put(
     yield Do("put", (asked.config, *arguments))
     yield from record
     return stored
+
+
+def put_writes(
+    do: Procedures, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+) -> Steps[None]:
+    """Store the writes of a task to a checkpoint."""
+    yield Do("put_writes", (asked.config, *do.put_writes(asked, writes, task_id, task_path)))
 
 
 def _claim(do: Procedures) -> Steps[str | None]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections import Counter
 from collections.abc import Callable
 from os import PathLike
 from typing import Any, Final, Literal, Protocol, Self
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
 from sealpoint.crypto.kinds import PICKLE
+from sealpoint.crypto.stats import PLAINTEXT, CipherTally
 from sealpoint.crypto.tag import SEALED_MARK, is_sealed
 from sealpoint.errors import (
     BlobError,
@@ -18,6 +18,7 @@ from sealpoint.errors import (
     CipherSurfaceError,
     Omitted,
     PlaintextError,
+    SealpointError,
     TagError,
     UnauthenticatedTypeError,
     UnknownTypeError,
@@ -83,6 +84,9 @@ class EncryptedSerializer:
     """A serializer for any saver: it seals values, and refuses values that are not sealed.
 
     Safe to share between threads and savers.
+
+    Attributes:
+        tally: The counters of its cipher, to which it adds; `RingCipher.stats` shows them.
     """
 
     from_pycryptodome_aes: Final = Omitted(
@@ -120,7 +124,7 @@ class EncryptedSerializer:
         self._plaintext: PlaintextPolicy = plaintext
         self._binds_type = isinstance(cipher, RingCipher)
         self._sealing: _Sealing = cipher if isinstance(cipher, RingCipher) else _Unbound(cipher)
-        self._plaintext_met = Counter[str]()
+        self.tally = cipher.tally if isinstance(cipher, RingCipher) else CipherTally()
         self._allow_unauthenticated_types = allow_unauthenticated_types
 
     @classmethod
@@ -192,16 +196,20 @@ class EncryptedSerializer:
 
     @property
     def plaintext_count(self) -> int:
-        """How many unsealed values this serializer and those derived from it have read."""
-        return self._plaintext_met.total()
+        """How many unsealed values the serializers of this cipher have read."""
+        return self.tally.read(PLAINTEXT).get("", 0)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._cipher!r}, plaintext={self._plaintext!r})"
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Serialize and seal: return the tag for the `type` column, and the sealed bytes."""
-        inner, data = self._serde.dumps_typed(obj)
-        return self._sealing.seal(inner, data)
+        try:
+            inner, data = self._serde.dumps_typed(obj)
+            return self._sealing.seal(inner, data)
+        except SealpointError as error:
+            self.tally.refuse(error)
+            raise
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Open and deserialize.
@@ -211,18 +219,22 @@ class EncryptedSerializer:
             SealpointError: What `RingCipher.open` and the serializer raise.
         """
         tag, blob = data
-        if type(tag) is str and type(blob) is bytes and SEALED_MARK in tag:  # nearly always, and a call less
-            opened = self._sealing.open(tag, blob)
-        else:
-            opened = self.open(tag, blob)
-        inner, content, authenticated, _ = opened
-        if authenticated:
-            return self._decode(inner, content)
-        # Rows under a user's own cipher may name any type that ``serde`` builds.
-        is_foreign = not self._binds_type and is_sealed(tag)
-        return self._decode_unauthenticated(
-            opened, allow_any_type=is_foreign or self._allow_unauthenticated_types
-        )
+        try:
+            if type(tag) is str and type(blob) is bytes and SEALED_MARK in tag:  # nearly always, a call less
+                opened = self._sealing.open(tag, blob)
+            else:
+                opened = self.open(tag, blob)
+            inner, content, authenticated, _ = opened
+            if authenticated:
+                return self._decode(inner, content)
+            # Rows under a user's own cipher may name any type that ``serde`` builds.
+            is_foreign = not self._binds_type and is_sealed(tag)
+            return self._decode_unauthenticated(
+                opened, allow_any_type=is_foreign or self._allow_unauthenticated_types
+            )
+        except SealpointError as error:
+            self.tally.refuse(error)
+            raise
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
         """Serialize without sealing."""
@@ -269,8 +281,12 @@ class EncryptedSerializer:
         Raises:
             CipherSurfaceError: If ``row`` or ``secret`` is given and the cipher does not support it.
         """
-        inner, data = self._serde.dumps_typed(obj)
-        return self._sealing.seal(inner, head + data, row=row, secret=secret)
+        try:
+            inner, data = self._serde.dumps_typed(obj)
+            return self._sealing.seal(inner, head + data, row=row, secret=secret)
+        except SealpointError as error:
+            self.tally.refuse(error)
+            raise
 
     def open(
         self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
@@ -290,20 +306,24 @@ class EncryptedSerializer:
             PlaintextError: If the value is not sealed, and ``plaintext`` is ``refuse``.
             SealpointError: What `RingCipher.open` raises.
         """
-        if not isinstance(tag, str):
-            raise TagError(f"{excerpt(tag)} is not a type tag")
-        if type(blob) is not bytes:
-            raise BlobError(f"value is {type(blob).__name__}, not bytes")
-        if SEALED_MARK not in tag:  # `is_sealed`, without a call for each value
-            return self._open_plaintext(tag, blob)
-        return self._sealing.open(tag, blob, row=row, secret=secret)
+        try:
+            if not isinstance(tag, str):
+                raise TagError(f"{excerpt(tag)} is not a type tag")
+            if type(blob) is not bytes:
+                raise BlobError(f"value is {type(blob).__name__}, not bytes")
+            if SEALED_MARK not in tag:  # `is_sealed`, without a call for each value
+                return self._open_plaintext(tag, blob)
+            return self._sealing.open(tag, blob, row=row, secret=secret)
+        except SealpointError as error:
+            self.tally.refuse(error)
+            raise
 
     def _open_plaintext(self, tag: str, blob: bytes) -> Opened:
         if self._plaintext == "refuse":
             raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
         if tag == PICKLE:
             raise UnknownTypeError("a pickle that is not sealed is not read")
-        self._plaintext_met[tag] += 1
+        self.tally.add(PLAINTEXT, "")
         if "plaintext" not in _warned_plaintext:
             _warned_plaintext.add("plaintext")
             logger.warning("a row that is not sealed was read: plaintext='allow' is on")

@@ -15,8 +15,8 @@ from typing import Any, Final, Self, TypeVar
 
 from sealpoint.errors import ConfigError
 from sealpoint.serde import SerializerProtocol
-from sealpoint.sqlite.database import run_in_thread
 from sealpoint.sqlite.saver import SqliteSaver
+from sealpoint.sqlite.worker import run_in_thread
 
 Result = TypeVar("Result")
 
@@ -52,7 +52,7 @@ class AsyncSqliteSaver(SqliteSaver):
             return
         thread = _Thread(conn)
         super().__init__(_Connection(thread), serde=serde)  # type: ignore[arg-type]  # what Database uses of one
-        self.lock = self._database.lock = _Lock(thread)  # type: ignore[assignment]
+        self._database.lock = _Lock(thread)  # type: ignore[assignment]
         self.conn = conn
 
     @classmethod

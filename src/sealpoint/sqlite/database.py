@@ -6,11 +6,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from contextvars import copy_context
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from sealpoint.errors import EndlessTreeError, SchemaError
+from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError
+from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sqlite import guard, layout, schema
 from sealpoint.sqlite.budget import UNLIMITED, Budget
 from sealpoint.sqlite.cursors import own_cursor
@@ -83,12 +82,20 @@ class Database:
         self.connection = connection
         self.lock = threading.RLock()
         self.is_setup = False
+        self._is_inherited = False
         self.has_task_path = True
         self.size_bytes = 0
         self._version: int | None = None  # of the checked schema
         self._session: Session | None = None  # of `_work`: creating a cursor takes as long as a small query
         self._handler = guard.make_handler()
         self._on_thread = getattr(connection, "on_thread", None)  # only connections of aiosqlite have one
+        reset_in_child(self)
+
+    def reset_after_fork(self) -> None:
+        """Refuse every later use: SQLite forbids to use or close the connection of the parent."""
+        inherited.append(self.connection)
+        self.lock = threading.RLock()
+        self.is_setup, self._is_inherited = False, True  # so that each use calls `setup`
 
     def _call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function with the plain connection as its first argument, on the connection's thread."""
@@ -101,16 +108,20 @@ class Database:
         """Create missing tables, and check existing ones. Once per connection.
 
         Raises:
+            ForkedError: If the connection was opened before the process forked.
             SchemaError: If the tables are not those of LangGraph or of this package.
         """
         with self.lock:
+            if self._is_inherited:
+                raise ForkedError("SqliteSaver")
             if not self.is_setup:
                 self._call(self._set_up)
 
     def close(self) -> None:
         """Close the connection when no statement runs; SQLite would crash otherwise."""
         with self.lock:
-            self.connection.close()
+            if not self._is_inherited:
+                self.connection.close()
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         connection.set_authorizer(guard.authorize)
@@ -329,21 +340,3 @@ class Database:
         ):
             self._check(cursor)
             return work(Session(self, cursor), *arguments)
-
-
-async def run_in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function on a worker thread, so that the event loop is not blocked.
-
-    A task that is cancelled meanwhile waits for the thread, which cannot be stopped: otherwise the
-    connection might be closed while in use, and SQLite would crash.
-    """
-    import asyncio  # imported here: without async callers it would be a third of the import time
-
-    call = partial(copy_context().run, function, *arguments)
-    work = asyncio.get_running_loop().run_in_executor(None, call)
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        work.exception()  # the task was cancelled, so the result is not used
-        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -26,12 +27,13 @@ from sealpoint.base.place import require_place, require_thread_id, require_unico
 from sealpoint.errors import ConfigError, excerpt
 from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.database import WRITE, Database, Session, run_in_thread
+from sealpoint.sqlite.database import WRITE, Database, Session
 from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
 from sealpoint.sqlite.query import select_keys
 from sealpoint.sqlite.reader import read_many, read_one
 from sealpoint.sqlite.rows import config_of
+from sealpoint.sqlite.worker import run_in_thread
 
 _ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous reader
 
@@ -51,9 +53,6 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     Attributes:
         conn: The connection.
-        lock: Held while a statement runs, never while the caller uses its rows. Code that uses the
-            connection on other threads holds it, too: a statement may else fall into a transaction
-            of the saver.
     """
 
     def __init__(self, conn: sqlite3.Connection, *, serde: SerializerProtocol | None = None) -> None:
@@ -66,7 +65,6 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde)
         self.conn = conn
         self._database = Database(conn)
-        self.lock = self._database.lock
 
     @classmethod
     @contextmanager
@@ -87,6 +85,15 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     def jsonplus_serde(self) -> JsonPlusSerializer:
         """A serializer that does not seal, as LangGraph's saver has one. The saver itself does not use it."""
         return JsonPlusSerializer()
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while a statement runs, never while the caller uses its rows.
+
+        Code that uses the connection on other threads holds it, too: otherwise a statement may become part of
+        a transaction of the saver.
+        """
+        return self._database.lock
 
     @property
     def is_setup(self) -> bool:

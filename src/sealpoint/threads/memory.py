@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from sealpoint.threads.forks import reset_in_child
+from sealpoint.forks import reset_in_child
 from sealpoint.threads.store import REPLACED, Answer, Event, Head, Kind, Spot
 
 
@@ -127,7 +127,7 @@ class MemoryThreadStore:
         """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
         with self._lock:
             gone = {
-                spot: event.seq
+                spot
                 for spots in self._threads.values()
                 for spot, event in spots.items()
                 if event.head.kind is Kind.DELETED and event.at < before and event.seq < self._last
@@ -135,11 +135,11 @@ class MemoryThreadStore:
             self._events = [event for event in self._events if event.head.spot not in gone]
             for spot in gone:
                 del self._threads[spot.thread_id][spot]
-            self._trimmed = max([self._trimmed, *gone.values()])
+            self._trimmed += len(gone)
             return len(gone)
 
     def trimmed(self) -> int:
-        """Return the greatest number of an event that was removed; 0 if none was."""
+        """Return how many checkpoints were forgotten so far."""
         return self._trimmed
 
     def close(self) -> None:

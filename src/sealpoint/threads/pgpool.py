@@ -20,7 +20,7 @@ from sealpoint.errors import (
     ThreadStoreTimeoutError,
     excerpt,
 )
-from sealpoint.threads.forks import reset_in_child
+from sealpoint.forks import inherited, reset_in_child
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -43,9 +43,6 @@ _SETTINGS: Final = {
     "enable_seqscan": "off",
     "jit": "off",
 }
-_inherited: Final[list[Any]] = []
-"""Connections of the parent of a fork: closing one would end the parent's session."""
-
 _IDLE: Final = 0
 """libpq's PQTRANS_IDLE."""
 
@@ -116,7 +113,7 @@ class Pool:
 
     def reset_after_fork(self) -> None:
         """Forget the connections and the lock of the parent."""
-        _inherited.extend(self._idle)
+        inherited.extend(self._idle)  # closing one would end the session of the parent
         self._idle, self._lock = [], threading.Lock()
 
     def _use(

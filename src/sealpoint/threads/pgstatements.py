@@ -146,7 +146,7 @@ TRIM: Final = f"""
         DELETE FROM "{{schema}}".heads AS head USING gone WHERE head.thread_id = gone.thread_id
         AND head.checkpoint_ns = gone.checkpoint_ns AND head.checkpoint_id = gone.checkpoint_id
     ), marked AS (
-        UPDATE "{{schema}}".store SET trimmed = greatest(trimmed, (SELECT max(seq) FROM gone))
+        UPDATE "{{schema}}".store SET trimmed = trimmed + (SELECT count(*) FROM gone)
     ) SELECT count(*) FROM gone"""
 
 LONG: Final = "SET LOCAL statement_timeout = '1h'"

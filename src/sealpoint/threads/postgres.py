@@ -208,7 +208,7 @@ class PostgresThreadStore:
         return int(count)
 
     def trimmed(self) -> int:
-        """Return the greatest number of an event that was removed; 0 if none was."""
+        """Return how many checkpoints were forgotten so far."""
         ((number,),) = self._rows(statements.TRIMMED)
         return int(number)
 

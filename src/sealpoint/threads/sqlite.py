@@ -202,12 +202,12 @@ class SqliteThreadStore:
         self._begin(opened)
         rows = opened.connection.execute(statements.DELETED, (before,)).fetchall()
         opened.connection.executemany(statements.FORGET, [row[:3] for row in rows])
-        opened.connection.execute(statements.TRIMMED, (max((row[3] for row in rows), default=0),))
+        opened.connection.execute(statements.TRIMMED, (len(rows),))
         self._commit(opened, CHECKPOINT_EVENTS)
         return len(rows)
 
     def trimmed(self) -> int:
-        """Return the greatest number of an event that was removed; 0 if none was."""
+        """Return how many checkpoints were forgotten so far."""
         return self._number("SELECT trimmed FROM store LIMIT 1")
 
     def close(self) -> None:

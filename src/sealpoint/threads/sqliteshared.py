@@ -9,17 +9,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from sealpoint.errors import ThreadStoreDownError, ThreadStoreTimeoutError
-from sealpoint.threads.forks import reset_in_child
+from sealpoint.forks import inherited, reset_in_child
 from sealpoint.threads.sqliteerrors import FOREIGN, translated
 from sealpoint.threads.sqlitefile import Opened, connect
 
 Result = TypeVar("Result")
-
-_inherited: Final[list[Opened]] = []
-"""Connections of the parent of a fork. SQLite forbids to use or close them in the child."""
 
 
 class SharedFile:
@@ -81,7 +78,7 @@ class SharedFile:
     def reset_after_fork(self) -> None:
         """Forget the connection and the lock of the parent."""
         if self.opened is not None:
-            _inherited.append(self.opened)
+            inherited.append(self.opened)  # SQLite forbids to use or close it here
         self._lock, self.opened = threading.Lock(), None
 
     def _open(self) -> Opened:

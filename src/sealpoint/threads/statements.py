@@ -97,7 +97,7 @@ DELETED: Final = f"""
     ) AS latest WHERE kind = {Kind.DELETED:d} AND at < ? AND last < (SELECT max(seq) FROM heads)"""
 
 FORGET: Final = f"DELETE FROM heads WHERE {_SPOT}"
-TRIMMED: Final = "UPDATE store SET trimmed = max(trimmed, ?)"
+TRIMMED: Final = "UPDATE store SET trimmed = trimmed + ?"
 
 RAISE: Final = f"""
     UPDATE store SET raised = max(raised, ? - ({END}))"""

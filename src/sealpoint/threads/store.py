@@ -185,7 +185,7 @@ class ThreadStore(Protocol):
         ...
 
     def trimmed(self) -> int:
-        """Return the greatest number of an event that was removed; 0 if none was."""
+        """Return how many checkpoints `trim` has made it forget so far."""
         ...
 
     def close(self) -> None:

@@ -150,7 +150,7 @@ def test_langgraphs_rows_are_resealed(mode: str) -> None:
     tag, blob = cipher.reseal(tag, blob, row={"thread_id": "1"})
     assert tag == "msgpack+cobblestone256@new"
     assert JsonPlusSerializer().loads_typed(cipher.open(tag, blob).typed) == {"a": 1}
-    assert cipher.counts()["opened_retired"] == {"langgraph": 1}
+    assert cipher.stats().opened_retired == {"langgraph": 1}
 
 
 def test_langgraphs_rows_need_a_key_for_them() -> None:

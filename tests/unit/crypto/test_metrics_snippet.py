@@ -20,7 +20,7 @@ def test_metrics_snippet_type_checks(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     section = PAGE.read_text(encoding="utf-8").partition("### Metrics\n")[2].partition("\n## ")[0]
     found = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert any("counts()" in block for block in found)
+    assert any("stats()" in block for block in found)
     script = tmp_path / "metrics.py"
     script.write_text(BEFORE + "\n".join(found))
     # In a process of its own: mypy raises the recursion limit, and later tests rely on Python's.

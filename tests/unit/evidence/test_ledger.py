@@ -24,7 +24,6 @@ from sealpoint.errors import (
 )
 from sealpoint.evidence import Checkpoint, Entry, Ledger, ledger, recovery, verify_ledger
 from sealpoint.evidence.checkpoint import open_checkpoint
-from sealpoint.keys.lock import holding
 from sealpoint.merkle import Tree
 from tests.support.ledgers import ORIGIN, OTHER_SIGNER, SIGNER, add, make_entry, make_ledger
 
@@ -67,6 +66,7 @@ def test_files_are_private(folder: Path) -> None:
     assert modes == {
         "entries.jsonl": 0o600,
         "checkpoint": 0o600,
+        "checkpoint.new": 0o600,
         "vkey": 0o600,
         "edge": 0o600,
         "documents": 0o700,
@@ -107,6 +107,27 @@ def test_adding_reads_no_entry_but_the_last(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(recovery, "recover", refuse)
     add(Ledger(folder, SIGNER), "a", "b", "c")
     assert is_whole(folder)
+
+
+def test_entry_costs_three_calls_of_fsync(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the next head, the entries and the folder; no file is created but the next head."""
+    calls = list[str]()
+
+    def counted(name: str) -> Any:
+        genuine = getattr(os, name)
+
+        def call(first: Any, *more: Any) -> Any:
+            if name != "open" or more[0] & os.O_CREAT:
+                calls.append(first.name if name == "open" else name)
+            return genuine(first, *more)
+
+        return call
+
+    for name in ("open", "fsync", "replace", "unlink", "truncate", "ftruncate"):
+        monkeypatch.setattr(os, name, counted(name))
+    with Ledger(folder, SIGNER).writing(make_entry()) as writer:
+        writer.add(make_entry("next"))
+    assert calls == ["fsync", "fsync", "replace", "checkpoint.new", "fsync", "edge"]
 
 
 def test_edge_does_not_hide_a_cut(folder: Path) -> None:
@@ -205,7 +226,7 @@ def test_entry_is_read_as_it_was_written() -> None:
 
 def test_writer_waits_for_another_and_not_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "LOCK_SECONDS", 0.0)
-    with holding(folder / "entries.jsonl"), pytest.raises(HeldError):
+    with Ledger(folder, SIGNER).writing(make_entry()), pytest.raises(HeldError):
         add(Ledger(folder, SIGNER), "a")
     add(Ledger(folder, SIGNER), "a")
     assert is_whole(folder)
@@ -266,7 +287,7 @@ def test_next_head_without_its_entry_is_dropped(folder: Path) -> None:
     add(Ledger(folder, SIGNER), "next")
     assert events(folder)[-1] == "next"
     assert is_whole(folder)
-    assert not (folder / "checkpoint.new").exists()
+    assert (folder / "checkpoint.new").read_bytes() == b""
 
 
 def test_entry_with_its_next_head_is_completed(folder: Path) -> None:

@@ -49,6 +49,14 @@ def test_signatures_of_others_are_ignored() -> None:
     assert open_note(sign(TEXT) + other, OTHER_SIGNER.key) == TEXT
 
 
+def test_signature_has_one_form() -> None:
+    """Base64 of 68 bytes leaves two bits of its last character unused."""
+    note = sign(TEXT)
+    following = bytes([note[-3] + 1])
+    with pytest.raises(NoteError):
+        open_note(note[:-3] + following + note[-2:], SIGNER.key)
+
+
 @given(st.integers(min_value=0))
 def test_any_flipped_bit_is_refused(bit: int) -> None:
     note = bytearray(sign(TEXT))

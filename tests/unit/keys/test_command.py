@@ -132,3 +132,28 @@ def test_command_of_a_ring_that_hangs(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_command_of_a_ring_that_prints_no_key(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a key"):
         KeyRing.load(write_ring(tmp_path, ring_text(source="{ command = ['true'] }")))
+
+
+BOTH_WAYS = "import sys; text = sys.stdin.buffer.read(); sys.stdout.write(str(len(text)))"
+
+
+@pytest.mark.parametrize("size", [0, 1, 5000, 1_000_000])
+def test_input_of_any_size_arrives_whole(size: int) -> None:
+    """More than a pipe takes at once, too."""
+    assert run_command([sys.executable, "-c", BOTH_WAYS], text=b"x" * size) == str(size).encode()
+
+
+def test_command_that_reads_nothing() -> None:
+    assert run_command(["echo", "key"], text=b"x" * 1_000_000) == b"key\n"
+    assert run_command(["sh", "-c", "exec <&-; echo key"], text=b"x" * 1_000_000) == b"key\n"
+
+
+def test_command_that_reads_part_of_its_input_and_stays() -> None:
+    with pytest.raises(SourceTimeoutError):
+        run_command(["sh", "-c", "head -c 1 >&2; exec sleep 300"], SHORT, text=b"x" * 1_000_000)
+
+
+def test_input_touches_no_file(tmp_path: Path) -> None:
+    """It is a pipe: a temporary file could reach the disk, even one without a name."""
+    script = "import os, stat; print(stat.S_ISFIFO(os.fstat(0).st_mode))"
+    assert run_command([sys.executable, "-c", script], text=b"material") == b"True\n"

@@ -827,7 +827,13 @@ def entries(draw: st.DrawFn, key_id: str, state: str) -> list[str]:
     return found
 
 
-RESERVED = ("[[wrapper]]", "[[database]]")
+WRAPPER = """[[wrapper]]  # the first
+id = "w"
+kind   = 'command' # of two
+wrap = [ "base64" ]
+
+unwrap = ["base64", "-d"]
+"""
 
 
 @st.composite
@@ -853,8 +859,15 @@ def rings(draw: st.DrawFn) -> str:
     ]
     for key_id, state in order:
         found += draw(entries(key_id, state))
-    for reserved in draw(st.lists(st.sampled_from(RESERVED), unique=True)):
-        found += [f"{draw(spaces)}{reserved}", *draw(blanks), draw(lines("any", "thing")), *draw(blanks)]
+    if draw(st.booleans()):
+        found += [
+            f"{draw(spaces)}[[database]]",
+            *draw(blanks),
+            draw(lines("path", "database")),
+            *draw(blanks),
+        ]
+    if draw(st.booleans()):
+        found += WRAPPER.splitlines()
     if draw(st.booleans()):
         found += ["[[index]]", f"source = {{ inline = '{'0' * 64}' }}", *draw(blanks)]
     return "\n".join(found) + draw(st.sampled_from(["", "\n", "\n\n"]))

@@ -67,7 +67,7 @@ def test_other_forms_are_refused(ring: Path, text: str, problem: str) -> None:
         RingFile(ring)
 
 
-def test_it_is_not_reserved_and_is_preserved(ring: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_preserved_without_a_warning(ring: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(ring, TABLE)
     stage_key(ring, "k2")
     assert KeyRing.load(ring).ids == ("k1", "k2")

@@ -298,7 +298,7 @@ def test_a_first_found_that_is_damaged_is_not_passed_over(
     named(tmp_path / "etc" / "keys.toml", "etc")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     (tmp_path / "sealpoint.keys").symlink_to("nowhere")
-    with pytest.raises(FileLinkError):
+    with pytest.raises(SourceError, match=r"sealpoint\.keys cannot be read"):
         KeyRing.load()
 
 

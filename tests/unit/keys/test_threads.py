@@ -41,7 +41,7 @@ def test_other_names_are_returned_as_they_are(ring: Path, store: str) -> None:
     assert read_thread_store(ring) == store
 
 
-def test_it_is_not_reserved_and_is_preserved(ring: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_preserved_without_a_warning(ring: Path, caplog: pytest.LogCaptureFixture) -> None:
     name(ring, "threads.db")
     stage_key(ring, "k2")
     assert KeyRing.load(ring).ids == ("k1", "k2")

@@ -24,7 +24,8 @@ from sealpoint.errors import (
     UnknownKeyError,
 )
 from sealpoint.keys import watch
-from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
+from sealpoint.keys.rollback import require_later
+from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
 from tests.support.rings import (
     NEW,
     OLD,
@@ -213,7 +214,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "cut": lambda file: replace(file, file.read_text()[:-20]),
     "empty": lambda file: replace(file, ""),
     "gone": lambda file: file.unlink(),
-    "a link": lambda file: file.symlink_to(file.rename(file.with_suffix(".old"))),
+    "a link out": lambda file: file.symlink_to(file.rename(file.parent.parent / f"{file.parent.name}.old")),
     "writable by others": lambda file: file.chmod(0o622),
     "unknown field": lambda file: replace(file, states_text(k1="active", k2="staged") + "colour = 1\n"),
     "no key file": lambda file: replace(
@@ -416,8 +417,8 @@ def test_eight_threads_while_the_file_changes(file: Path, monkeypatch: pytest.Mo
             replace(file, states_text(**states))
             assert subject.open(*sealed_under(f"k{number}")).typed == VALUE
         list(done)
-    counts = subject.counts()
-    assert sum(counts["sealed"].values()) == sum(counts["opened"].values()) - (last - 1)
+    counts = subject.stats()
+    assert sum(counts.sealed.values()) == sum(counts.opened.values()) - (last - 1)
 
 
 OVER_A_FORK = """

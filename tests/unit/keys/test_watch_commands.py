@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher
-from sealpoint.errors import KeyDestroyedError, KeyDisabledError, UnknownKeyError
+from sealpoint.errors import KeyDestroyedError, KeyDisabledError, SourceError, UnknownKeyError
 from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
 from tests.support.rings import material_of, replace, write
@@ -92,6 +92,12 @@ def wait_until_loaded(subject: RingCipher) -> None:
     assert subject._follower
     while (load := subject._follower._load) is not None:
         load.ended.wait()
+
+
+def wait_until_ended() -> None:
+    """Until no thread loads a key any more."""
+    while threads := [one for one in threading.enumerate() if one.name.startswith("sealpoint")]:
+        threads[0].join()
 
 
 def look(subject: RingCipher, clock: list[float]) -> None:
@@ -180,7 +186,7 @@ def test_closed_key_is_refused_while_a_command_runs(
     clock[0] += LOOK_SECONDS
     with pytest.raises(error):
         subject.open(*sealed_under("k1"))
-    assert [thread.name for thread in threading.enumerate()].count("sealpoint-ring") == 1
+    assert sum(thread.name.startswith("sealpoint") for thread in threading.enumerate()) == 1
     ring.release()
     assert subject.open(*sealed_under("k2")).typed == VALUE
     assert ring.ran("k2") == 1
@@ -188,8 +194,8 @@ def test_closed_key_is_refused_while_a_command_runs(
         subject.open(*sealed_under("k1"))
 
 
-def wait_in(pool: ThreadPoolExecutor, subject: RingCipher, *need: str) -> Future[str | None]:
-    """Start a call that is to wait, and return once it does."""
+def wait_in(pool: ThreadPoolExecutor, subject: RingCipher) -> Future[str | None]:
+    """Start a call that seals and has to wait, and return once it does."""
     waits = threading.Event()
     assert subject._follower
     real = subject._follower.wait_for
@@ -199,10 +205,7 @@ def wait_in(pool: ThreadPoolExecutor, subject: RingCipher, *need: str) -> Future
         real(need)
 
     subject._follower.wait_for = wait_for  # type: ignore[method-assign]
-    call = (
-        (lambda: str(subject.open(*sealed_under(need[0])).typed)) if need else (lambda: sealing_id(subject))
-    )
-    future = pool.submit(call)
+    future = pool.submit(sealing_id, subject)
     waits.wait()
     return future
 
@@ -213,10 +216,11 @@ def test_value_under_a_key_that_was_never_held_waits(
     subject = RingCipher(KeyRing.load(ring.file))
     ring.put(k0="decrypt-only", k1="active", k2="staged", gated="k2")
     look(subject, clock)
-    future = wait_in(pool, subject, "k2")
+    future = pool.submit(lambda: subject.open(*sealed_under("k2")).typed)
+    ring.wait_for("k2")
     assert not future.done()
     ring.release()
-    assert future.result() == str(VALUE)
+    assert future.result() == VALUE
 
 
 def test_sealing_waits_for_an_active_key_that_was_never_held(
@@ -260,11 +264,14 @@ def test_staged_key_is_there_when_it_is_promoted(ring: Commands, clock: list[flo
     assert ring.ran("k2") == 1
 
 
-def test_command_that_fails(ring: Commands, clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_command_of_the_active_key_that_fails(
+    ring: Commands, clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
     """The ring stays, but for what the file closes; said once, tried again later."""
     caplog.set_level(logging.DEBUG)
     subject = RingCipher(KeyRing.load(ring.file))
-    ring.put(k0="disabled", k1="active", k2="staged", failing="k2")
+    wait_until_ended()
+    ring.put(k0="disabled", k1="decrypt-only", k2="active", failing="k2")
     for number in range(1, 4):
         look(subject, clock)
         wait_until_loaded(subject)
@@ -276,10 +283,28 @@ def test_command_that_fails(ring: Commands, clock: list[float], caplog: pytest.L
         clock[0] += RETRY_SECONDS
     (record,) = caplog.records
     assert (record.levelname, "exited with 3" in record.getMessage()) == ("WARNING", True)
-    ring.put(k0="disabled", k1="active", k2="staged")
+    ring.put(k0="disabled", k1="decrypt-only", k2="active")
     look(subject, clock)
     assert subject.open(*sealed_under("k2")).typed == VALUE
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_command_of_a_staged_key_that_fails(
+    ring: Commands, clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ring is used, as by a process that starts with it; values under the key raise."""
+    subject = RingCipher(KeyRing.load(ring.file))
+    ring.put(k0="disabled", k1="active", k2="staged", failing="k2")
+    look(subject, clock)
+    wait_until_ended()
+    assert (sealing_id(subject), ring.ran("k2")) == ("k1", 1)
+    for _ in range(3):
+        with pytest.raises(SourceError, match="exited with 3"):
+            subject.open(*sealed_under("k2"))
+    with pytest.raises(KeyDisabledError):
+        subject.open(*sealed_under("k0"))
+    assert ring.ran("k2") == 1
+    assert caplog.text.count("exited with 3") == 1
 
 
 def test_closed_key_stays_closed_when_another_source_fails(ring: Commands, clock: list[float]) -> None:

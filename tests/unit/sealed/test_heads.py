@@ -7,7 +7,7 @@ import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
@@ -398,6 +398,25 @@ def test_warn_goes_on_and_counts(scene: Scene, caplog: pytest.LogCaptureFixture)
     assert len(numbers(saver)) == STEPS
     assert saver.warnings["RolledBackError"] == 1
     assert "RolledBackError: heads='warn' goes on" in caplog.text
+
+
+@pytest.mark.parametrize("policy", ["require", "warn"])
+def test_names_of_a_store_that_is_down(scene: Scene, policy: Literal["require", "warn"]) -> None:
+    """A checkpoint names another store, and whether this one has taken its place cannot be read."""
+    put(scene.saver, 0)
+
+    class Nameless(MemoryThreadStore):
+        @property
+        def identities(self) -> frozenset[str]:
+            raise ThreadStoreDownError("the store is down")
+
+    saver = scene.wrap(threads=Nameless(), heads=policy)
+    if policy == "require":
+        with pytest.raises(ThreadStoreDownError):
+            saver.get_tuple(at())
+    else:
+        assert latest(saver) == 0
+        assert saver.warnings == {"ThreadStoreDownError": 1}
 
 
 def test_a_store_needs_an_index_key(scene: Scene) -> None:

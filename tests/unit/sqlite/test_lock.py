@@ -57,7 +57,7 @@ def connection() -> Iterator[Connection]:
 
 def watch(saver: SqliteSaver, lock: WatchedLock) -> SqliteSaver:
     """Give a saver a lock of the test's."""
-    saver.lock = saver._database.lock = lock  # type: ignore[assignment]
+    saver._database.lock = lock  # type: ignore[assignment]
     return saver
 
 

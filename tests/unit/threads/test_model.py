@@ -75,9 +75,9 @@ class Model:
 
     def trim(self) -> int:
         last = {head.spot: (seq, head.kind) for seq, head in self.log}
-        gone = {spot: seq for spot, (seq, kind) in last.items() if kind is Kind.DELETED and seq < self.last}
+        gone = {spot for spot, (seq, kind) in last.items() if kind is Kind.DELETED and seq < self.last}
         self.log = [(seq, head) for seq, head in self.log if head.spot not in gone]
-        self.trimmed = max([self.trimmed, *gone.values()])
+        self.trimmed += len(gone)
         return len(gone)
 
 

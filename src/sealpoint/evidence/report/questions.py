@@ -232,8 +232,8 @@ def _active(part: Part, active: str | None) -> Iterator[AnyReason]:
     if any(key_of(share) != active for share in part.shares):
         yield Reason.OTHER_KEYS
     yield from _read(part)
-    if part.opening is not None and part.opening.run.accepted:
-        yield Reason.PLAINTEXT_ALLOWED
+    if part.opening is not None:
+        yield from part.opening.run.accepted_reasons()
 
 
 def _bound(part: Part) -> Iterator[AnyReason]:
@@ -243,8 +243,7 @@ def _bound(part: Part) -> Iterator[AnyReason]:
     run = part.opening.run
     if part.opening.opened + run.accepted > run.bound or run.unbound.rows:
         yield Reason.NOT_BOUND
-    if run.accepted:
-        yield Reason.PLAINTEXT_ALLOWED
+    yield from run.accepted_reasons()
 
 
 def _beside(part: Part) -> Iterator[AnyReason]:

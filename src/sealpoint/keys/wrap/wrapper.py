@@ -61,7 +61,9 @@ class WrapperState:
 class Wrapper(Protocol):
     """A wrapping key and the service that holds it. Equal wrappers unwrap the same blobs.
 
-    An instance contains no credential. Each call has a time limit; none of them shows material in an error.
+    An instance contains no credential. A call has a time limit, about 10 seconds; it is made again if its
+    error says that it may pass. Messages of errors begin with the location. None shows material, or has the
+    SDK's exception as its context. Calls may come from several threads, and in a child after a fork.
     """
 
     kind: ClassVar[str]

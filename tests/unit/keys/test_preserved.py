@@ -1,4 +1,4 @@
-"""Tables of a ring file that are reserved: skipped with one warning, and preserved by every change."""
+"""What stands in a ring file beside the keys: every change preserves it, and an unknown table is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import RingFileError
-from sealpoint.keys import ringfile
 from sealpoint.keys.destroy import destroy_key
 from sealpoint.keys.edit import (
     compromise_key,
@@ -23,21 +22,21 @@ from sealpoint.keys.edit import (
     promote_key,
     stage_key,
 )
-from sealpoint.keys.ringfile import RESERVED, read_ring_entries
+from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.keys.ringtext import entry_text
 
 TABLES = """
 [[wrapper]]
 id = "aws-prod"  # a comment
-kind = "aws"
-[wrapper.deep]
-list = [1, 2.5, true, { a = "b" }]
-
-[[wrapper]]
-id = "vault"
+kind = "command"
+wrap = ["base64"]
+unwrap = ["base64", "-d"]
 
 [[database]]
 path = "state.db"
+
+[[database]]
+service = "agents"
 """
 
 
@@ -46,21 +45,6 @@ def ring(tmp_path: Path) -> Path:
     file = tmp_path / "keys.toml"
     create_ring(file, "k1")
     return file
-
-
-@pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has warned of nothing yet."""
-    monkeypatch.setattr(ringfile, "_skipped", set())
-
-
-@pytest.mark.usefixtures("fresh")
-def test_one_warning_for_each_table_and_process(ring: Path, caplog: pytest.LogCaptureFixture) -> None:
-    ring.write_text(ring.read_text() + TABLES)
-    for _ in range(3):
-        assert KeyRing.load(ring).ids == ("k1",)
-    assert sorted(record.levelname for record in caplog.records) == ["WARNING"] * len(RESERVED)
-    assert all(caplog.text.count(f"[{name}]") == 1 for name in RESERVED)
 
 
 CHANGES: list[Callable[[Path], object]] = [
@@ -84,7 +68,7 @@ def test_every_change_preserves_them(ring: Path, at_the_end: bool) -> None:
     for change in CHANGES:
         change(ring)
         after = tomllib.loads(ring.read_text())
-        assert {name: after[name] for name in RESERVED} == {name: before[name] for name in RESERVED}
+        assert all(after[name] == before[name] for name in ("wrapper", "database"))
         assert TABLES.strip() in ring.read_text()
     assert [entry.state.value for entry in read_ring_entries(ring)] == [
         "destroyed",
@@ -94,7 +78,7 @@ def test_every_change_preserves_them(ring: Path, at_the_end: bool) -> None:
     ]
 
 
-def test_table_that_is_not_reserved_is_refused(ring: Path) -> None:
+def test_unknown_table_is_refused(ring: Path) -> None:
     ring.write_text(ring.read_text() + "\n[ledgers]\n")
     with pytest.raises(RingFileError, match="unknown field 'ledgers'"):
         KeyRing.load(ring)

@@ -1,0 +1,244 @@
+"""What LangGraph's Agent Server stores, sealed: the values of JSON objects, and blobs.
+
+An object keeps its keys. Each of its values is replaced by a text, and a blob by bytes of the same form:
+
+    sealpoint:json+cobblestone256.row@k27a:<base64 of the sealed JSON>
+    sealpoint:bytes+cobblestone256.row@k27a:<the sealed bytes>
+
+A value is bound to its key, and not to its row, model or field: the server does not name the row, and it
+merges objects of one model or field into those of another. The coordinates:
+
+    value   server=value key [context.NAME ...]
+    blob    server=blob      [context.NAME ...]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, AnyStr, Final, NamedTuple, Protocol
+
+from sealpoint.base.frame import decode_value, encode_value
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.stats import PLAINTEXT
+from sealpoint.crypto.tag import MAX_CHARS
+from sealpoint.errors import (
+    BlobError,
+    ConfigError,
+    DecodeError,
+    PlaintextError,
+    SealpointError,
+    TagError,
+    UnsupportedTypeError,
+    excerpt,
+)
+from sealpoint.serde.encrypted import PlaintextPolicy
+
+PREFIX: Final = "sealpoint:"
+
+
+class Context(Protocol):
+    """What the server passes with an object or a blob: ``langgraph_sdk.EncryptionContext``."""
+
+    model: str | None
+    field: str | None
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which keys of an object the server itself stores readable.
+
+    Attributes:
+        keys: Those that it never passes to a handler.
+        paths: Those of some fields alone: ``<model>.<field>...<key>``.
+        nested: Objects that it passes on their own, by model and field: their own values are sealed.
+    """
+
+    keys: Collection[str] = ()
+    paths: Collection[str] = ()
+    nested: Mapping[tuple[str, str], Collection[str]] = field(default_factory=dict)
+
+    def is_readable(self, context: Context, key: str, value: object) -> bool:
+        """Whether the server stores this value as it is."""
+        if key in self.keys:
+            return True
+        model, end = f"{context.model}.", f".{context.field}.{key}"
+        if any(path.startswith(model) and path.endswith(end) for path in self.paths):
+            return True
+        nested = self.nested.get((str(context.model), str(context.field)), ())
+        return key in nested and isinstance(value, dict)
+
+
+class Reading(NamedTuple):
+    """An object or a blob that was opened.
+
+    Attributes:
+        plain: Its content.
+        replacement: What to store in its place, under the active key; ``None`` if it is under that already.
+    """
+
+    plain: Any
+    replacement: Any
+
+
+class ServerCipher:
+    """Seals and opens what the Agent Server passes to its handlers. Safe to share between threads."""
+
+    def __init__(
+        self,
+        cipher: RingCipher,
+        rules: Rules,
+        *,
+        plain_metadata: Collection[str] = (),
+        bound_context: Collection[str] = (),
+        plaintext: PlaintextPolicy = "refuse",
+    ) -> None:
+        """Make an object.
+
+        Args:
+            cipher: Seals and opens.
+            rules: Which keys the server stores readable.
+            plain_metadata: Keys of the field ``metadata`` that stay readable, for searches and filters.
+            bound_context: Keys of the encryption context to which all is bound.
+            plaintext: ``refuse``, or ``allow`` to read values and blobs that are not sealed.
+
+        Raises:
+            ConfigError: If an argument is invalid.
+        """
+        if plaintext not in ("refuse", "allow"):
+            raise ConfigError(f"plaintext is 'refuse' or 'allow', not {excerpt(plaintext)}")
+        for names in (plain_metadata, bound_context):
+            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+                raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
+        self._cipher, self._rules = cipher, rules
+        self._plain, self._bound = frozenset(plain_metadata), tuple(bound_context)
+        self._allows_plaintext = plaintext == "allow"
+
+    def seal_object(self, context: Context, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an object with the same keys and sealed values.
+
+        Raises:
+            UnsupportedTypeError: If a value has no form in JSON.
+            NoActiveKeyError: If the ring has no active key.
+        """
+        try:
+            return {
+                key: value if self._is_plain(context, key) else self._seal_value(context, key, _dump(value))
+                for key, value in data.items()
+            }
+        except SealpointError as error:
+            self._cipher.tally.refuse(error)
+            raise
+
+    def open_object(self, context: Context, data: Mapping[str, Any]) -> Reading:
+        """Open the values of an object.
+
+        Raises:
+            PlaintextError: If a value is not sealed, and plaintext is refused.
+            SealpointError: What `RingCipher.open` raises.
+        """
+        plain, replaced = dict(data), dict[str, Any]()
+        try:
+            for key, value in data.items():
+                if isinstance(value, str) and value.startswith(PREFIX):
+                    tag, text = _split(value, ":")
+                    blob = decode_value(text)
+                    if blob is None:
+                        raise BlobError(f"the value of key {excerpt(key)} is not base64")
+                    opened = self._cipher.open(tag, blob, row=self._row(context, "value", key))
+                    plain[key] = _load(opened.data)
+                    if self._is_old(opened.key_id):
+                        replaced[key] = self._seal_value(context, key, opened.data)
+                elif not (self._is_plain(context, key) or self._rules.is_readable(context, key, value)):
+                    self._take_plaintext(f"the value of key {excerpt(key)}")
+                    if self._is_old(None):
+                        replaced[key] = self._seal_value(context, key, _dump(value))
+        except SealpointError as error:
+            self._cipher.tally.refuse(error)
+            raise
+        return Reading(plain, {**data, **replaced} if replaced else None)
+
+    def seal_blob(self, context: Context, blob: bytes) -> bytes:
+        """Return a sealed blob.
+
+        Raises:
+            NoActiveKeyError: If the ring has no active key.
+        """
+        tag, sealed = self._cipher.seal("bytes", bytes(blob), row=self._row(context, "blob"))
+        return f"{PREFIX}{tag}:".encode() + sealed
+
+    def open_blob(self, context: Context, blob: bytes) -> Reading:
+        """Open a blob.
+
+        Raises:
+            PlaintextError: If it is not sealed, and plaintext is refused.
+            SealpointError: What `RingCipher.open` raises.
+        """
+        blob = bytes(blob)
+        try:
+            if not blob.startswith(PREFIX.encode()):
+                self._take_plaintext("a blob")
+                return Reading(blob, self.seal_blob(context, blob) if self._is_old(None) else None)
+            tag, sealed = _split(blob, b":")  # tags contain no colon
+            opened = self._cipher.open(tag.decode("latin-1"), sealed, row=self._row(context, "blob"))
+        except SealpointError as error:
+            self._cipher.tally.refuse(error)
+            raise
+        is_old = self._is_old(opened.key_id)
+        return Reading(opened.data, self.seal_blob(context, opened.data) if is_old else None)
+
+    def _seal_value(self, context: Context, key: str, data: bytes) -> str:
+        tag, blob = self._cipher.seal("json", data, row=self._row(context, "value", key))
+        return f"{PREFIX}{tag}:{encode_value(blob)}"
+
+    def _row(self, context: Context, kind: str, key: str | None = None) -> dict[str, str]:
+        row = {"server": kind} if key is None else {"server": kind, "key": _text(key)}
+        for name in self._bound:
+            row[f"context.{name}"] = json.dumps(context.metadata.get(name), sort_keys=True)
+        return row
+
+    def _is_plain(self, context: Context, key: str) -> bool:
+        return context.field == "metadata" and key in self._plain
+
+    def _is_old(self, key_id: str | None) -> bool:
+        """Whether a value is not under the active key, and can be sealed under it."""
+        active_id = self._cipher.ring.active_id
+        return active_id is not None and key_id != active_id
+
+    def _take_plaintext(self, what: str) -> None:
+        if not self._allows_plaintext:
+            raise PlaintextError(f"{what} is not sealed")
+        self._cipher.tally.add(PLAINTEXT, "")
+
+
+def _split(text: AnyStr, end: AnyStr) -> tuple[AnyStr, AnyStr]:
+    """Return the tag after `PREFIX`, and what follows it."""
+    start = len(PREFIX)
+    found = text.find(end, start, start + MAX_CHARS + 1)
+    if found < 0:
+        raise TagError(f"{excerpt(str(text[start : start + MAX_CHARS]))} is not a type tag")
+    return text[start:found], text[found + 1 :]
+
+
+def _dump(value: Any) -> bytes:
+    try:
+        return json.dumps(value, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
+
+
+def _load(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"a sealed value is not JSON: {type(error).__name__}") from None
+
+
+def _text(key: str) -> str:
+    try:
+        str.encode(key)
+    except (TypeError, UnicodeEncodeError):
+        raise UnsupportedTypeError("a key of an object is not Unicode text") from None
+    return key

@@ -1,0 +1,82 @@
+"""What a process knows of its ring and of the sources of its keys, as numbers and names for monitoring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from sealpoint.keys.counters import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class RingStats:
+    """The ring in use, and how often its file was read.
+
+    Attributes:
+        active_id: Id of the active key; ``None`` if no key is active.
+        active_created: When the active key was created, if the ring says so.
+        read_at: When the ring in use was read; for a ring that is not reloaded, when the cipher was made.
+        reloads: How often the changed file was read, and its ring used.
+        refused: How often the file or a source of its keys was refused, by class of the error.
+        error: Class of the error of the last attempt; ``None`` if it succeeded, or there was none.
+    """
+
+    active_id: str | None
+    active_created: datetime | None
+    read_at: datetime
+    reloads: int
+    refused: Mapping[str, int]
+    error: str | None
+
+
+class Reloads:
+    """Records what became of a ring file. One thread at a time writes; any thread may read."""
+
+    def __init__(self) -> None:
+        self.read_at = datetime.now(UTC)
+        self.reloads = 0
+        self.error: str | None = None
+        self._refused = Counter[str]()
+
+    def succeed(self) -> None:
+        """Record that the ring in use is a new one."""
+        self.read_at, self.error = datetime.now(UTC), None
+        self.reloads += 1
+
+    def fail(self, error: Exception) -> None:
+        """Record that the file was refused."""
+        self.error = type(error).__name__
+        self._refused[self.error] += 1
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How often the file was refused, by class of the error."""
+        return dict(self._refused)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStats:
+    """How often this process asked slow sources for key material: wrappers, and commands that print a key.
+
+    Attributes:
+        reads: How often one was asked.
+        failed: How often one did not provide its key, by class of the error.
+    """
+
+    reads: int
+    failed: Mapping[str, int]
+
+
+READ: Final = "read"
+FAILED: Final = "failed"
+
+tally: Final = Tally()
+"""Of this process: a source is read once for all ciphers that use its key."""
+
+
+def source_stats() -> SourceStats:
+    """Return the counts of this process."""
+    return SourceStats(tally.read(READ).get("", 0), tally.read(FAILED))

@@ -1,0 +1,185 @@
+"""Keys wrapped by AWS KMS, with the context as encryption context.
+
+    [[wrapper]]
+    id = "aws-prod"
+    kind = "aws"
+    key = "arn:aws:kms:eu-central-1:111122223333:key/..."   # or key id, or alias/NAME
+    region = "eu-central-1"                                 # by default that of the ARN, or of the SDK
+    profile = "agents"                                      # by default that of the SDK
+
+Credentials and the endpoint (AWS_ENDPOINT_URL) are resolved by botocore.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from sealpoint.errors import KeyUnavailableError, WrappedKeyError, excerpt
+from sealpoint.keys.fields import get_text, require_fields, require_text
+from sealpoint.keys.wrap.sdk import load_sdk
+from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+# One attempt: `sealpoint.keys.wrap.ask` repeats it.
+CONFIG: Final = {"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 1}}
+_FOREIGN: Final = frozenset({"InvalidCiphertextException", "IncorrectKeyException"})
+# Errors whose text names the caller or the key. Texts of others may quote the request, e.g. its headers with
+# a session token (SignatureDoesNotMatch).
+_QUOTED: Final = frozenset(
+    {
+        "AccessDeniedException",
+        "DisabledException",
+        "InvalidKeyUsageException",
+        "KMSInvalidStateException",
+        "NotFoundException",
+        "ThrottlingException",
+    }
+)
+_FIELDS: Final = frozenset({"key", "region", "profile"})
+_HINTS: Final = {
+    "AccessDeniedException": "allow kms:Encrypt and kms:Decrypt for the key to the role of this process",
+    "ConnectTimeoutError": "check the network of this process, and the region of the key",
+    "EndpointConnectionError": "check the network of this process, and the region of the key",
+    "NoCredentialsError": "give this process a role or a profile of AWS; the ring contains no credentials",
+    "NoRegionError": "name the key by its ARN, or add region to the [[wrapper]]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A symmetric key of AWS KMS.
+
+    Attributes:
+        key: ARN, id or alias (``alias/NAME``).
+        region: Of the key; by default that in its ARN, or what the SDK is configured for.
+        profile: Of the SDK's configuration files; by default what the SDK selects.
+    """
+
+    kind: ClassVar = "aws"
+    key: str
+    region: str | None = None
+    profile: str | None = None
+
+    @classmethod
+    def parse(cls, table: Mapping[str, object], where: str, _: Path) -> Self:
+        """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``.
+
+        Raises:
+            RingFileError: If a field is unknown, missing or not text.
+        """
+        require_fields(table, _FIELDS, {"key"}, where)
+        key = require_text(table, "key", where)
+        return cls(key, get_text(table, "region", where), get_text(table, "profile", where))
+
+    @property
+    def location(self) -> str:
+        """The key, for messages."""
+        return self.key
+
+    def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
+        """Encrypt key material, at most 4096 bytes.
+
+        Raises:
+            KeyUnavailableError: If the service does not answer or refuses.
+        """
+        parameters = {"KeyId": self.key, "Plaintext": material, "EncryptionContext": context.pairs()}
+        return WrappedKey(self._call("encrypt", "CiphertextBlob", parameters))
+
+    def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
+        """Decrypt a wrapped key.
+
+        Raises:
+            KeyUnavailableError: If the service does not answer or refuses.
+            WrappedKeyError: If the blob is damaged, or one of another key or context.
+        """
+        if not blob:
+            raise WrappedKeyError("the wrapped key is empty")
+        # KeyId: without it the service uses whatever key the blob names.
+        parameters = {"KeyId": self.key, "CiphertextBlob": blob, "EncryptionContext": context.pairs()}
+        material: bytes = self._call("decrypt", "Plaintext", parameters)
+        return material
+
+    def describe(self) -> WrapperState:
+        """Ask for the state of the key. An account that may not ask learns nothing, and that is no problem.
+
+        Raises:
+            KeyUnavailableError: If the service does not answer, or has no such key.
+        """
+        key = self._call("describe_key", "KeyMetadata", {"KeyId": self.key})
+        return WrapperState(key.get("CurrentKeyMaterialId"), _find_problem(key))
+
+    def _call(self, operation: str, member: str, parameters: Mapping[str, object]) -> Any:
+        """Return a member of the service's answer."""
+        load_sdk("boto3", "aws")
+        exceptions = load_sdk("botocore.exceptions", "aws")
+        text, may_pass = "", False
+        try:
+            with _without_debug_log():
+                answer = getattr(self._make_client(), operation)(**parameters)
+            if member in answer:
+                return answer[member]
+            code = f"the answer has no {member}"
+        except exceptions.ClientError as failed:
+            error = failed.response.get("Error", {})
+            code, text = str(error.get("Code")), str(error.get("Message", ""))
+            status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            may_pass = status >= 500 or code == "ThrottlingException"
+        # ValueError: of an endpoint that is no URL. The texts may quote configuration.
+        except (exceptions.BotoCoreError, ValueError) as failed:
+            code = type(failed).__name__
+            may_pass = isinstance(failed, exceptions.ConnectionError | exceptions.HTTPClientError)
+        if operation == "describe_key" and code == "AccessDeniedException":
+            return {}
+        if code in _FOREIGN:
+            raise WrappedKeyError(f"the key did not wrap this blob for this ring and key ({code})")
+        shown = f"{code}: {excerpt(text)}" if text and code in _QUOTED else excerpt(code).strip("'")
+        raise KeyUnavailableError(shown, hint=_HINTS.get(code), may_pass=may_pass)
+
+    def _make_client(self) -> Any:
+        # A new one for each call: a client keeps credentials, and connections that a fork would share.
+        # On the session the limits also hold for STS, which some credentials come from.
+        session = load_sdk("botocore.session", "aws").Session(profile=self.profile)
+        session.set_default_client_config(load_sdk("botocore.config", "aws").Config(**CONFIG))
+        parts = self.key.split(":")
+        region = self.region or (parts[3] if len(parts) > 5 else "")
+        return session.create_client("kms", region_name=region or None)
+
+
+def _find_problem(key: Mapping[str, Any]) -> str | None:
+    """Return what prevents a key from decrypting, by its metadata (``{}``: unknown)."""
+    state = key.get("KeyState", "Enabled")
+    if state in {"PendingDeletion", "PendingReplicaDeletion"}:
+        date = key.get("DeletionDate")
+        return f"waits for deletion on {date:%Y-%m-%d}" if date else "waits for deletion"
+    if state != "Enabled":
+        return f"is in the state {excerpt(state)}"
+    if key.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":
+        return f"is not a symmetric key for encryption: {excerpt(key['KeySpec'])}"
+    return None
+
+
+_calls: Final = threading.local()
+
+
+@contextmanager
+def _without_debug_log() -> Iterator[None]:
+    """Drop DEBUG records of botocore in this thread: they contain the bodies of requests and answers."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("botocore"):
+            logging.getLogger(name).addFilter(_is_logged)  # never removed, and added once
+    _calls.are_quiet = True
+    try:
+        yield
+    finally:
+        _calls.are_quiet = False
+
+
+def _is_logged(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG or not getattr(_calls, "are_quiet", False)

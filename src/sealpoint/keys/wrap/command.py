@@ -1,0 +1,118 @@
+"""Kind ``command``: two programs that encrypt and decrypt, from standard input to standard output.
+
+    [[wrapper]]
+    id = "age"
+    kind = "command"
+    wrap = ["age", "--encrypt", "--recipient", "age1..."]
+    unwrap = ["age", "--decrypt", "--identity", "/etc/sealpoint/age.txt"]
+    timeout_seconds = 10                  # of each call
+
+Few programs take associated data: what is encrypted is one line of ASCII with the context and the material.
+
+    {"material":"BASE64","sealpoint:key":"k27a","sealpoint:ring":"agents"}
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from pathlib import Path
+from typing import ClassVar, Final
+
+from sealpoint.errors import KeyUnavailableError, SourceError, WrappedKeyError, excerpt
+from sealpoint.keys.command import TIMEOUT_SECONDS, run_command
+from sealpoint.keys.fields import get_seconds, require_fields, require_words
+from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
+
+MAX_TIMEOUT_SECONDS: Final = 60.0
+
+_FIELDS: Final = frozenset({"wrap", "unwrap", "timeout_seconds"})
+_MATERIAL: Final = "material"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """Wraps with one program, and unwraps with another."""
+
+    kind: ClassVar = "command"
+    wrap_argv: tuple[str, ...] = field(repr=False, compare=False)
+    unwrap_argv: tuple[str, ...] = field(repr=False)
+    timeout_seconds: float = field(default=TIMEOUT_SECONDS, compare=False)
+
+    @classmethod
+    def parse(cls, table: Mapping[str, object], where: str, _: Path, /) -> Wrapper:
+        """Make a wrapper of its table in a ring file.
+
+        Raises:
+            RingFileError: If a field is unknown, missing, or of the wrong type.
+        """
+        require_fields(table, _FIELDS, {"wrap", "unwrap"}, where)
+        seconds = get_seconds(table, "timeout_seconds", where, TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
+        return cls(require_words(table, "wrap", where), require_words(table, "unwrap", where), seconds)
+
+    @property
+    def location(self) -> str:
+        """The program that unwraps, without its arguments, which may contain a token."""
+        return self.unwrap_argv[0]
+
+    def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
+        """Encrypt key material.
+
+        Raises:
+            KeyUnavailableError: If the program cannot be started, fails, or does not end in time.
+        """
+        return WrappedKey(self._run(self.wrap_argv, format_bound(material, context)))
+
+    def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
+        """Decrypt a wrapped key.
+
+        Raises:
+            KeyUnavailableError: If the program cannot be started, fails, or does not end in time.
+            WrappedKeyError: If what it prints is not for this context.
+        """
+        return parse_bound(self._run(self.unwrap_argv, blob), context)
+
+    def describe(self) -> WrapperState:
+        """Return an empty description: there is no program to ask."""
+        return WrapperState()
+
+    def _run(self, argv: tuple[str, ...], text: bytes) -> bytes:
+        try:
+            return run_command(argv, self.timeout_seconds, text=text)
+        except SourceError as error:
+            # Not repeated: a program that waits for a network has retries of its own.
+            hint = "run the command by hand, as the same account, to see why"
+            raise KeyUnavailableError(str(error), hint=hint) from None
+
+
+def format_bound(material: bytes, context: WrapContext) -> bytes:
+    """Return material and its context as one line of ASCII, for programs without associated data."""
+    pairs = {**context.pairs(), _MATERIAL: b64encode(material).decode()}
+    return json.dumps(pairs, separators=(",", ":"), sort_keys=True).encode() + b"\n"
+
+
+def parse_bound(text: bytes, context: WrapContext) -> bytes:
+    """Return the material of a line that `format_bound` made for the same context.
+
+    Raises:
+        WrappedKeyError: If it is another line. The message shows the ring and the key for which it was made.
+    """
+    pairs: object = None
+    with suppress(ValueError, RecursionError):
+        pairs = json.loads(text)
+    if not isinstance(pairs, dict) or not isinstance(pairs.get(_MATERIAL), str):
+        raise WrappedKeyError("what the command printed is not a key that sealpoint wrapped")
+    material = b""
+    with suppress(ValueError):
+        material = b64decode(pairs[_MATERIAL], validate=True)
+    # The whole line is compared, not its parts: nothing else may stand in it.
+    if material and compare_digest(format_bound(material, context), text.rstrip(b"\r\n") + b"\n"):
+        return material
+    found = WrapContext(str(pairs.get("sealpoint:ring")), str(pairs.get("sealpoint:key")))
+    if material and found != context:
+        raise WrappedKeyError(f"it was made as key {excerpt(found.key)} of ring {excerpt(found.ring)}")
+    raise WrappedKeyError("what the command printed is not a key that sealpoint wrapped")

@@ -1,0 +1,237 @@
+"""Keys wrapped by the transit engine of HashiCorp Vault or OpenBao, with the context as associated data.
+
+    [[wrapper]]
+    id = "vault-prod"
+    kind = "vault"
+    key = "agents"                            # of an AEAD type, e.g. aes256-gcm96
+    mount = "transit"                         # of the engine; this is the default
+    address = "https://vault.example:8200"    # by default $VAULT_ADDR
+    namespace = "team-a"                      # by default $VAULT_NAMESPACE, if it is set
+    ca_file = "ca.pem"                        # relative to the ring's folder; by default $VAULT_CACERT
+
+The token is $VAULT_TOKEN, or the contents of ~/.vault-token. It is sent over plain HTTP to this host only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from urllib.parse import urlsplit
+
+from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError, excerpt
+from sealpoint.keys.fields import get_text, require_fields, require_text
+from sealpoint.keys.wrap.sdk import load_sdk
+from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# To connect, and between two packets of the answer.
+TIMEOUT_SECONDS: Final = (2.0, 5.0)
+
+_FIELDS: Final = frozenset({"key", "mount", "address", "namespace", "ca_file"})
+_BLOB: Final = re.compile(rb"vault:v([1-9][0-9]{0,8}):[A-Za-z0-9+/]+={0,2}")
+# What the engine says of a blob of another key or of other associated data.
+_FOREIGN: Final = ("message authentication failed", "invalid ciphertext")
+_AEAD: Final = ("aes256-gcm96", "aes128-gcm96", "chacha20-poly1305", "xchacha20-poly1305")
+_MAY_PASS: Final = frozenset(
+    {"BadGateway", "InternalServerError", "RateLimitExceeded", "UnexpectedError", "VaultDown"}
+)
+_ADDRESS_HINT: Final = (
+    "write https://HOST:8200; plain http is for 127.0.0.1 and localhost, e.g. a Vault Proxy"
+)
+_HINTS: Final = {
+    "Forbidden": "check the token; its policy must allow update on MOUNT/encrypt/KEY and MOUNT/decrypt/KEY",
+    "SSLError": "name the authority of the server's certificate: ca_file in the [[wrapper]]",
+    "VaultDown": "unseal the server, or wait until it has started",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A key of the transit engine.
+
+    Attributes:
+        key: Its name.
+        mount: Path of the engine.
+        address: URL of the server; by default that of the environment.
+        namespace: Of the engine; by default that of the environment.
+        ca_file: Certificates that may sign that of the server.
+    """
+
+    kind: ClassVar = "vault"
+    key: str
+    mount: str = "transit"
+    address: str | None = None
+    namespace: str | None = None
+    ca_file: str | None = None
+
+    @classmethod
+    def parse(cls, table: Mapping[str, object], where: str, folder: Path) -> Self:
+        """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``.
+
+        Raises:
+            RingFileError: If a field is unknown, missing or not text, or the address is not acceptable.
+        """
+        require_fields(table, _FIELDS, {"key"}, where)
+        address, ca_file = get_text(table, "address", where), get_text(table, "ca_file", where)
+        problem = None if address is None else _find_fault(address)
+        if problem is not None:
+            raise RingFileError(f"{where}: 'address' {problem}", hint=_ADDRESS_HINT)
+        return cls(
+            require_text(table, "key", where),
+            get_text(table, "mount", where) or "transit",
+            address,
+            get_text(table, "namespace", where),
+            None if ca_file is None else str(folder / ca_file),
+        )
+
+    @property
+    def location(self) -> str:
+        """The engine and its key, for messages."""
+        return f"{self.mount}/{self.key}"
+
+    def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
+        """Encrypt key material, and try whether the server binds it to the context.
+
+        Raises:
+            KeyUnavailableError: If the server does not answer or refuses, or ignores the context.
+        """
+        text = b64encode(material).decode()
+        answer = self._call("encrypt_data", (text,), plaintext=text, associated_data=_encode(context))
+        blob = str(answer.get("ciphertext")).encode()
+        found = _BLOB.fullmatch(blob)
+        if found is None:
+            raise KeyUnavailableError("the server's answer is not a ciphertext of transit")
+        try:
+            self.unwrap(blob, WrapContext(f"not {context.ring}", context.key))
+        except WrappedKeyError:
+            return WrappedKey(blob, found[1].decode())
+        # Vault before 1.13 does not know associated data, and answers as if there were none.
+        raise KeyUnavailableError(
+            "the server ignores associated data: the wrapped key would not be bound to its ring",
+            hint="use Vault 1.13 or later, or OpenBao",
+        )
+
+    def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
+        """Decrypt a wrapped key.
+
+        Raises:
+            KeyUnavailableError: If the server does not answer or refuses.
+            WrappedKeyError: If the blob is damaged, or one of another key or context.
+        """
+        if not _BLOB.fullmatch(blob):
+            raise WrappedKeyError("the wrapped key is not a ciphertext of transit (vault:vN:...)")
+        answer = self._call("decrypt_data", ciphertext=blob.decode(), associated_data=_encode(context))
+        try:
+            return b64decode(answer.get("plaintext", "-"), validate=True)
+        except (TypeError, ValueError):
+            problem = "the server's answer is not a plaintext of transit"
+        raise KeyUnavailableError(problem)
+
+    def describe(self) -> WrapperState:
+        """Ask for the version and the type of the key. A token that may not read them learns nothing.
+
+        Raises:
+            KeyUnavailableError: If the server does not answer, or has no such key.
+        """
+        key = self._call("read_key")
+        version = key.get("latest_version")
+        return WrapperState(None if version is None else str(version), _find_problem(key))
+
+    def _call(self, method: str, secrets: tuple[str, ...] = (), **sent: str) -> dict[str, Any]:
+        """Return the data of the server's answer. No error shows the secrets, or the token."""
+        exceptions = load_sdk("hvac", "vault").exceptions
+        address = self._find_address()
+        requests = load_sdk("requests", "vault")
+        text, may_pass = "", False
+        try:
+            client = self._make_client(address)
+            secrets = (*secrets, client.token or "-")
+            transit = getattr(client.secrets.transit, method)
+            answer = transit(name=self.key, mount_point=self.mount, **sent)
+            if isinstance(answer, dict) and isinstance(answer.get("data"), dict):
+                data: dict[str, Any] = answer["data"]
+                return data
+            # A redirect is not followed: requests would send the token to any other host.
+            code = f"an answer with status {getattr(answer, 'status_code', 200)} and without data"
+        except exceptions.VaultError as failed:
+            code, text = type(failed).__name__, "; ".join(failed.errors or ())
+            may_pass = code in _MAY_PASS
+        # TypeError, AttributeError: hvac read an error that is not one of Vault. The texts may quote a token.
+        except (OSError, ValueError, TypeError, AttributeError) as failed:
+            code = type(failed).__name__
+            may_pass = isinstance(failed, requests.ConnectionError | requests.Timeout)
+        if code == "Forbidden" and method == "read_key":
+            return {}
+        if method == "decrypt_data" and any(known in text for known in _FOREIGN):
+            raise WrappedKeyError("the key did not wrap this blob for this ring and key")
+        shown = f"{code}: {excerpt(text)}" if text and not _quotes(text, secrets) else code
+        raise KeyUnavailableError(shown, hint=_HINTS.get(code), may_pass=may_pass)
+
+    def _find_address(self) -> str:
+        address = self.address or os.environ.get("VAULT_ADDR")
+        if not address:
+            hint = "set VAULT_ADDR for this process, or add address to the [[wrapper]]"
+            raise KeyUnavailableError("there is no address of a server", hint=hint)
+        fault = _find_fault(address)
+        if fault is not None:
+            raise KeyUnavailableError(f"$VAULT_ADDR {fault}", hint=_ADDRESS_HINT)
+        return address
+
+    def _make_client(self, address: str) -> Any:
+        return load_sdk("hvac", "vault").Client(
+            url=address,
+            verify=self.ca_file,
+            timeout=TIMEOUT_SECONDS,
+            allow_redirects=False,
+            # Plain HTTP is for this host: a proxy of the environment would be another.
+            proxies={"http": None, "all": None} if address.startswith("http:") else None,
+            namespace=self.namespace or os.environ.get("VAULT_NAMESPACE"),
+        )
+
+
+def _encode(context: WrapContext) -> str:
+    return b64encode(context.to_bytes()).decode()
+
+
+def _find_fault(address: str) -> str | None:
+    """Return why an address is not acceptable."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        return "is not a URL"
+    if parts.scheme not in {"http", "https"} or not host:
+        return "is not an https:// URL"
+    if parts.username is not None or parts.query or parts.fragment:
+        return "has more than a host, a port and a path"
+    if parts.scheme == "http" and not _is_this_host(host):
+        return "is plain http, and not of this host"
+    return None
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _find_problem(key: Mapping[str, Any]) -> str | None:
+    """Return what prevents a key from decrypting, by what the server says of it (``{}``: unknown)."""
+    if key.get("type", _AEAD[0]) not in _AEAD:
+        return f"is of the type {excerpt(key['type'])}, which takes no associated data"
+    if key.get("derived"):
+        return "is a derived key, which needs more than associated data"
+    return None
+
+
+def _quotes(text: str, secrets: tuple[str, ...]) -> bool:
+    """Whether a text contains eight characters in a row of a secret: a proxy may echo a request."""
+    return any(part[at : at + 8] in text for part in secrets for at in range(max(len(part) - 7, 1)))

@@ -1,0 +1,277 @@
+"""Metrics of a cipher for Prometheus and OpenTelemetry, under the same names.
+
+Each is described once, in `METRICS`. Attributes have few values: names of error classes, and the id of the
+active key. No metric contains material, a path or a message.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.stats import CipherStats
+from sealpoint.errors import ConfigError, MissingExtraError
+from sealpoint.serde import EncryptedSerializer
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+    from prometheus_client.core import Metric as Family
+    from prometheus_client.registry import Collector
+
+ALWAYS: Final = (
+    "DeletedCheckpointError",
+    "IntegrityError",
+    "KeyDestroyedError",
+    "KeyDisabledError",
+    "KeyUnavailableError",
+    "NoActiveKeyError",
+    "PlaintextError",
+    "RolledBackError",
+    "RowError",
+    "UnboundValueError",
+    "UnknownKeyError",
+)
+"""Refusals that are exported with 0 too, so that the first one is an increase."""
+
+ALWAYS_TOLERATED: Final = (
+    "RolledBackError",
+    "RowError",
+    "ThreadStoreBehindError",
+    "ThreadStoreDownError",
+    "ThreadStoreFullError",
+    "ThreadStoreReadOnlyError",
+    "ThreadStoreTimeoutError",
+    "WrongThreadStoreError",
+)
+ALWAYS_OF_RELOADS: Final = ("RingFileError", "RingRollbackError", "SourceError")
+ALWAYS_OF_SOURCES: Final = ("KeyUnavailableError", "SourceError", "SourceTimeoutError")
+
+
+class Sample(NamedTuple):
+    """One value of a metric.
+
+    Attributes:
+        value: The number.
+        attributes: Names and values of its labels.
+    """
+
+    value: float
+    attributes: dict[str, str] = {}  # noqa: RUF012 -- never changed
+
+
+class Metric(NamedTuple):
+    """One metric.
+
+    Attributes:
+        name: Its name in OpenTelemetry. In Prometheus it has underscores, and the unit and ``_total`` follow.
+        kind: ``counter`` or ``gauge``.
+        unit: Its unit in UCUM; empty if it has none.
+        text: What it says.
+        read: Returns its samples, all with the same attributes.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    unit: str
+    text: str
+    read: Callable[[CipherStats], list[Sample]]
+
+    @property
+    def prometheus_name(self) -> str:
+        """Its name in Prometheus, without ``_total``."""
+        return self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
+
+
+def _by_error(counts: Mapping[str, int], always: Iterable[str]) -> list[Sample]:
+    every = {**dict.fromkeys(always, 0), **counts}
+    return [Sample(number, {"error": name}) for name, number in sorted(every.items())]
+
+
+def _opened(stats: CipherStats) -> list[Sample]:
+    retired = sum(stats.opened_retired.values())
+    current = sum(stats.opened.values()) - retired
+    return [Sample(max(current, 0), {"key": "current"}), Sample(retired, {"key": "retired"})]
+
+
+def _time(moment: datetime | None) -> list[Sample]:
+    return [] if moment is None else [Sample(moment.timestamp())]
+
+
+def _active(stats: CipherStats) -> list[Sample]:
+    key_id = stats.ring.active_id
+    return [] if key_id is None else [Sample(1, {"key_id": key_id})]
+
+
+METRICS: Final = (
+    Metric(
+        "sealpoint.values.sealed",
+        "counter",
+        "{value}",
+        "Values that were sealed.",
+        lambda stats: [Sample(sum(stats.sealed.values()))],
+    ),
+    Metric(
+        "sealpoint.values.opened",
+        "counter",
+        "{value}",
+        "Values that were opened, under the active or a staged key (current) or an older one (retired).",
+        _opened,
+    ),
+    Metric(
+        "sealpoint.values.plaintext",
+        "counter",
+        "{value}",
+        "Values that are not sealed and were read because plaintext is allowed.",
+        lambda stats: [Sample(stats.plaintext)],
+    ),
+    Metric(
+        "sealpoint.refusals",
+        "counter",
+        "{error}",
+        "Errors raised instead of returning or storing a value.",
+        lambda stats: _by_error(stats.refused, ALWAYS),
+    ),
+    Metric(
+        "sealpoint.tolerated.errors",
+        "counter",
+        "{error}",
+        "Errors that were logged and not raised.",
+        lambda stats: _by_error(stats.tolerated, ALWAYS_TOLERATED),
+    ),
+    Metric(
+        "sealpoint.ring.reloads",
+        "counter",
+        "{reload}",
+        "Times that the ring file had changed and was read.",
+        lambda stats: [Sample(stats.ring.reloads)],
+    ),
+    Metric(
+        "sealpoint.ring.reload.failures",
+        "counter",
+        "{error}",
+        "Times that the ring file, or a source of its keys, was refused.",
+        lambda stats: _by_error(stats.ring.refused, ALWAYS_OF_RELOADS),
+    ),
+    Metric(
+        "sealpoint.ring.last.reload.successful",
+        "gauge",
+        "",
+        "Whether the last attempt to read the ring file succeeded.",
+        lambda stats: [Sample(float(stats.ring.error is None))],
+    ),
+    Metric(
+        "sealpoint.ring.read.timestamp",
+        "gauge",
+        "s",
+        "When the ring in use was read.",
+        lambda stats: _time(stats.ring.read_at),
+    ),
+    Metric(
+        "sealpoint.active.key.info",
+        "gauge",
+        "",
+        "The id of the active key.",
+        _active,
+    ),
+    Metric(
+        "sealpoint.active.key.created.timestamp",
+        "gauge",
+        "s",
+        "When the active key was created.",
+        lambda stats: _time(stats.ring.active_created),
+    ),
+    Metric(
+        "sealpoint.key.source.reads",
+        "counter",
+        "{read}",
+        "Times that this process asked a wrapper or a command for a key.",
+        lambda stats: [Sample(stats.sources.reads)],
+    ),
+    Metric(
+        "sealpoint.key.source.failures",
+        "counter",
+        "{error}",
+        "Times that a wrapper or a command did not provide its key.",
+        lambda stats: _by_error(stats.sources.failed, ALWAYS_OF_SOURCES),
+    ),
+)
+
+
+def prometheus(source: RingCipher | EncryptedSerializer) -> Collector:
+    """Return a collector for a registry of prometheus_client: ``REGISTRY.register(prometheus(cipher))``.
+
+    Args:
+        source: The cipher, or a serializer with one.
+
+    Raises:
+        MissingExtraError: If prometheus_client is not installed.
+        ConfigError: If prometheus_client collects from several processes, which only its own counters can;
+            or if the serializer's cipher is not a `RingCipher`.
+    """
+    try:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.registry import Collector
+    except ImportError:
+        raise MissingExtraError("prometheus-client", "prometheus") from None
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        raise ConfigError(
+            "PROMETHEUS_MULTIPROC_DIR is set: prometheus_client then collects its own counters alone",
+            hint="serve the metrics of each worker on a port of its own, or use OpenTelemetry",
+        )
+    cipher = _cipher_of(source)
+
+    class CipherCollector(Collector):
+        """Reads the statistics of the cipher at each collection."""
+
+        def collect(self) -> Iterable[Family]:
+            """Yield all metrics."""
+            stats = cipher.stats()
+            for metric in METRICS:
+                samples = metric.read(stats)
+                labels = sorted(samples[0].attributes) if samples else []
+                make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+                family = make(metric.prometheus_name, metric.text, labels=labels)
+                for number, attributes in samples:
+                    family.add_metric([attributes[name] for name in labels], number)
+                yield family
+
+    return CipherCollector()
+
+
+def opentelemetry(source: RingCipher | EncryptedSerializer, meter: Meter | None = None) -> None:
+    """Create observable instruments for the metrics of a cipher.
+
+    Args:
+        source: The cipher, or a serializer with one.
+        meter: Creates the instruments; by default the meter ``sealpoint`` of the global provider.
+
+    Raises:
+        MissingExtraError: If opentelemetry-api is not installed.
+        ConfigError: If the serializer's cipher is not a `RingCipher`.
+    """
+    try:
+        from opentelemetry.metrics import Observation, get_meter
+    except ImportError:
+        raise MissingExtraError("opentelemetry-api", "opentelemetry") from None
+    cipher = _cipher_of(source)
+    meter = meter or get_meter("sealpoint", version("sealpoint"))
+
+    def reading(metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda _: [Observation(*sample) for sample in metric.read(cipher.stats())]
+
+    for metric in METRICS:
+        create = (
+            meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
+        )
+        create(metric.name, [reading(metric)], metric.unit, metric.text)
+
+
+def _cipher_of(source: RingCipher | EncryptedSerializer) -> RingCipher:
+    cipher = source.cipher if isinstance(source, EncryptedSerializer) else source
+    if not isinstance(cipher, RingCipher):
+        raise ConfigError(f"{type(cipher).__name__} counts nothing", hint="use RingCipher")
+    return cipher

@@ -1,0 +1,278 @@
+"""Wrapped keys in a ring file: what is parsed and refused, and when a service is asked."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.errors import (
+    CheckValueError,
+    DuplicateKeyError,
+    KeyUnavailableError,
+    RingFileError,
+    WrappedKeyError,
+)
+from sealpoint.keys.key import check_value
+from sealpoint.keys.ringfile import RingFile, read_ring_entries
+from sealpoint.keys.wrap import ask, kinds
+from sealpoint.keys.wrap.ask import AGAIN_SECONDS, ATTEMPTS
+from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES
+from tests.support.rings import material_of, write
+from tests.support.wrappers import NAME, Service, blob_of, fake_service, key_text, wrapper_text
+
+VALUE = "msgpack", b"value"
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    with fake_service(monkeypatch) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between attempts; none is waited for."""
+    found: list[float] = []
+    monkeypatch.setattr(ask, "sleep", found.append)
+    return found
+
+
+def ring_text(*tables: str, name: str = f"name = '{NAME}'", active: str = "k1") -> str:
+    head = ["version = 1", name, f"active = '{active}'" if active else ""]
+    return "\n".join([*head, wrapper_text(), *tables])
+
+
+def load(folder: Path, text: str) -> KeyRing:
+    return KeyRing.load(write(folder / "keys.toml", text))
+
+
+def sealed_under(key_id: str) -> tuple[str, bytes]:
+    return RingCipher(KeyRing([Key(key_id, material_of(key_id), KeyState.ACTIVE)])).seal(*VALUE)
+
+
+def test_wrapped_key_seals_and_opens(tmp_path: Path, service: Service) -> None:
+    ring = load(tmp_path, ring_text(key_text("k1", "active")))
+    assert ring.require_active().material == material_of("k1")
+    assert RingCipher(ring).open(*sealed_under("k1"))[:2] == VALUE
+
+
+def test_entry_names_the_wrapper(tmp_path: Path, service: Service) -> None:
+    text = ring_text(key_text("k1", "active")).replace("by = 'w'", "by = 'w', version = '3'")
+    (entry,) = read_ring_entries(write(tmp_path / "keys.toml", text))
+    assert (entry.source, entry.location, entry.wrapper, entry.version) == ("wrapped", "one", "w", "3")
+
+
+def test_parsing_asks_no_service(tmp_path: Path, service: Service) -> None:
+    file = write(tmp_path / "keys.toml", ring_text(key_text("k1", "active"), key_text("k0", "staged")))
+    service.calls.clear()
+    RingFile(file).make_keys()
+    assert not service.calls
+
+
+def test_first_seal_costs_one_round_trip_and_then_none(tmp_path: Path, service: Service) -> None:
+    text = ring_text(key_text("k1", "active"))
+    service.calls.clear()
+    ring = load(tmp_path, text)
+    assert service.calls == [("unwrap", "k1")]
+    cipher = RingCipher(ring)
+    for _ in range(100):
+        cipher.open(*cipher.seal(*VALUE))
+    assert service.calls == [("unwrap", "k1")]
+
+
+def test_index_key_may_be_wrapped(tmp_path: Path, service: Service) -> None:
+    text = ring_text(f"[[index]]\nsource = {{ wrapped = '{blob_of('index')}', by = 'w' }}\n", active="")
+    ring = load(tmp_path, text)
+    assert ring.index_key("x") == KeyRing([], index=material_of("index")).index_key("x")
+
+
+BAD = {
+    "no such wrapper": ("by = 'w'", "by = 'v'", "has no wrapper 'v' (held: w)"),
+    "no wrapper": (", by = 'w'", "", "lacks the field 'by'"),
+    "unknown field": ("by = 'w'", "by = 'w', key = 'x'", "unknown field 'key'"),
+    "version": ("by = 'w'", "by = 'w', version = 3", "'version' is not one line of text"),
+    "no name": (f"name = '{NAME}'", "", "no 'name'"),
+    "empty name": (f"name = '{NAME}'", "name = ''", "'name' is not a name of a ring"),
+    "name with spaces": (f"name = '{NAME}'", "name = 'a b'", "'name' is not a name of a ring"),
+    "name that is no text": (f"name = '{NAME}'", "name = 1", "'name' is not a name of a ring"),
+    "kind": ("kind = 'fake'", "kind = 'none'", "there is no kind of wrapper 'none'"),
+    "kind that is no text": ("kind = 'fake'", "kind = 1", "'kind' is not one line of text"),
+    "no kind": ("kind = 'fake'", "", "lacks the field 'kind'"),
+    "no id": ("id = 'w'", "", "lacks the field 'id'"),
+    "id": ("id = 'w'", "id = 'W w'", "another form than a key id"),
+    "field of the kind": ("key = 'one'", "key = 'one'\nport = 1", "unknown field 'port'"),
+    "one table": ("[[wrapper]]", "[wrapper]", "'wrapper' is written as [[wrapper]]"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "problem"), BAD.values(), ids=BAD)
+def test_ring_that_is_refused(tmp_path: Path, service: Service, old: str, new: str, problem: str) -> None:
+    text = ring_text(key_text("k1", "active"))
+    assert old in text
+    with pytest.raises(RingFileError) as caught:
+        load(tmp_path, text.replace(old, new))
+    assert problem in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("blob", "problem"),
+    [
+        ("?", "is not base64"),
+        ("=", "is not base64"),
+        (" ", "is not base64"),
+        (b64encode(bytes(MAX_BLOB_BYTES + 1)).decode(), "has 4097 bytes"),
+    ],
+)
+def test_blob_that_is_refused(tmp_path: Path, service: Service, blob: str, problem: str) -> None:
+    with pytest.raises(RingFileError, match=problem):
+        load(tmp_path, ring_text(key_text("k1", "active", blob=blob)))
+
+
+def test_empty_blob_is_refused(tmp_path: Path, service: Service) -> None:
+    text = ring_text("[[key]]\nid = 'k1'\nstate = 'active'\nsource = { wrapped = '', by = 'w' }\n")
+    with pytest.raises(RingFileError, match="'wrapped' is not one line of text"):
+        load(tmp_path, text)
+
+
+def test_two_wrappers_with_one_id(tmp_path: Path, service: Service) -> None:
+    with pytest.raises(DuplicateKeyError, match="two wrappers are called 'w'"):
+        load(tmp_path, ring_text(wrapper_text(), key_text("k1", "active")))
+
+
+def test_wrapper_with_the_id_of_a_key(tmp_path: Path, service: Service) -> None:
+    with pytest.raises(DuplicateKeyError, match="a key and a wrapper are both called 'k1'"):
+        load(tmp_path, ring_text(wrapper_text("k1"), key_text("k1", "active")))
+
+
+@pytest.mark.parametrize("name", [NAME, "agents-2"])
+def test_blob_of_another_key_or_ring(tmp_path: Path, service: Service, name: str) -> None:
+    """Also that of this key, after the ring was renamed: the error says which name it looked for."""
+    blob = blob_of("k0") if name == NAME else blob_of("k1")
+    text = ring_text(key_text("k1", "active", blob=blob), name=f"name = '{name}'")
+    with pytest.raises(WrappedKeyError, match=rf"wrapper 'w': not a .* 'k1' of ring '{name}'") as caught:
+        load(tmp_path, text)
+    assert "'name'" in caught.value.hint
+
+
+def test_blob_with_other_material(tmp_path: Path, service: Service) -> None:
+    check = f"check = '{check_value(material_of('k1'))}'"
+    blob = blob_of("k1", material=material_of("k0"))
+    with pytest.raises(CheckValueError):
+        load(tmp_path, ring_text(key_text("k1", "active", blob=blob, more=check)))
+
+
+def test_active_key_whose_service_is_away(tmp_path: Path, service: Service) -> None:
+    text = ring_text(key_text("k1", "active"))
+    service.away.add("one")
+    with pytest.raises(KeyUnavailableError, match=r"'k1': wrapper 'w': connection refused"):
+        load(tmp_path, text)
+
+
+def test_old_key_whose_service_is_away(
+    tmp_path: Path, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only values under it raise."""
+    old = key_text("k0", "decrypt-only", "v", blob=blob_of("k0", key="two"))
+    text = ring_text(wrapper_text("v", "two"), key_text("k1", "active"), old)
+    service.away.add("two")
+    cipher = RingCipher(load(tmp_path, text))
+    assert cipher.open(*cipher.seal(*VALUE))[:2] == VALUE
+    with pytest.raises(KeyUnavailableError, match="'k0': wrapper 'v'"):
+        cipher.open(*sealed_under("k0"))
+    assert {record.levelno for record in caplog.records} <= {logging.WARNING}
+
+
+def test_failure_that_may_pass_is_repeated(tmp_path: Path, service: Service, pauses: list[float]) -> None:
+    text = ring_text(key_text("k1", "active"))
+    service.answers_at = ATTEMPTS - 1
+    load(tmp_path, text)
+    assert service.count("unwrap", "k1") == ATTEMPTS
+    assert 0 < pauses[0] <= ask.PAUSE_SECONDS < 2 * pauses[1]
+
+
+def test_attempts_are_bounded(tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In number, and in time: none begins after `AGAIN_SECONDS`."""
+    text = ring_text(key_text("k1", "active"))
+    service.away.add("one")
+    with pytest.raises(KeyUnavailableError):
+        load(tmp_path, text)
+    assert service.count("unwrap", "k1") == ATTEMPTS
+    times = iter([0.0, AGAIN_SECONDS])
+    monkeypatch.setattr(ask, "monotonic", lambda: next(times))
+    with pytest.raises(KeyUnavailableError):
+        load(tmp_path, text)
+    assert service.count("unwrap", "k1") == ATTEMPTS + 1
+
+
+def test_refusal_is_not_repeated(tmp_path: Path, service: Service) -> None:
+    with pytest.raises(WrappedKeyError):
+        load(tmp_path, ring_text(key_text("k1", "active", blob=blob_of("k0"))))
+    assert service.count("unwrap", "k1") == 1
+
+
+PACKAGE = """
+from tests.support.wrappers import Wrapper as Other
+class Wrapper(Other):
+    pass
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed package that provides kinds."""
+    info = tmp_path / "site" / "hsm9-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hsm9\nVersion: 1.0\n")
+    points = "hsm9 = hsm9:Wrapper\nfake = hsm9:Nothing\nbroken = hsm9:Nothing\nmissing = hsm8:Wrapper\n"
+    (info / "entry_points.txt").write_text(f"[{kinds.GROUP}]\n{points}")
+    (tmp_path / "site" / "hsm9.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    return tmp_path / "site"
+
+
+def test_kind_of_another_package(tmp_path: Path, service: Service, package: Path) -> None:
+    """A kind that is built in is never replaced by one."""
+    text = ring_text(key_text("k1", "active"))
+    assert load(tmp_path, text.replace("'fake'", "'hsm9'")).require_active().material == material_of("k1")
+    assert load(tmp_path, text).require_active().material == material_of("k1")
+
+
+@pytest.mark.parametrize("kind", ["broken", "missing"])
+def test_kind_that_cannot_be_loaded(tmp_path: Path, service: Service, package: Path, kind: str) -> None:
+    with pytest.raises(RingFileError, match=f"kind '{kind}' cannot be loaded from hsm"):
+        load(tmp_path, ring_text().replace("'fake'", f"'{kind}'"))
+
+
+def test_unknown_kind_names_those_that_are_installed(tmp_path: Path, service: Service, package: Path) -> None:
+    with pytest.raises(RingFileError) as caught:
+        load(tmp_path, ring_text().replace("'fake'", "'none'"))
+    assert "installed: command, aws, vault, pkcs11, fake, broken, hsm9, missing" in caught.value.hint
+
+
+def test_kind_that_two_packages_provide(tmp_path: Path, service: Service, package: Path) -> None:
+    info = package / "hsm10-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hsm10\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{kinds.GROUP}]\nhsm9 = hsm9:Wrapper\n")
+    with pytest.raises(RingFileError, match="several packages provide kind 'hsm9': hsm10, hsm9"):
+        load(tmp_path, ring_text().replace("'fake'", "'hsm9'"))
+
+
+def test_ring_without_wrappers_loads_no_kind(tmp_path: Path) -> None:
+    """A ring of files pays for none of it."""
+    write(tmp_path / "keys.toml", "version = 1\n")
+    code = (
+        "import sys; from sealpoint.crypto import KeyRing; KeyRing.load(sys.argv[1]);"
+        " print([name for name in sys.modules if name.startswith(('sealpoint.keys.wrap.c', 'boto', 'hvac'))])"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "keys.toml")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

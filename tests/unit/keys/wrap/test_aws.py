@@ -1,0 +1,284 @@
+"""The kind `aws`: its fields, what it asks, and what it says of each error of the service.
+
+The errors come from a server on this host, in the form that KMS documents. tests/wrap has an emulator.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from sealpoint.errors import KeyRingError, KeyUnavailableError, RingFileError, WrappedKeyError
+from sealpoint.keys.wrap import WrapperState
+from sealpoint.keys.wrap.aws import Wrapper
+from tests.support.answers import Answer, Request, answering, refused
+from tests.support.wrapping import CANARY, CONTEXT, Forms, shown
+
+ARN = "arn:aws:kms:eu-west-3:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+TOKEN = "IQoJb3JpZ2luX2VjCANARY"
+HERE = Path()
+
+
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7CANARY",
+        "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIK7MDENGbPxRfiCYCANARY",
+        "AWS_SESSION_TOKEN": TOKEN,
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@contextmanager
+def service(status: int, said: object, seen: list[Request] | None = None) -> Iterator[None]:
+    """A service that answers every request so."""
+
+    def answer(request: Request) -> Answer:
+        if seen is not None:
+            seen.append(request)
+        return status, said
+
+    with answering(answer) as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", address)
+        yield
+
+
+def error_of(code: str, text: str = "") -> dict[str, str]:
+    return {"__type": code, "message": text}
+
+
+@pytest.mark.parametrize(
+    ("table", "wrapper"),
+    [
+        ({"key": ARN}, Wrapper(ARN)),
+        ({"key": "alias/agents", "region": "eu-west-3"}, Wrapper("alias/agents", "eu-west-3")),
+        ({"key": ARN, "profile": "agents"}, Wrapper(ARN, None, "agents")),
+    ],
+)
+def test_fields(table: dict[str, object], wrapper: Wrapper) -> None:
+    assert Wrapper.parse(table, "[[wrapper]]", HERE) == wrapper
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ({}, "lacks the field 'key'"),
+        ({"region": "eu-west-3"}, "lacks the field 'key'"),
+        ({"key": ARN, "endpoint": "http://x"}, "unknown field 'endpoint'"),
+        ({"key": ""}, "'key' is not one line of text"),
+        ({"key": 5}, "'key' is not one line of text"),
+        ({"key": "a\nb"}, "'key' is not one line of text"),
+        ({"key": ARN, "region": True}, "'region' is not one line of text"),
+    ],
+)
+def test_wrong_fields(table: dict[str, object], problem: str) -> None:
+    with pytest.raises(RingFileError, match=problem) as caught:
+        Wrapper.parse(table, "ring.toml: [[wrapper]] 'w'", HERE)
+    assert str(caught.value).startswith("ring.toml: [[wrapper]] 'w'")
+
+
+def test_requests_name_the_key_and_the_context() -> None:
+    """On decryption too: without the key KMS would use whatever key the blob names."""
+    seen: list[Request] = []
+    encoded = base64.b64encode(CANARY).decode()
+    with service(200, {"CiphertextBlob": "YmxvYg==", "Plaintext": encoded}, seen):
+        assert Wrapper(ARN).wrap(CANARY, CONTEXT).blob == b"blob"
+        assert Wrapper(ARN).unwrap(b"blob", CONTEXT) == CANARY
+    context = {"sealpoint:ring": "agents", "sealpoint:key": "k1"}
+    assert [json.loads(request.body) for request in seen] == [
+        {"KeyId": ARN, "Plaintext": encoded, "EncryptionContext": context},
+        {"KeyId": ARN, "CiphertextBlob": "YmxvYg==", "EncryptionContext": context},
+    ]
+    assert all("/eu-west-3/kms/" in request.headers["authorization"] for request in seen)
+
+
+def test_region_of_the_table_comes_first() -> None:
+    seen: list[Request] = []
+    with service(200, {"KeyMetadata": {}}, seen):
+        Wrapper(ARN, region="us-east-2").describe()
+    assert "/us-east-2/kms/" in seen[0].headers["authorization"]
+
+
+@pytest.mark.parametrize("code", ["InvalidCiphertextException", "IncorrectKeyException"])
+def test_blob_of_another_key_or_context(code: str) -> None:
+    with service(400, error_of(code)), pytest.raises(WrappedKeyError, match=code):
+        Wrapper(ARN).unwrap(b"blob", CONTEXT)
+
+
+ERRORS = {
+    "AccessDeniedException": f"User: arn:aws:iam::1:user/u is not authorized on {ARN}",
+    "DisabledException": f"{ARN} is disabled.",
+    "KMSInvalidStateException": f"{ARN} is pending deletion.",
+    "NotFoundException": f"Key '{ARN}' does not exist",
+    "ThrottlingException": "Rate exceeded",
+}
+
+
+@pytest.mark.parametrize("code", ERRORS)
+def test_service_that_refuses(code: str) -> None:
+    with service(400, error_of(code, ERRORS[code])):
+        for call in (lambda: Wrapper(ARN).wrap(CANARY, CONTEXT), lambda: Wrapper(ARN).unwrap(b"b", CONTEXT)):
+            with pytest.raises(KeyUnavailableError) as caught:
+                call()
+            assert str(caught.value).startswith(f"{code}: ")
+            assert str(caught.value).endswith(ascii(ERRORS[code]))
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, error_of("SignatureDoesNotMatch", f"x-amz-security-token:{TOKEN} {CANARY.decode()}")),
+        (400, error_of("ValidationException", f"1 validation error: {base64.b64encode(CANARY).decode()}")),
+        (500, error_of("KMSInternalException", CANARY.hex())),
+        (502, f"<html>{TOKEN} {CANARY.decode()}".encode()),
+        (200, f"<html>{TOKEN} {CANARY.decode()}".encode()),
+        (200, {"error": CANARY.hex()}),
+    ],
+)
+def test_text_that_may_quote_a_request_is_not_shown(
+    status: int, said: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with service(status, said):
+        for call in (lambda: Wrapper(ARN).wrap(CANARY, CONTEXT), lambda: Wrapper(ARN).unwrap(b"b", CONTEXT)):
+            with pytest.raises(KeyRingError) as caught:
+                call()
+            Forms.of(CANARY, TOKEN).require_absent(*shown(caught.value), caplog.text)
+
+
+def test_debug_records_of_other_threads_remain(caplog: pytest.LogCaptureFixture) -> None:
+    """Those of this library's calls contain the key; what a program logs of its own calls is its own."""
+    caplog.set_level(logging.DEBUG)
+    logger = logging.getLogger("botocore.endpoint")
+
+    def answer(_: Request) -> Answer:
+        thread = Thread(target=logger.debug, args=("of another thread",))
+        thread.start()
+        thread.join()
+        return 200, {"KeyMetadata": {}}
+
+    with answering(answer) as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", address)
+        Wrapper(ARN).describe()
+    logger.debug("after the call")
+    shown = [record.getMessage() for record in caplog.records if record.name.startswith("botocore.e")]
+    assert shown == ["of another thread", "after the call"]
+
+
+DELETION = datetime(2026, 12, 24, 12, tzinfo=UTC).timestamp()
+STATES: dict[str, tuple[dict[str, object], WrapperState]] = {
+    "enabled": ({"KeyState": "Enabled"}, WrapperState()),
+    "material": (
+        {"KeyState": "Enabled", "CurrentKeyMaterialId": "ab" * 32},
+        WrapperState(version="ab" * 32),
+    ),
+    "disabled": ({"KeyState": "Disabled"}, WrapperState(problem="is in the state 'Disabled'")),
+    "pending": (
+        {"KeyState": "PendingDeletion", "DeletionDate": DELETION},
+        WrapperState(problem="waits for deletion on 2026-12-24"),
+    ),
+    "pending, no date": ({"KeyState": "PendingDeletion"}, WrapperState(problem="waits for deletion")),
+    "import": ({"KeyState": "PendingImport"}, WrapperState(problem="is in the state 'PendingImport'")),
+    "unavailable": ({"KeyState": "Unavailable"}, WrapperState(problem="is in the state 'Unavailable'")),
+    "asymmetric": (
+        {"KeyState": "Enabled", "KeySpec": "RSA_4096"},
+        WrapperState(problem="is not a symmetric key for encryption: 'RSA_4096'"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states(name: str) -> None:
+    metadata, state = STATES[name]
+    with service(200, {"KeyMetadata": {"KeyId": "1234", **metadata}}):
+        assert Wrapper(ARN).describe() == state
+
+
+def test_account_that_may_not_describe_the_key() -> None:
+    with service(400, error_of("AccessDeniedException", "not authorized")):
+        assert Wrapper(ARN).describe() == WrapperState()
+
+
+def test_key_that_does_not_exist() -> None:
+    with service(400, error_of("NotFoundException", "no such key")), pytest.raises(KeyUnavailableError):
+        Wrapper(ARN).describe()
+
+
+def test_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(KeyUnavailableError, match="NoCredentialsError") as caught:
+        Wrapper(ARN).unwrap(b"blob", CONTEXT)
+    assert "role or a profile" in caught.value.hint
+
+
+def test_without_a_region() -> None:
+    with pytest.raises(KeyUnavailableError, match="NoRegionError") as caught:
+        Wrapper("alias/agents").unwrap(b"blob", CONTEXT)
+    assert "add region" in caught.value.hint
+
+
+def test_profile_that_does_not_exist() -> None:
+    with pytest.raises(KeyUnavailableError, match="ProfileNotFound"):
+        Wrapper(ARN, profile="none").unwrap(b"blob", CONTEXT)
+
+
+@pytest.mark.parametrize("endpoint", ["nowhere", "http://[", "http://user:hunter2CANARY@127.0.0.1:1"])
+def test_endpoint_that_is_no_address(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(KeyUnavailableError) as caught:
+        Wrapper(ARN).unwrap(b"blob", CONTEXT)
+    Forms.of(CANARY, "hunter2CANARY").require_absent(*shown(caught.value))
+
+
+def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(KeyUnavailableError, match="'boto3' of the extra 'aws' is not installed") as caught:
+        Wrapper(ARN).unwrap(b"blob", CONTEXT)
+    assert caught.value.hint == "pip install 'sealpoint[aws]'"
+
+
+def test_time_limit() -> None:
+    """Of one attempt. Clients that fetch credentials have the same."""
+    config = Wrapper(ARN)._make_client().meta.config
+    assert config.retries["total_max_attempts"] == 1
+    assert config.connect_timeout + config.read_timeout <= 10
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "may_pass"),
+    [
+        (400, error_of("ThrottlingException"), True),
+        (500, error_of("KMSInternalException"), True),
+        (503, b"<html>", True),
+        (400, error_of("AccessDeniedException"), False),
+        (400, error_of("DisabledException"), False),
+    ],
+)
+def test_what_is_asked_again(status: int, said: object, may_pass: bool) -> None:
+    seen: list[Request] = []
+    with service(status, said, seen), pytest.raises(KeyUnavailableError) as caught:
+        Wrapper(ARN).unwrap(b"blob", CONTEXT)
+    assert caught.value.may_pass is may_pass
+    assert len(seen) == 1
+
+
+def test_service_that_is_not_there() -> None:
+    with refused() as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", address)
+        with pytest.raises(KeyUnavailableError, match="EndpointConnectionError") as caught:
+            Wrapper(ARN).unwrap(b"blob", CONTEXT)
+    assert caught.value.may_pass

@@ -1,0 +1,317 @@
+"""The kind `vault`: its fields, which addresses it accepts, and what it says of each error of the server."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import ssl
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from sealpoint.errors import KeyRingError, KeyUnavailableError, RingFileError, WrappedKeyError
+from sealpoint.keys.wrap import WrapperState
+from sealpoint.keys.wrap.vault import Wrapper
+from tests.support import transit
+from tests.support.answers import Answer, Request, answering, refused
+from tests.support.transit import TOKEN, StoredKey, Transit
+from tests.support.wrapping import CANARY, CONTEXT, Forms, shown
+
+HERE = Path("/etc/sealpoint")
+TEXT = base64.b64encode(CANARY).decode()
+
+
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VAULT_TOKEN", TOKEN)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("VAULT_ADDR", "VAULT_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Transit]:
+    with transit.running() as (address, found):
+        monkeypatch.setenv("VAULT_ADDR", address)
+        found.keys["transit/agents"] = StoredKey("aes256-gcm96")
+        yield found
+
+
+AGENTS = Wrapper("agents")
+
+
+@pytest.mark.parametrize(
+    ("table", "wrapper"),
+    [
+        ({"key": "agents"}, AGENTS),
+        ({"key": "agents", "mount": "kv/transit"}, Wrapper("agents", "kv/transit")),
+        (
+            {"key": "agents", "address": "https://vault.example:8200", "namespace": "team"},
+            Wrapper("agents", "transit", "https://vault.example:8200", "team"),
+        ),
+        ({"key": "agents", "ca_file": "ca.pem"}, Wrapper("agents", ca_file="/etc/sealpoint/ca.pem")),
+        ({"key": "agents", "ca_file": "/ca.pem"}, Wrapper("agents", ca_file="/ca.pem")),
+    ],
+)
+def test_fields(table: dict[str, object], wrapper: Wrapper) -> None:
+    assert Wrapper.parse(table, "[[wrapper]]", HERE) == wrapper
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ({}, "lacks the field 'key'"),
+        ({"key": "a", "token": TOKEN}, "unknown field 'token'"),
+        ({"key": 5}, "'key' is not one line of text"),
+        ({"key": "a", "namespace": ""}, "'namespace' is not one line of text"),
+        ({"key": "a", "ca_file": True}, "'ca_file' is not one line of text"),
+        ({"key": "a", "address": "vault.example:8200"}, "'address' is not an https:// URL"),
+    ],
+)
+def test_wrong_fields(table: dict[str, object], problem: str) -> None:
+    with pytest.raises(RingFileError, match=problem) as caught:
+        Wrapper.parse(table, "ring.toml: [[wrapper]] 'w'", HERE)
+    assert str(caught.value).startswith("ring.toml: [[wrapper]] 'w'")
+    assert TOKEN not in str(caught.value)
+
+
+ADDRESSES = {
+    "http://vault.example:8200": "plain http",
+    "http://10.0.0.7:8200": "plain http",
+    "http://localhost.example": "plain http",
+    "http://0.0.0.0:8200": "plain http",
+    "vault.example": "not an https:// URL",
+    "file:///etc/passwd": "not an https:// URL",
+    "https://": "not an https:// URL",
+    "https://[": "not a URL",
+    "https://user:password@vault.example": "more than a host",
+    "https://vault.example?x=y": "more than a host",
+}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_wrong_addresses(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same in the ring, where it is an error of the ring, and in the environment."""
+    with pytest.raises(RingFileError, match=ADDRESSES[address]):
+        Wrapper.parse({"key": "agents", "address": address}, "[[wrapper]]", HERE)
+    monkeypatch.setenv("VAULT_ADDR", address)
+    with pytest.raises(KeyUnavailableError, match=ADDRESSES[address]) as caught:
+        AGENTS.describe()
+    assert "https://HOST:8200" in caught.value.hint
+    assert "password" not in "".join(shown(caught.value))
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.0.1", "[::1]"])
+def test_plain_http_to_this_host(host: str) -> None:
+    Wrapper.parse({"key": "agents", "address": f"http://{host}:8200"}, "[[wrapper]]", HERE)
+
+
+def test_without_an_address() -> None:
+    with pytest.raises(KeyUnavailableError, match="no address") as caught:
+        AGENTS.describe()
+    assert "VAULT_ADDR" in caught.value.hint
+
+
+def test_plain_http_goes_through_no_proxy(engine: Transit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token would go to another host."""
+    with refused() as nowhere:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, nowhere)
+        assert AGENTS.describe().version == "1"
+
+
+def test_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take the token to any other host."""
+    seen: list[Request] = []
+
+    def other(request: Request) -> Answer:
+        seen.append(request)
+        return 200, {"data": {}}
+
+    with (
+        answering(other) as elsewhere,
+        answering(lambda _: (307, b""), Location=f"{elsewhere}/v1/transit") as address,
+    ):
+        monkeypatch.setenv("VAULT_ADDR", address)
+        with pytest.raises(KeyUnavailableError, match="status 307"):
+            AGENTS.describe()
+    assert not seen
+
+
+def test_requests_name_namespace_and_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Request] = []
+
+    def answer(request: Request) -> Answer:
+        seen.append(request)
+        return 200, {"data": {}}
+
+    with answering(answer) as address:
+        monkeypatch.setenv("VAULT_ADDR", address)
+        monkeypatch.setenv("VAULT_NAMESPACE", "of-environment")
+        AGENTS.describe()
+        Wrapper("agents", namespace="of-ring").describe()
+    assert [request.headers["x-vault-namespace"] for request in seen] == ["of-environment", "of-ring"]
+    assert {request.headers["x-vault-token"] for request in seen} == {TOKEN}
+    assert {request.path for request in seen} == {"/v1/transit/keys/agents"}
+
+
+def test_server_that_ignores_associated_data(engine: Transit) -> None:
+    """Vault before 1.13: a blob would open for any key of any ring."""
+    engine.is_ancient = True
+    with pytest.raises(KeyUnavailableError, match="ignores associated data") as caught:
+        AGENTS.wrap(CANARY, CONTEXT)
+    assert "1.13" in caught.value.hint
+
+
+def test_key_of_a_type_without_associated_data(engine: Transit) -> None:
+    engine.keys["transit/agents"].type = "rsa-4096"
+    assert AGENTS.describe() == WrapperState("1", "is of the type 'rsa-4096', which takes no associated data")
+    with pytest.raises(KeyUnavailableError, match="non-AEAD"):
+        AGENTS.wrap(CANARY, CONTEXT)
+
+
+def test_key_that_does_not_exist(engine: Transit) -> None:
+    for call in (
+        lambda: Wrapper("none").wrap(CANARY, CONTEXT),
+        lambda: Wrapper("none").unwrap(b"vault:v1:AAAA", CONTEXT),
+        lambda: Wrapper("none").describe(),
+    ):
+        with pytest.raises(KeyUnavailableError):
+            call()
+
+
+def test_sealed_server(engine: Transit) -> None:
+    engine.is_sealed = True
+    with pytest.raises(KeyUnavailableError, match="Vault is sealed") as caught:
+        AGENTS.describe()
+    assert caught.value.may_pass
+    assert "unseal" in caught.value.hint
+
+
+def test_token_that_may_not_unwrap(engine: Transit) -> None:
+    blob = AGENTS.wrap(CANARY, CONTEXT).blob
+    engine.denied = {"decrypt"}
+    with pytest.raises(KeyUnavailableError, match="permission denied") as caught:
+        AGENTS.unwrap(blob, CONTEXT)
+    assert not caught.value.may_pass
+    assert "policy" in caught.value.hint
+    with pytest.raises(KeyUnavailableError, match="permission denied"):
+        AGENTS.wrap(CANARY, CONTEXT)
+
+
+def test_token_that_may_not_describe_the_key(engine: Transit) -> None:
+    engine.denied = {"keys"}
+    assert AGENTS.describe() == WrapperState()
+
+
+@pytest.mark.parametrize("token", ["", "hvs.other-CANARY", TOKEN + "\n", " " + TOKEN, "ü" + TOKEN])
+def test_wrong_tokens(engine: Transit, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setenv("VAULT_TOKEN", token)
+    with pytest.raises(KeyUnavailableError) as caught:
+        AGENTS.wrap(CANARY, CONTEXT)
+    Forms.of(CANARY, TOKEN, "other-CANARY").require_absent(*shown(caught.value))
+
+
+def test_token_in_the_home_folder(engine: Transit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("VAULT_TOKEN")
+    (tmp_path / ".vault-token").write_text(TOKEN + "\n", encoding="utf-8")
+    assert AGENTS.describe().version == "1"
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, {"errors": [f"cannot parse {TEXT}"]}),
+        (400, {"errors": [f"header X-Vault-Token: {TOKEN}"]}),
+        (400, {"errors": f"plaintext {TEXT}"}),
+        (400, {"errors": [{"token": TOKEN}]}),
+        (400, [TOKEN, TEXT]),
+        (400, {"errors": None, "data": TEXT}),
+        (500, {"errors": [f"1 error occurred: {TEXT[:12]}..."]}),
+        (502, f"<html>{TOKEN} {TEXT}".encode()),
+        (200, f"<html>{TOKEN} {TEXT}".encode()),
+        (200, {"data": [TEXT]}),
+        (200, {"data": {"ciphertext": TEXT, "plaintext": 5}}),
+        (200, {"data": {"ciphertext": 5, "plaintext": f"!{TEXT}"}}),
+        (418, {"errors": []}),
+    ],
+)
+def test_text_that_quotes_a_request_is_not_shown(
+    status: int, said: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with answering(lambda _: (status, said)) as address:
+        monkeypatch.setenv("VAULT_ADDR", address)
+        with pytest.raises(KeyUnavailableError) as wrapping:
+            AGENTS.wrap(CANARY, CONTEXT)
+        with pytest.raises(KeyUnavailableError) as unwrapping:
+            AGENTS.unwrap(b"vault:v1:AAAA", CONTEXT)
+    Forms.of(TEXT.encode()[:-1], TOKEN).require_absent(*shown(wrapping.value), caplog.text)
+    assert TOKEN not in "".join(shown(unwrapping.value))
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [b"vault:v0:AAAA", b"vault:v1:", b"vault:v1:A A", b"vault:v1:AAAA\n", b"VAULT:v1:AAAA"],
+)
+def test_blob_of_another_form_is_not_sent(blob: bytes) -> None:
+    with pytest.raises(WrappedKeyError, match="not a ciphertext of transit"):
+        AGENTS.unwrap(blob, CONTEXT)
+
+
+def test_service_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with refused() as address:
+        monkeypatch.setenv("VAULT_ADDR", address)
+        with pytest.raises(KeyUnavailableError, match="ConnectionError") as caught:
+            AGENTS.describe()
+    assert caught.value.may_pass
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 that signs itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("tls") / "server.pem"
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    file.write_bytes(key.private_bytes(pem, *form) + made.public_bytes(pem))
+    return file
+
+
+def test_certificate_of_the_server(certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    engine = Transit({"transit/agents": StoredKey("aes256-gcm96")})
+    with answering(engine, tls=context) as address:
+        assert address.startswith("https:")
+        wrapper = Wrapper("agents", address=address, ca_file=str(certificate))
+        assert wrapper.unwrap(wrapper.wrap(CANARY, CONTEXT).blob, CONTEXT) == CANARY
+        with pytest.raises(KeyUnavailableError, match="SSLError") as caught:
+            Wrapper("agents", address=address).describe()
+        assert "ca_file" in caught.value.hint
+        with pytest.raises(KeyUnavailableError):
+            Wrapper("agents", address=address, ca_file="/nowhere.pem").describe()
+
+
+def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hvac", None)
+    with pytest.raises(KeyRingError, match="'hvac' of the extra 'vault' is not installed") as caught:
+        AGENTS.describe()
+    assert caught.value.hint == "pip install 'sealpoint[vault]'"

@@ -1,0 +1,445 @@
+"""What the Agent Server stores, through handlers of the real SDK: it comes back, or is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import string
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealpoint.agentserver import PREFIX, Rules
+from sealpoint.base.frame import decode_value, encode_value
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.errors import (
+    BlobError,
+    ConfigError,
+    DecodeError,
+    IntegrityError,
+    KeyDisabledError,
+    NoActiveKeyError,
+    PlaintextError,
+    SealpointError,
+    TagError,
+    UnknownKeyError,
+    UnsupportedTypeError,
+)
+from sealpoint.langgraph import encryption
+from tests.support.rings import NEW, OLD, OTHER, replace, states_text, write
+
+sdk: Final = pytest.importorskip("langgraph_sdk")
+if not hasattr(sdk, "DecryptResult"):
+    pytest.skip("this langgraph-sdk has no DecryptResult", allow_module_level=True)
+
+pytestmark = pytest.mark.filterwarnings("ignore:The Encryption API is in beta")
+
+RING: Final = KeyRing([Key("new", NEW, KeyState.ACTIVE), Key("old", OLD, KeyState.DECRYPT_ONLY)])
+BEFORE: Final = KeyRing([Key("old", OLD, KeyState.ACTIVE)])
+TENANT: Final[dict[str, Any]] = {"tenant_id": "a", "request": 1}
+KEYS: Final = st.text(st.characters(exclude_categories=["Cs"]))
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def at(model: str = "thread", field: str = "values", **context: Any) -> Any:
+    return sdk.EncryptionContext(model=model, field=field, metadata=context)
+
+
+class Server:
+    """Calls handlers as the server does: an object is stored as JSON between the two."""
+
+    def __init__(self, ring: KeyRing | RingCipher = RING, **options: Any) -> None:
+        self.handlers = encryption(ring, **options)
+
+    def seal(self, data: Mapping[str, Any], ctx: Any = None) -> dict[str, Any]:
+        encrypt: Any = self.handlers.get_json_encryptor()
+        return dict(json.loads(json.dumps(asyncio.run(encrypt(ctx or at(), data)))))
+
+    def read(self, data: Any, ctx: Any = None) -> Any:
+        decrypt: Any = self.handlers.get_json_decryptor()
+        return asyncio.run(decrypt(ctx or at(), data))
+
+    def seal_blob(self, blob: bytes, ctx: Any = None) -> bytes:
+        encrypt: Any = self.handlers._blob_encryptor
+        return bytes(asyncio.run(encrypt(ctx or at(), blob)))
+
+    def read_blob(self, blob: Any, ctx: Any = None) -> Any:
+        decrypt: Any = self.handlers._blob_decryptor
+        return asyncio.run(decrypt(ctx or at(), blob))
+
+
+def test_all_four_handlers_are_registered() -> None:
+    made = encryption(RING)
+    assert isinstance(made, sdk.Encryption)
+    parts = ("blob_encryptor", "blob_decryptor", "json_encryptor", "json_decryptor")
+    assert repr(made) == f"Encryption(handlers=[{', '.join(parts)}])"
+
+
+def test_a_handler_of_the_user_can_be_added() -> None:
+    made = encryption(RING)
+
+    @made.context
+    async def context(user: Any, ctx: Any) -> dict[str, Any]:
+        return {"tenant_id": user.tenant}
+
+    assert made._context_handler is context
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+@given(st.dictionaries(KEYS, JSON, max_size=6))
+def test_any_object_comes_back(data: dict[str, Any]) -> None:
+    server = Server()
+    sealed = server.seal(data)
+    assert list(sealed) == list(data)
+    assert all(isinstance(value, str) and value.startswith(PREFIX) for value in sealed.values())
+    assert server.read(sealed) == data
+
+
+def test_nothing_of_a_value_is_readable() -> None:
+    sealed = Server().seal({"patient": "Jane Roe", "list": [{"deep": "Jane Roe"}]})
+    assert "Jane" not in json.dumps(sealed)
+    assert sealed["patient"].startswith("sealpoint:json+cobblestone256.row@new:")
+
+
+def test_equal_values_differ() -> None:
+    server = Server()
+    assert server.seal({"a": 1}) != server.seal({"a": 1})
+
+
+@given(st.dictionaries(KEYS, JSON, min_size=1, max_size=3), st.data())
+def test_any_changed_character_is_refused(data: dict[str, Any], draw: Any) -> None:
+    server = Server(RING)
+    sealed = server.seal(data)
+    key = draw.draw(st.sampled_from(sorted(sealed)))
+    text = sealed[key]
+    at_ = draw.draw(st.integers(len(PREFIX), len(text) - 1))
+    other = draw.draw(st.sampled_from([c for c in string.ascii_letters + ":+/=@" if c != text[at_]]))
+    with pytest.raises(SealpointError):
+        server.read({**sealed, key: text[:at_] + other + text[at_ + 1 :]})
+
+
+def test_another_text_of_the_same_bytes_is_refused() -> None:
+    """The last letter of base64 may have bits that are not part of the bytes."""
+    server = Server()
+    sealed = server.seal({"a": 1})["a"]
+    letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+    last = letters.index(sealed[-3])
+    assert sealed.endswith("==")
+    other = f"{sealed[:-3]}{letters[last ^ 1]}=="
+    assert decode_value(other.rpartition(":")[2]) == decode_value(sealed.rpartition(":")[2])
+    with pytest.raises(BlobError):
+        server.read({"a": other})
+
+
+def test_values_of_two_keys_are_not_exchanged() -> None:
+    server = Server()
+    sealed = server.seal({"limit": 10, "spent": 3})
+    with pytest.raises(IntegrityError):
+        server.read({"limit": sealed["spent"], "spent": sealed["limit"]})
+
+
+def test_a_merge_into_another_model_is_read() -> None:
+    """The SDK says that the server does this; so a value is not bound to model and field."""
+    server = Server()
+    sealed = server.seal({"note": "n"}, at("cron", "metadata"))
+    assert server.read({**server.seal({"more": 1}), **sealed}, at("run", "metadata")) == {
+        "note": "n",
+        "more": 1,
+    }
+
+
+def test_a_value_is_no_blob_and_a_blob_no_value() -> None:
+    server = Server()
+    value = server.seal({"key": "value"})["key"]
+    with pytest.raises(SealpointError):
+        server.read_blob(value.encode())
+    tag, blob = RingCipher(RING).seal("json", b"1", row={"server": "blob"})
+    with pytest.raises(IntegrityError):
+        server.read({"key": f"{PREFIX}{tag}:{encode_value(blob)}"})
+
+
+def test_values_of_the_serializer_are_refused() -> None:
+    """They are sealed under the same ring, and not bound as these are."""
+    tag, blob = RingCipher(RING).seal("json", b"1")
+    with pytest.raises(SealpointError):
+        Server().read({"key": f"{PREFIX}{tag}:{encode_value(blob)}"})
+
+
+@pytest.mark.parametrize("value", ["text", 1, None, [], {}, {"__encryption_context__": {}, "a": 1}])
+def test_plaintext_is_refused_by_default(value: Any) -> None:
+    server = Server()
+    with pytest.raises(PlaintextError):
+        server.read({**server.seal({"a": 1}), "key": value})
+
+
+@pytest.mark.parametrize("value", ["text", 1, None, [1], {"a": 1}])
+def test_plaintext_that_is_allowed_is_replaced(value: Any) -> None:
+    server = Server(plaintext="allow")
+    sealed = server.seal({"a": 1})
+    result = server.read({**sealed, "key": value})
+    assert result.plaintext == {"a": 1, "key": value}
+    assert result.replacement["a"] == sealed["a"]
+    assert Server().read(result.replacement) == result.plaintext
+
+
+def test_plaintext_is_counted() -> None:
+    cipher = RingCipher(RING)
+    server = Server(cipher, plaintext="allow")
+    server.read({"key": 1, "other": 2})
+    server.read_blob(b"blob")
+    assert cipher.stats().plaintext == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (PREFIX, TagError),
+        (f"{PREFIX}json+cobblestone256.row@new", TagError),
+        (f"{PREFIX}{'a' * 100}:", TagError),
+        (f"{PREFIX}json+cobblestone256.row@new:", BlobError),
+        (f"{PREFIX}json+cobblestone256.row@new:é", BlobError),
+        (f"{PREFIX}json+cobblestone256.row@new:AAAA AAAA", BlobError),
+        (f"{PREFIX}json+cobblestone256.row@else:AAAA", UnknownKeyError),
+        (f"{PREFIX}json:AAAA", TagError),
+    ],
+)
+def test_malformed_values(value: str, error: type[SealpointError]) -> None:
+    cipher = RingCipher(RING)
+    with pytest.raises(error) as met:
+        Server(cipher).read({"key": value})
+    assert cipher.stats().refused == {met.type.__name__: 1}
+
+
+def test_a_sealed_value_that_is_not_json() -> None:
+    tag, blob = RingCipher(RING).seal("json", b"{", row={"server": "value", "key": "key"})
+    with pytest.raises(DecodeError):
+        Server().read({"key": f"{PREFIX}{tag}:{encode_value(blob)}"})
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", {("a",): 1}, {"a": object()}])
+def test_what_is_not_json_is_refused(value: Any) -> None:
+    with pytest.raises(UnsupportedTypeError):
+        asyncio.run(_call(Server().handlers._json_encryptor, {"key": value}))
+
+
+async def _call(handler: Any, data: Any) -> Any:
+    return await handler(at(), data)
+
+
+@pytest.mark.parametrize("key", ["\ud800", 1])
+def test_a_key_that_is_not_text_is_refused(key: Any) -> None:
+    with pytest.raises(UnsupportedTypeError):
+        asyncio.run(_call(Server().handlers._json_encryptor, {key: 1}))
+
+
+# --- what stays readable ----------------------------------------------------------------------
+
+
+def test_plain_metadata_stays_readable_in_metadata_alone() -> None:
+    server = Server(plain_metadata=["owner"])
+    metadata, values = at(field="metadata"), at(field="values")
+    sealed = server.seal({"owner": "alice", "note": "n"}, metadata)
+    assert sealed["owner"] == "alice"
+    assert sealed["note"].startswith(PREFIX)
+    assert server.read(sealed, metadata) == {"owner": "alice", "note": "n"}
+    assert server.seal({"owner": "alice"}, values)["owner"].startswith(PREFIX)
+    with pytest.raises(PlaintextError):
+        server.read(sealed, values)
+
+
+def test_a_key_that_became_plain_is_read_where_it_is_sealed() -> None:
+    sealed = Server().seal({"owner": "alice"}, at(field="metadata"))
+    assert Server(plain_metadata=["owner"]).read(sealed, at(field="metadata")) == {"owner": "alice"}
+
+
+def test_what_the_server_stores_readable() -> None:
+    """Only where it does: the same keys elsewhere are sealed, and refused if they are not."""
+    rules = Rules(
+        keys=("thread_id",),
+        paths=("run.kwargs.config.recursion_limit", "checkpoint.metadata.step"),
+        nested={("run", "config"): ["configurable"]},
+    )
+    at_run = at("run", "config")
+    assert rules.is_readable(at("any", "field"), "thread_id", "t")
+    assert rules.is_readable(at_run, "recursion_limit", 25)
+    assert not rules.is_readable(at("thread", "config"), "recursion_limit", 25)
+    assert rules.is_readable(at("checkpoint", "metadata"), "step", 1)
+    assert not rules.is_readable(at("thread", "metadata"), "step", 1)
+    assert rules.is_readable(at_run, "configurable", {})
+    assert not rules.is_readable(at_run, "configurable", "text")
+    assert not rules.is_readable(at("thread", "config"), "configurable", {})
+
+
+def test_the_installed_server_lists_what_it_stores_readable() -> None:
+    pytest.importorskip("langgraph_api")
+    server = Server()
+    stored = {**server.seal({"a": 1}, at("run", "config")), "thread_id": "t", "recursion_limit": 25}
+    assert server.read(stored, at("run", "config")) == {"a": 1, "thread_id": "t", "recursion_limit": 25}
+    with pytest.raises(PlaintextError):
+        server.read({**stored, "other": 1}, at("run", "config"))
+
+
+# --- blobs ------------------------------------------------------------------------------------
+
+
+@given(st.binary())
+def test_any_blob_comes_back(blob: bytes) -> None:
+    server = Server()
+    assert server.read_blob(server.seal_blob(blob)) == blob
+
+
+@given(st.binary(), st.integers(min_value=0))
+def test_any_flipped_bit_of_a_blob_is_refused(blob: bytes, bit: int) -> None:
+    server = Server()
+    sealed = bytearray(server.seal_blob(blob))
+    sealed[bit // 8 % len(sealed)] ^= 1 << bit % 8
+    with pytest.raises(SealpointError):
+        server.read_blob(bytes(sealed))
+
+
+@pytest.mark.parametrize("blob", [b"", b"plain", b"sealpoint", b"\x80msgpack"])
+def test_a_plain_blob_is_refused_or_replaced(blob: bytes) -> None:
+    with pytest.raises(PlaintextError):
+        Server().read_blob(blob)
+    result = Server(plaintext="allow").read_blob(blob)
+    assert result.plaintext == blob
+    assert Server().read_blob(result.replacement) == blob
+
+
+# --- keys -------------------------------------------------------------------------------------
+
+
+def test_values_under_an_older_key_are_replaced() -> None:
+    """One object may hold values under several keys: those under the active one are kept as they are."""
+    server, before = Server(), Server(BEFORE)
+    stored = {**before.seal({"a": 1, "b": 2}), **server.seal({"c": 3})}
+    result = server.read(stored)
+    assert isinstance(result, sdk.DecryptResult)
+    assert result.plaintext == {"a": 1, "b": 2, "c": 3}
+    assert result.replacement.keys() == stored.keys()
+    assert result.replacement["c"] == stored["c"]
+    assert server.read(result.replacement) == result.plaintext  # a dict: nothing is left to replace
+
+
+def test_a_blob_under_an_older_key_is_replaced() -> None:
+    server = Server()
+    result = server.read_blob(Server(BEFORE).seal_blob(b"blob"))
+    assert result.plaintext == b"blob"
+    assert server.read_blob(result.replacement) == b"blob"
+
+
+def test_a_ring_without_an_active_key_reads_and_replaces_nothing() -> None:
+    server = Server(KeyRing([Key("old", OLD, KeyState.DECRYPT_ONLY)]), plaintext="allow")
+    assert server.read(Server(BEFORE).seal({"a": 1})) == {"a": 1}
+    assert server.read({"a": 1}) == {"a": 1}
+    assert server.read_blob(Server(BEFORE).seal_blob(b"blob")) == b"blob"
+    with pytest.raises(NoActiveKeyError):
+        server.seal({"a": 1})
+
+
+def test_an_sdk_without_replacements_gets_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sdk, "DecryptResult")
+    assert Server().read(Server(BEFORE).seal({"a": 1})) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("ring", "error"),
+    [
+        (KeyRing([Key("other", OTHER, KeyState.ACTIVE)]), UnknownKeyError),
+        (KeyRing([Key("new", NEW, KeyState.DISABLED)]), KeyDisabledError),
+        (KeyRing([Key("new", OTHER, KeyState.ACTIVE)]), IntegrityError),
+    ],
+)
+def test_keys_that_do_not_open(ring: KeyRing, error: type[SealpointError]) -> None:
+    sealed, blob = Server().seal({"a": 1}), Server().seal_blob(b"blob")
+    cipher = RingCipher(ring)
+    with pytest.raises(error):
+        Server(cipher).read(sealed)
+    with pytest.raises(error):
+        Server(cipher).read_blob(blob)
+    assert cipher.stats().refused == {error.__name__: 2}
+
+
+def test_a_rotation_is_followed(tmp_path: Any) -> None:
+    file = write(tmp_path / "keys.toml", states_text(k1="active"))
+    server = Server(KeyRing.load(file))
+    sealed = server.seal({"a": 1})
+    replace(file, states_text(k1="decrypt-only", k2="active"))
+    newer = Server(KeyRing.load(file)).seal({"b": 2})
+    assert server.read(newer) == {"b": 2}  # an unknown key: the file is read
+    assert "@k2:" in server.read(sealed).replacement["a"]
+
+
+# --- the encryption context -------------------------------------------------------------------
+
+
+def test_values_are_bound_to_the_context_that_is_named() -> None:
+    server = Server(bound_context=["tenant_id"])
+    sealed = server.seal({"a": 1}, at(**TENANT))
+    blob = server.seal_blob(b"blob", at(**TENANT))
+    same = at(tenant_id="a", request=2)
+    assert server.read(sealed, same) == {"a": 1}
+    assert server.read_blob(blob, same) == b"blob"
+    for other in (at(tenant_id="b"), at(), at(tenant_id=["a"])):
+        with pytest.raises(IntegrityError):
+            server.read(sealed, other)
+        with pytest.raises(IntegrityError):
+            server.read_blob(blob, other)
+
+
+def test_a_replacement_is_bound_to_the_same_context() -> None:
+    before = Server(BEFORE, bound_context=["tenant_id"])
+    server = Server(bound_context=["tenant_id"])
+    result = server.read(before.seal({"a": 1}, at(**TENANT)), at(**TENANT))
+    assert server.read(result.replacement, at(**TENANT)) == {"a": 1}
+    with pytest.raises(IntegrityError):
+        server.read(result.replacement, at(tenant_id="b"))
+
+
+def test_without_names_the_context_is_not_bound() -> None:
+    server = Server()
+    assert server.read(server.seal({"a": 1}, at(**TENANT)), at()) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "options", [{"plaintext": "maybe"}, {"plain_metadata": "owner"}, {"bound_context": [1]}]
+)
+def test_arguments_are_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        encryption(RING, **options)
+
+
+def test_an_event_loop_does_not_wait_for_a_key(tmp_path: Any) -> None:
+    """A slow source is read on a worker thread."""
+    gate = tmp_path / "gate"
+    text = states_text(k1="active") + "\n".join(
+        [
+            "[[key]]",
+            "id = 'slow'",
+            "state = 'decrypt-only'",
+            f"source = {{ command = ['cat', '{gate}'] }}",
+            "",
+        ]
+    )
+    material = OTHER
+    sealed = Server(KeyRing([Key("slow", material, KeyState.ACTIVE)])).seal({"a": 1})
+    os.mkfifo(gate)
+    server = Server(KeyRing.load(write(tmp_path / "keys.toml", text)))
+
+    async def both() -> Any:
+        decrypt: Any = server.handlers.get_json_decryptor()
+        reading = asyncio.create_task(decrypt(at(), sealed))
+        await asyncio.to_thread(gate.write_bytes, material.hex().encode())  # the loop runs meanwhile
+        return await reading
+
+    assert asyncio.run(both()).plaintext == {"a": 1}
