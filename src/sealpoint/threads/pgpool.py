@@ -7,7 +7,7 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -45,6 +45,9 @@ _SETTINGS: Final = {
 }
 _IDLE: Final = 0
 """libpq's PQTRANS_IDLE."""
+
+_BINARY: Final = 1
+"""The format of a parameter."""
 
 _TIMED_OUT: Final = {"57014", "55P03"}  # a statement or a lock
 _READ_ONLY: Final = "25006"
@@ -219,18 +222,41 @@ def _connection_class() -> Any:
 
     It has one cursor for all statements: making one takes as long as executing a small statement.
     """
+    psycopg = _psycopg()
 
-    class LimitedConnection(_psycopg().Connection):  # type: ignore[misc]
+    class LimitedConnection(psycopg.Connection):  # type: ignore[misc,name-defined]
         until = math.inf
 
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             self.own_cursor = self.cursor(binary=True)
+            self.prepared: dict[bytes, bytes] = {}
             self.input = select.poll()
             self.input.register(self.fileno(), select.POLLIN)
 
         def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
             return super().wait(_limited(gen, self.until), *arguments, **options)
+
+        def insert(self, statement: bytes, values: Sequence[bytes]) -> int:
+            """Execute a statement without a cursor, in a third of the time.
+
+            Returns:
+                How many rows it has inserted.
+            """
+            name = self.prepared.get(statement)
+            if name is None:
+                name = b"sealpoint_%d" % len(self.prepared)
+                self.pgconn.send_prepare(name, statement)
+                self._result()
+                self.prepared[statement] = name
+            self.pgconn.send_query_prepared(name, values, [_BINARY] * len(values))
+            return int(self._result().command_tuples or 0)
+
+        def _result(self) -> Any:
+            (result,) = self.wait(psycopg.generators.execute(self.pgconn))
+            if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+                raise psycopg.errors.error_from_result(result)
+            return result
 
     return LimitedConnection
 
@@ -278,6 +304,7 @@ def _unreadable() -> ThreadStoreDownError:
 def _psycopg() -> Any:
     try:
         import psycopg
+        import psycopg.generators
     except ImportError:
         raise MissingExtraError("psycopg", "postgres") from None
     return psycopg

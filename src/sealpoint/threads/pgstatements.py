@@ -100,10 +100,10 @@ APPEND: Final = f"""
         RETURNING seq
     ) SELECT raised + (SELECT max(seq) FROM added) FROM "{{schema}}".store"""
 
-# What a put appends: arrays and the clock would take most of the time of a call.
+# Executed without a cursor: arrays, the clock and psycopg's types would take most of the time of a put.
 APPEND_PUT: Final = f"""
     INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
-    SELECT %s, %s, %s, {Kind.PUT:d}, %s, {_NOW} FROM "{{schema}}".store RETURNING seq"""
+    SELECT $1, $2, $3, {Kind.PUT:d}, $4, {_NOW} FROM "{{schema}}".store"""
 
 DELETE_THREAD: Final = f"""
     WITH added AS (
@@ -157,5 +157,5 @@ REQUIRE_WRITABLE: Final = """
     SELECT '', '', '', 0, '', 0 WHERE false"""
 """Inserts nothing, but needs the right and the lock to do so."""
 
-HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, APPEND_PUT, DELETE_THREAD, TRIMMED})
+HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, DELETE_THREAD, TRIMMED})
 """Statements that return at least one row, because ``store`` has one."""

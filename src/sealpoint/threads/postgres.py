@@ -23,6 +23,7 @@ FLUSHED_EVENTS: Final = 64
 
 SCHEMA: Final = "sealpoint_threads"
 
+LOST_ROW: Final = "a table has lost its only row"
 DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
 
 PAGE_ROWS: Final = 1000
@@ -115,7 +116,10 @@ class PostgresThreadStore:
         """Check that heads can be appended now. See `ThreadStore`."""
         if not self._appended:  # what other processes appended before is flushed too, for `claim`
             self._pool.read(self._flush, is_read=False)
-        self._pool.read(self._execute, statements.REQUIRE_WRITABLE, is_read=False)
+        self._pool.read(self._try_insert, is_read=False)
+
+    def _try_insert(self, connection: Any) -> None:
+        connection.insert(_text(statements.REQUIRE_WRITABLE, self._schema), ())
 
     def _flush(self, connection: Connection[Any]) -> None:
         rows = self._execute_flushed(connection, statements.MARK)
@@ -126,10 +130,14 @@ class PostgresThreadStore:
         is_put = all(head.kind is Kind.PUT for head in heads)
         if len(heads) == 1 and is_put and self._appended % FLUSHED_EVENTS:
             ((spot, _, mac),) = heads
-            self._pool.write(self._execute, statements.APPEND_PUT, (*_encoded(*spot), mac))
+            self._pool.write(self._append_put, (*_encoded(*spot), mac))
             self._appended += 1
         elif heads:
             self._append(statements.APPEND, _columns(heads), flushed=not is_put)
+
+    def _append_put(self, connection: Any, values: Sequence[bytes]) -> None:
+        if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
+            raise self._refused(LOST_ROW)
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
@@ -230,7 +238,7 @@ class PostgresThreadStore:
             return []
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         if not rows and statement in statements.HAVE_ROW:
-            raise self._refused("a table has lost its only row")
+            raise self._refused(LOST_ROW)
         return rows
 
     def _open(self, connection: Connection[Any]) -> None:
@@ -274,7 +282,7 @@ class PostgresThreadStore:
 
 
 @cache
-def _text(statement: str, schema: str, conditions: str) -> bytes:
+def _text(statement: str, schema: str, conditions: str = "") -> bytes:
     return statement.format(schema=schema, conditions=conditions).encode()
 
 
