@@ -21,7 +21,7 @@ import yaml
 
 from tests.deploy.pages import ROOT, block, blocks, commands
 from tests.support.containers import MISSING, Container
-from tests.support.programs import running
+from tests.support.running import running
 
 PAGE: Final = "deploy.md"
 EXAMPLES: Final = ROOT / "examples"
