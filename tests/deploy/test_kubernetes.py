@@ -23,7 +23,7 @@ import yaml
 from tests.deploy.pages import ROOT, block, blocks, commands
 from tests.support.containers import MISSING, Container
 from tests.support.kubelet import Volume
-from tests.support.programs import running
+from tests.support.running import running
 
 PAGE: Final = "kubernetes.md"
 CANARY: Final = "CANARY: my knee hurts"
