@@ -44,7 +44,7 @@ _QUOTED: Final = frozenset(
 )
 _FIELDS: Final = frozenset({"key", "region", "profile"})
 _HINTS: Final = {
-    "AccessDeniedException": "allow kms:Decrypt for the key to the role of this process, and kms:Encrypt to wrap keys",
+    "AccessDeniedException": "allow kms:Decrypt for the key to this role, and kms:Encrypt to wrap keys",
     "ConnectTimeoutError": "check the network of this process, and the region of the key",
     "EndpointConnectionError": "check the network of this process, and the region of the key",
     "NoCredentialsError": "give this process a role or a profile of AWS; the ring contains no credentials",
