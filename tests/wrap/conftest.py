@@ -89,8 +89,10 @@ def kms(moto: str, kms_keys: tuple[Any, str, str], monkeypatch: pytest.MonkeyPat
 
     def rotate() -> None:
         logging.disable()  # what this client logs is no subject of the test
-        client.rotate_key_on_demand(KeyId=one)
-        logging.disable(logging.NOTSET)
+        try:
+            client.rotate_key_on_demand(KeyId=one)
+        finally:
+            logging.disable(logging.NOTSET)
 
     silent = {**aws.CONFIG, "read_timeout": 1}
     return Service(

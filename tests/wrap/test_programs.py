@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sealpoint.cli.app import run
+from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError
 from sealpoint.keys.wrap import WrapContext
 from sealpoint.keys.wrap.kinds import BUILT_IN, parse_wrapper
@@ -113,3 +115,34 @@ def test_systemd_creds_with_a_tpm(environments: Callable[[str], Program], tmp_pa
         argv.insert(2, f"--tpm2-device={device}")
     wrapper = parse_wrapper("command", {"wrap": wrap, "unwrap": unwrap}, "a test", tmp_path)
     assert wrapper.unwrap(wrapper.wrap(CANARY, CONTEXT).blob, CONTEXT) == CANARY
+
+
+def make_ring(folder: Path, name: str) -> Path:
+    """A ring file that has a wrapper of the page, and no key yet."""
+    ring = folder / "keys.toml"
+    table = programs.read_section(name, folder).table
+    fields = "".join(f"{field} = {json.dumps(value)}\n" for field, value in table.items())
+    kind = TABLES[name]["kind"]
+    ring.write_text(f'version = 1\n[[wrapper]]\nid = "{name}"\nkind = "{kind}"\n{fields}', encoding="utf-8")
+    return ring
+
+
+@pytest.mark.parametrize("name", programs.NEEDED)
+def test_key_of_a_ring(
+    name: str,
+    environments: Callable[[str], Program],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """From an empty ring to the first sealed value, with the commands of the page."""
+    program = environments(name)
+    for variable, value in program.variables.items():
+        monkeypatch.setenv(variable, value)
+    ring = make_ring(program.folder, name)
+    monkeypatch.setenv("SEALPOINT_KEYS", str(ring))
+    for words in (["generate", "k1", "--wrap-with", name], ["promote", "k1"], ["check"]):
+        assert run(["keys", *words]) == 0, capsys.readouterr()
+    cipher = RingCipher(KeyRing.load(ring))
+    assert cipher.open(*cipher.seal("msgpack", b"value")).typed == ("msgpack", b"value")
+    assert run(["keys", "rewrap", "k1"]) == 0
+    assert KeyRing.load(ring).require_active().material == cipher.ring.require_active().material
