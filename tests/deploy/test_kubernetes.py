@@ -220,6 +220,25 @@ def test_ring_by_sub_path_is_used_and_the_process_says_that_it_cannot_follow(clu
     assert done.stderr == shown
 
 
+def test_projected_volume_with_the_ring_as_it_was_written(cluster: Cluster) -> None:
+    pod = pod_of("agent.yaml")
+    (check,) = pod["initContainers"]
+    (volume,) = manifest("projected.yaml")["volumes"]
+    sources = volume["projected"]["sources"]
+    shared = {"keys.toml": cluster.home / "keys.toml", "k1.key": cluster.home / "keys.d" / "k1.key"}
+    items = [item for source in sources for one in source.values() for item in one["items"]]
+    projected = Volume(
+        cluster.home / "projected",
+        mode=volume["projected"]["defaultMode"],
+        fs_group=pod["securityContext"]["fsGroup"],
+    )
+    projected.write({item["path"]: shared[item["key"]].read_bytes() for item in items})
+    mount = {"name": "keys", "mountPath": "/etc/sealpoint", "readOnly": True}
+    container = cluster.container(pod, check | {"volumeMounts": [mount]}, {"keys": projected.folder})
+    done = container.run(*check["command"], env=env_of(check))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_external_secret_has_the_names_of_the_secret() -> None:
     external, pod = manifest("external.yaml"), pod_of("agent.yaml")
     names = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
