@@ -77,7 +77,9 @@ def found_in(data: bytes, materials: set[bytes]) -> bool:
 def test_material_is_in_memory_and_in_pipes_alone(ring: Path, tmp_path: Path) -> None:
     """Not in a file, argument, variable, log or message; and no core file would contain it."""
     said = b""
-    start = "import logging, sys; logging.basicConfig(level='DEBUG'); from sealpoint.cli import main; sys.exit(main())"
+    start = (
+        "import logging, sys; logging.basicConfig(level=1); from sealpoint.cli import main; sys.exit(main())"
+    )
     for words in COMMANDS:
         environment = {**os.environ, "SEALPOINT_KEYS": str(ring)}
         done = subprocess.run(

@@ -27,8 +27,8 @@ from sealpoint.errors import (
     WrongThreadStoreError,
     excerpt,
 )
-from sealpoint.keys.key import keyed_hash
-from sealpoint.sealed.lenient import Count, Lenient, identities_of
+from sealpoint.keys.key import KeyedHash
+from sealpoint.sealed.lenient import Count, LenientStore, identities_of
 from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
 
@@ -49,17 +49,17 @@ _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
 logger: Final = logging.getLogger("sealpoint.heads")
 
 
-def mac_of(key: bytes, spot: Spot, digest: bytes) -> bytes:
+def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
     """Return the MAC of a checkpoint at its row.
 
     Args:
-        key: The index key, derived for `PURPOSE`.
+        keyed: Hashes under the index key, derived for `PURPOSE`.
         spot: The row.
         digest: `digest_of` what is sealed.
     """
     names = [part.encode("utf-8", "surrogatepass") for part in spot]
     packed = b"".join(len(name).to_bytes(4, "big") + name for name in names)
-    return keyed_hash(key, packed + digest)[:MAC_BYTES]
+    return keyed(packed + digest)[:MAC_BYTES]
 
 
 def parse_claim(claim: object) -> tuple[str, int]:
@@ -126,8 +126,8 @@ class Heads:
             policy: ``require``, or ``warn`` to go on without what the store could not show.
             count: Called with each error that is only counted.
         """
-        self._store = store if policy == "require" else Lenient(store, self._count)
-        self._key = cache(key)  # the index key never changes
+        self._store = store if policy == "require" else LenientStore(store, self._count)
+        self._keyed = cache(lambda: KeyedHash(key()))  # the index key never changes
         self._policy, self._also_count = policy, count
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
@@ -165,7 +165,9 @@ class Heads:
             ThreadStoreBehindError: If the store was put back to an earlier state.
         """
         if content.claim is not None:
-            yield from self._require_claim(content.claim, known.clock)
+            identity, at = parse_claim(content.claim)
+            if identity != self._store.identity or at > known.clock:
+                yield from self._require_claim(identity, at)
         if content.removed_parent:
             parent = content.spot._replace(checkpoint_id=content.removed_parent)
             yield from self._require_deleted(parent, content.spot)
@@ -255,14 +257,14 @@ class Heads:
         if head and not (yield from self.may_be_pruned(head, [child])):
             self.report(RowError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}"))
 
-    def _require_claim(self, claim: object, clock: int) -> Steps[None]:
-        identity, at = parse_claim(claim)
+    def _require_claim(self, identity: str, at: int) -> Steps[None]:
+        """Check a claim that names another store, or a clock that this one had not when it was asked."""
         store = self._store
         if identity != store.identity:
             names = yield Call(identities_of, (store,))
             if names is not None and identity not in names:
                 self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
-        elif at > clock:
+        else:
             now = yield from self.find([])
             if now is not None and at > now.clock:
                 self.report(ThreadStoreBehindError(f"the thread store is at {now.clock}; it was at {at}"))
@@ -273,9 +275,9 @@ class Heads:
         """Check that heads can be recorded, before anything is stored."""
         yield Call(self._store.require_writable)
 
-    def record(self, spot: Spot, digest: bytes) -> Steps[None]:
-        """Record a checkpoint that was stored."""
-        yield Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
+    def record(self, spot: Spot, digest: bytes) -> Call:
+        """Return the call that records a checkpoint, to be made once it is stored."""
+        return Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
         """Record events."""
@@ -292,7 +294,7 @@ class Heads:
 
     def mac(self, spot: Spot, digest: bytes) -> bytes:
         """Return the MAC of a checkpoint."""
-        return mac_of(self._key(), spot, digest)
+        return mac_of(self._keyed(), spot, digest)
 
     def report(self, error: SealpointError) -> None:
         """Raise an error, or count it."""

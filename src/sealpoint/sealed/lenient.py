@@ -1,4 +1,4 @@
-"""Lenient: a thread store for ``heads="warn"``, whose errors are counted instead of raised."""
+"""LenientStore: a thread store that need not be available."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from sealpoint.errors import SealpointError, ThreadStoreError
 from sealpoint.threads.store import ThreadStore
 
 Count = Callable[[SealpointError], None]
-"""Counts an error that is not raised."""
 
 
-class Lenient:
-    """A store whose errors are counted; the reply is ``None`` then."""
+class LenientStore:
+    """A thread store whose errors are counted; the reply is ``None`` then."""
 
     def __init__(self, store: ThreadStore, count: Count) -> None:
-        """Wrap a store."""
+        """Wrap ``store``; ``count`` is called with each error."""
         self._inner, self._count = store, count
         for name in ("newest", "find", "between", "replaced", "require_writable", "append", "delete_thread"):
             setattr(self, name, self._make(getattr(store, name)))
@@ -26,7 +25,7 @@ class Lenient:
 
     @property
     def identities(self) -> frozenset[str] | None:
-        """All identities that the store has had."""
+        """Those of the store."""
         return self._make(identities_of)(self._inner)  # type: ignore[no-any-return]
 
     def _make(self, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,5 +40,5 @@ class Lenient:
 
 
 def identities_of(store: ThreadStore) -> frozenset[str]:
-    """Return all identities that a store has had."""
+    """Return all names of a store, which it reads anew."""
     return store.identities
