@@ -110,7 +110,9 @@ def test_units_from_the_first_command_to_sealed_rows() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         words = strict.words([*argv(start)[:-1], "0"], folder="/var/lib/srv", env=env)
         with running(words, r"running on http://\S+:(\d+)", folder=ROOT, env=os.environ) as web:
-            said = httpx.post(f"http://127.0.0.1:{web.ready[1]}/threads/t1", params={"said": "CANARY"})
+            said = httpx.post(
+                f"http://127.0.0.1:{web.ready[1]}/threads/t1", params={"said": "CANARY"}, timeout=60
+            )
             assert said.json()["notes"] == ["CANARY"], web.log
         with closing(sqlite3.connect(folder / "state" / "state.db")) as connection:
             tags = {tag for (tag,) in connection.execute("SELECT type FROM checkpoints")}
