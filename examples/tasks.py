@@ -11,7 +11,6 @@ import sqlite3
 from functools import cache
 
 from celery import Celery
-from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph.state import CompiledStateGraph
 
@@ -32,6 +31,6 @@ def graph() -> CompiledStateGraph[Visit, None, Visit, Visit]:
 @app.task
 def say(thread_id: str, said: str) -> list[str]:
     """Add a note to a thread."""
-    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
-    notes: list[str] = graph().invoke({"said": said}, config)["notes"]
+    state = graph().invoke({"said": said}, {"configurable": {"thread_id": thread_id}})
+    notes: list[str] = state["notes"]
     return notes

@@ -59,6 +59,7 @@ def test_what_the_system_refuses_is_told_in_its_words() -> None:
         (errors.StoppedError("x"), Exit.STOPPED),
         (errors.ScrubError("x"), Exit.STOPPED),
         (errors.ThreadStoreDownError("x"), Exit.STOPPED),
+        (errors.ThreadStoreMissingError("x"), Exit.USAGE),
         (errors.ThreadStoreTimeoutError("x"), Exit.STOPPED),
         (errors.ThreadStoreFullError("x"), Exit.STOPPED),
         (errors.ThreadStoreReadOnlyError("x"), Exit.USAGE),

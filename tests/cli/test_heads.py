@@ -484,7 +484,7 @@ def remote(pytestconfig: pytest.Config) -> Iterator[str]:
 def test_a_store_in_postgres(run: Run, scene: Scene, remote: str) -> None:
     words = [*scene.words, "--reason", "first use"]
     empty = run("heads", "adopt", *words, "--threads", remote)
-    assert (empty.code, empty.out) == (Exit.STOPPED, "")
+    assert (empty.code, empty.out) == (Exit.USAGE, "")
     scene.name_in_ring(remote)
     adopted = run("heads", "adopt", *words, "--create", "--json")
     assert (adopted.code, adopted.document["ok"]) == (Exit.DONE, True), adopted

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import re
 import sqlite3
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -16,13 +17,15 @@ from jsonschema import Draft202012Validator, ValidationError  # type: ignore[imp
 
 from sealpoint.cli import app
 from sealpoint.cli.exits import Exit
+from sealpoint.keys.wrap.command import format_bound
+from sealpoint.keys.wrap.wrapper import WrapContext
 from sealpoint.maintenance.result import REFUTING, Reason
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Run
 from tests.support.foreign import insert
 from tests.support.ledgers import make_ledger
 from tests.support.results import REPORT, SCHEMA, expected_code, require_valid
-from tests.support.rings import states_text
+from tests.support.rings import material_of, states_text
 from tests.support.sealed import write
 
 COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
@@ -52,6 +55,9 @@ COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "keys check": True,
     "keys show k1": None,
     "keys generate": True,
+    "keys generate --wrap-with w": True,
+    "keys wrap k1 --with w": True,
+    "keys rewrap k4": True,
     "keys promote k1": True,
     "keys promote k1 --db DB": True,
     "keys disable k2 --yes": None,
@@ -78,7 +84,12 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Words:
     write(path, "k1", "a")
     ring = tmp_path / "keys.toml"
     index = "[[index]]\nid = 'index'\nsource = { inline = 'aW5kZXguLi4uLi4uLi4uLi4uLi4uLi4uLi4uLi4uLi4=' }\n"
-    ring.write_text(f"{states_text(k1='active', k2='decrypt-only', k3='staged')}\n{index}")
+    wrapper = "[[wrapper]]\nid = 'w'\nkind = 'command'\nwrap = ['base64']\nunwrap = ['base64', '-d']\n"
+    line = format_bound(material_of("k4"), WrapContext("agents", "k4"))
+    blob = b64encode(b64encode(line)).decode()  # once by the wrapper, once in the ring
+    wrapped = f"[[key]]\nid = 'k4'\nstate = 'staged'\nsource = {{ wrapped = '{blob}', by = 'w' }}\n"
+    states = states_text(k1="active", k2="decrypt-only", k3="staged")
+    ring.write_text(f"name = 'agents'\n{states}\n{wrapped}\n{wrapper}\n{index}")
     SqliteThreadStore(tmp_path / "threads.db", create=True).close()
     ring.chmod(0o600)
     monkeypatch.setenv("SEALPOINT_KEYS", str(ring))

@@ -18,7 +18,10 @@ from sealpoint.cli import recording
 from sealpoint.cli.app import COMMANDS
 from sealpoint.cli.exits import Exit
 from sealpoint.evidence import VerifierKey, verify_ledger
+from sealpoint.evidence.recorder import Act, Recorder
 from sealpoint.keys.edit import create_ring
+from sealpoint.keys.ringfile import RingFile
+from sealpoint.maintenance.result import Result
 from sealpoint.threads import Head, Kind, Spot, SqliteThreadStore
 from tests.cli.conftest import CODE, Run
 from tests.support.sealed import write
@@ -236,6 +239,34 @@ def test_ring_that_was_changed_by_hand_is_recorded(ledger: Path, ring: Path, run
     assert (drift["event"], drift["subject"]) == ("ring.drift", {"was": before["digest"]})
     assert drift["ring"] == begun["ring"] != before
     assert done["outcome"] == "done"
+
+
+def recorder(ring: Path) -> Recorder:
+    """Of a command that has read the ring and not begun, as another process."""
+    file = RingFile(ring)
+    assert file.ledger is not None
+    return Recorder(file, file.ledger, Result("keys generate"), Act("key.stage", "key.stage"))
+
+
+def test_commands_that_overlap_are_not_a_change_by_hand(ledger: Path, ring: Path, run: Run) -> None:
+    """The second has read the ring before the first changed it. It was once `ring.drift`."""
+    second = recorder(ring)
+    run("keys", "generate", "k2")
+    second.begin()
+    second.end("done", 0, None)
+    assert "ring.drift" not in [each["event"] for each in entries(ledger)]
+
+
+def test_a_change_while_a_command_runs_names_its_run(ledger: Path, ring: Path, run: Run) -> None:
+    """The first has changed the ring, and its end is not recorded yet: by its run, or by hand."""
+    run("keys", "generate", "k2")
+    first = recorder(ring)
+    first.begin()
+    before = entries(ledger)[-1]
+    ring.write_text(ring.read_text().replace('"staged"', '"decrypt-only"'))
+    run("keys", "generate", "k3")
+    (drift,) = [each for each in entries(ledger) if each["event"] == "ring.drift"]
+    assert drift["subject"] == {"was": before["ring"]["digest"], "during": [before["run"]]}
 
 
 # --- a ledger that cannot be written refuses the command -----------------------------------

@@ -17,7 +17,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.support.programs import running
+from tests.support.running import running
 from tests.support.server import schema, server
 
 ROOT = Path(__file__).parents[2]
@@ -149,8 +149,10 @@ def test_langgraph_dev(place: Place) -> None:
     place.env |= {"LANGSMITH_TRACING": "false", "NO_COLOR": "1"}
     port = free_port()
     words = ["langgraph", "dev", "--no-browser", "--no-reload", "--port", str(port)]
-    with running(words, "Application started up", folder=place.folder, env=place.env) as api:
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+    with (
+        running(words, "Application started up", folder=place.folder, env=place.env) as api,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+    ):
         thread = client.post("/threads", json={}).json()["thread_id"]
         run = {"assistant_id": "agent", "input": {"said": CANARY}}
         assert client.post(f"/threads/{thread}/runs/wait", json=run).json()["notes"] == [CANARY], api.log

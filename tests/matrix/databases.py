@@ -624,6 +624,7 @@ def fill_postgres(url: str, name: str) -> None:
 
 _KEYS: Final[dict[str, dict[str, str]]] = {
     "own": {"k2": "active", "k1": "decrypt-only", "k0": "staged"},
+    "listing": {"k2": "active", "k1": "decrypt-only", "k0": "staged"},
     "legacy": {"k2": "active", "k1": "decrypt-only", "aes": "decrypt-only"},
     "short": {"k2": "active"},
     "foreign": {"k2": "active", "k1": "decrypt-only"},
@@ -633,8 +634,11 @@ RINGS: Final = (*_KEYS, None)
 """The rings by name; ``None`` is no ring."""
 
 
-def write_ring(folder: Path, name: str) -> Path:
-    """Write a ring, and beside it a file with the material of each key."""
+def write_ring(folder: Path, name: str, database: str = "") -> Path:
+    """Write a ring, and beside it a file with the material of each key.
+
+    The ring ``listing`` lists the database, by a path or a URL.
+    """
     states = _KEYS[name]
     lines = ["version = 1", *(f"active = '{key}'" for key, state in states.items() if state == "active")]
     for key, state in states.items():
@@ -642,6 +646,9 @@ def write_ring(folder: Path, name: str) -> Path:
         _write_private(folder / f"{key}.key", material)
         lines += ["[[key]]", f"id = '{key}'", f"state = '{state}'", f"source = {{ file = '{key}.key' }}"]
         lines += ["suite = 'aes'"] if key == "aes" else []
+    if name == "listing":
+        form = "url" if database.startswith("postgresql:") else "path"
+        lines += ["[[database]]", f"{form} = '{database}'"]
     ring = folder / "keys.toml"
     _write_private(ring, "\n".join([*lines, ""]).encode())
     return ring

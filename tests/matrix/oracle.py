@@ -61,9 +61,10 @@ class RingKey:
 
 @dataclass(frozen=True)
 class Ring:
-    """A ring file as TOML has it."""
+    """A ring file as TOML has it. ``lists`` says whether it lists databases."""
 
     keys: tuple[RingKey, ...] = ()
+    lists: bool = False
 
     def get(self, key_id: str) -> RingKey:
         return next(key for key in self.keys if key.id == key_id)
@@ -92,7 +93,7 @@ class Ring:
 def read_ring(file: Path) -> Ring:
     """Read a ring file and the key files beside it."""
     tree = tomllib.loads(file.read_text())
-    return Ring(tuple(_ring_key(key, file.parent) for key in tree.get("key", ())))
+    return Ring(tuple(_ring_key(key, file.parent) for key in tree.get("key", ())), "database" in tree)
 
 
 def _ring_key(key: Mapping[str, Any], folder: Path) -> RingKey:
@@ -346,9 +347,17 @@ class Facts:
     @property
     def is_mixed(self) -> bool:
         """Whether some values are bound to their rows, and others, or checkpoints on Postgres, are not."""
-        bound = [value.is_bound for value in self.values]
-        bound += [FRAME in (record.fields or {}) for record in self.records if self.versions]
-        return any(bound) and not all(bound)
+        return any(self._bound) and not all(self._bound)
+
+    @property
+    def all_bound(self) -> bool:
+        """Whether all values, and checkpoints on Postgres, are bound to their rows."""
+        return all(self._bound)
+
+    @property
+    def _bound(self) -> list[bool]:
+        values = [value.is_bound for value in self.values]
+        return values + [FRAME in (record.fields or {}) for record in self.records if self.versions]
 
     def bound_fit(self, ring: Ring) -> bool:
         """Whether what is sealed with each bound value that opens is what stands in its row and beside it."""

@@ -73,18 +73,30 @@ _ROTATIONS = [
 ]
 
 COMMANDS: Final[dict[str, tuple[tuple[str | None, ...], list[list[str]]]]] = {
-    "status": (("own", None), [["DB"], ["DB", "--only", "k2"], ["DB", "--only", "k1"]]),
+    "status": (
+        ("own", "listing", None),
+        [[*where, *more] for where in (["DB"], []) for more in ([], ["--only", "k2"], ["--only", "k1"])],
+    ),
     "audit": (
         ("own", None),
         [["DB", *more] for more in _options("--strict", "--allow-metadata team", "--allow-unproven")],
     ),
     "verify": (
-        ("own", "legacy", "short", "foreign", None),
-        [["DB", *more] for more in _options("--allow-plaintext", "--allow-unproven")],
+        ("own", "listing", "legacy", "short", "foreign", None),
+        [
+            [],
+            ["DB", "--bound"],
+            *(["DB", *more] for more in _options("--allow-plaintext", "--allow-unproven")),
+        ],
     ),
     "rotate": (
-        ("own", "legacy", "short", "foreign"),
-        [["DB"], ["DB", "--allow-plaintext"], *(["DB", "--apply", *more] for more in _ROTATIONS)],
+        ("own", "listing", "legacy", "short", "foreign"),
+        [
+            ["--apply"],
+            ["DB"],
+            ["DB", "--allow-plaintext"],
+            *(["DB", "--apply", *more] for more in _ROTATIONS),
+        ],
     ),
     "types": (("own", "foreign", None), [["DB"], ["DB", "--allow", "a:b"], ["DB", "--allow", ALLOWED_TYPE]]),
     "trial": (
@@ -100,14 +112,24 @@ COMMANDS: Final[dict[str, tuple[tuple[str | None, ...], list[list[str]]]]] = {
     "keys check": (("own", "legacy", "short", "foreign", "disabled"), [[]]),
     "keys list": (("own",), [[]]),
     "keys show": (("own",), [["k1"]]),
-    "keys promote": (("own",), [["k1"], ["k1", "ONDB"], ["k0", "ONDB"]]),
-    "keys disable": (("own",), [["k1", "--yes"], ["k1"], ["k1", "ONDB"]]),
+    "keys promote": (
+        ("own", "listing"),
+        [["k1"], ["k1", "ONDB"], ["k0", "ONDB"], ["k0"], ["k0", "--no-database-check"]],
+    ),
+    "keys disable": (
+        ("own", "listing"),
+        [
+            ["k1", *where, *yes]
+            for where in ([], ["ONDB"], ["--no-database-check"])
+            for yes in (["--yes"], [])
+        ],
+    ),
     "keys enable": (("disabled",), [["k1"]]),
     "keys compromise": (("own",), [["k1"]]),
     "keys generate": (("own",), [["k5"]]),
     "keys init": ((None,), [["k5", "--keys", "new.toml"]]),
     "keys destroy": (
-        ("own", "disabled"),
+        ("own", "listing", "disabled"),
         [
             [key, "--yes", *where, *more]
             for key, where in product(("k0", "k1"), (["ONDB"], ["--no-database-check"], []))
@@ -164,6 +186,11 @@ class Seen:
     def after_word(self, option: str) -> str:
         return self.words[self.words.index(option) + 1]
 
+    @property
+    def is_examined(self) -> bool:
+        """Whether the database is one that a command on keys examines."""
+        return self.has("ONDB") or (self.ring_before.lists and not self.has("--no-database-check"))
+
     @cached_property
     def key(self) -> str:
         """The key of a command on keys."""
@@ -197,7 +224,7 @@ def _audit(seen: Seen) -> bool:
 
 def _verify(seen: Seen) -> bool:
     found = seen.before
-    fits = found.bound_fit(seen.ring) and not found.is_mixed
+    fits = found.bound_fit(seen.ring) and not found.is_mixed and (found.all_bound or not seen.has("--bound"))
     return found.is_whole and found.all_open(seen.ring) and _reads(seen) and found.parents_present and fits
 
 
@@ -246,7 +273,7 @@ def _is_related(seen: Seen) -> bool:
 def _promote(seen: Seen) -> bool:
     third = {key.id for key in seen.ring.keys} - {seen.key, seen.ring_before.active}
     return seen.ring.active == seen.key and not (
-        seen.has("ONDB") and any(seen.before.any_under(key) for key in third)
+        seen.is_examined and any(seen.before.any_under(key) for key in third)
     )
 
 
@@ -261,7 +288,7 @@ def _destroy(seen: Seen) -> bool:
 
 
 def _is_unused(seen: Seen) -> bool:
-    looked = seen.has("ONDB") and not seen.before.missing and not seen.before.broken
+    looked = seen.is_examined and not seen.before.missing and not seen.before.broken
     return looked and _is_related(seen) and not seen.before.any_under(seen.key)
 
 
@@ -299,7 +326,7 @@ REFUTING: Final = {  # what makes ok false, and the code that it ends in
     "values-failed": 4,
     "keys-missing": 5,
     **dict.fromkeys(("values-left", "other-keys", "not-sealed", "readable-tables", "readable-beside"), 3),
-    **dict.fromkeys(("types-not-allowed", "old-content-found"), 3),
+    **dict.fromkeys(("types-not-allowed", "old-content-found", "not-bound"), 3),
     "heads-differ": 4,
 }
 ASKING: Final = {"verify", "heads verify", "audit", "keys destroy"}
@@ -463,7 +490,10 @@ class Bench:
         shutil.rmtree("keys.d", ignore_errors=True)
         if self._url is not None:
             alter(self._url, f"DROP SCHEMA IF EXISTS {self._out_schema} CASCADE")
-        return Ring() if ring is None else oracle.read_ring(databases.write_ring(self.folder, ring))
+        if ring is None:
+            return Ring()
+        database = "x.db" if self._url is None else at(self._url)
+        return oracle.read_ring(databases.write_ring(self.folder, ring, database))
 
 
 _built: Final = cache(typer.main.get_command)

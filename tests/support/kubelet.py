@@ -21,26 +21,33 @@ class Volume:
     def __init__(self, folder: Path, *, mode: int = 0o644, fs_group: int | None = None) -> None:
         """Mount at ``folder``: ``defaultMode``, and the ``fsGroup`` of the pod."""
         self.folder, self._mode, self._fs_group = folder, mode, fs_group
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o755)
+        self._make(folder)
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Replace all files at once."""
+        """Replace all files at once, by their paths."""
         fresh = self.folder / f"..2026_11_22_{next(_numbers)}"
-        fresh.mkdir(mode=0o755)
+        self._make(fresh)
         for name, content in files.items():
             self._put(fresh / name, content)
         data = self.folder / "..data"
         earlier = data.resolve() if data.is_symlink() else None
         (self.folder / "..data_tmp").symlink_to(fresh.name)
         (self.folder / "..data_tmp").replace(data)
-        for name in files:
+        for name in {name.partition("/")[0] for name in files}:
             if not (self.folder / name).is_symlink():
                 (self.folder / name).symlink_to(f"..data/{name}")
         if earlier is not None:
             shutil.rmtree(earlier)
 
+    def _make(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._fs_group is not None:
+            os.chown(folder, -1, self._fs_group)
+        folder.chmod(0o755 if self._fs_group is None else 0o2755)
+
     def _put(self, file: Path, content: bytes) -> None:
+        if not file.parent.exists():
+            self._make(file.parent)
         file.write_bytes(content)
         mode = self._mode
         if self._fs_group is not None:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ CANARY = b"xQ7vW9zK2jR5tY8pL4mN6bD3hG1fS0cA"
 """Key material that is easily found, whatever form it is in."""
 
 CONTEXT = WrapContext("agents", "k1")
-OTHERS = (WrapContext("agents", "k2"), WrapContext("others", "k1"), WrapContext("agents", "k1 "))
+OTHERS = (WrapContext("agents", "k2"), WrapContext("others", "k1"))
 
 Situation = Callable[[], AbstractContextManager[object]]
 
@@ -37,6 +38,8 @@ class Service:
         secrets: What gives access to the service: PIN, token.
         flips: Of how many bytes of a blob one is flipped.
         foreign: What a blob of another key raises.
+        damaged: What a blob raises that is none.
+        record: The file with arguments and variables of the programs that were started.
     """
 
     wrapper: Wrapper
@@ -48,24 +51,33 @@ class Service:
     secrets: tuple[str, ...] = ()
     flips: int = 1
     foreign: type[KeyRingError] = WrappedKeyError
-
-
-@contextmanager
-def elsewhere(variable: str, place: Situation) -> Iterator[None]:
-    """While an environment variable has an address where no service is."""
-    with place() as address, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(variable, str(address))
-        yield
+    damaged: type[KeyRingError] = WrappedKeyError
+    record: Path | None = None
 
 
 def unreachable(variable: str) -> Situation:
-    """While connections to the address in a variable are refused."""
-    return lambda: elsewhere(variable, refused)
+    """While connections to the address in an environment variable are refused."""
+
+    @contextmanager
+    def situation() -> Iterator[None]:
+        with refused() as address, pytest.MonkeyPatch.context() as patch:
+            patch.setenv(variable, address)
+            yield
+
+    return situation
 
 
-def unanswered(variable: str) -> Situation:
-    """While the service at the address in a variable says nothing."""
-    return lambda: elsewhere(variable, silent)
+def unanswered(variable: str, limit: str, short: object) -> Situation:
+    """While the service at that address says nothing, with a time limit that is soon over."""
+
+    @contextmanager
+    def situation() -> Iterator[None]:
+        with silent() as address, pytest.MonkeyPatch.context() as patch:
+            patch.setenv(variable, address)
+            patch.setattr(limit, short)
+            yield
+
+    return situation
 
 
 @dataclass(frozen=True)

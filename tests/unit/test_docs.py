@@ -51,8 +51,8 @@ PLAIN = re.compile(r"sealpoint (?:[\w./: -]|'[^']*')+")
 EXPORT = re.compile(r"export (\w+)=")
 EXTRA = re.compile(r"(?:sealpoint|'\.)\[([a-z][\w,]*)\]")
 
-# These make environments of their own; test_demo.py compares what two pages show of the first.
-NOT_HERE = ("make ", "pip install ")
+# These make environments of their own, or need a cluster; test_demo.py and tests/deploy run what they show.
+NOT_HERE = ("make ", "pip install ", "kubectl ", "sudo ")
 
 
 @dataclass(frozen=True)

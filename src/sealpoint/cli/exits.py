@@ -32,6 +32,7 @@ from sealpoint.errors import (
     ThreadStoreDownError,
     ThreadStoreError,
     ThreadStoreFullError,
+    ThreadStoreMissingError,
     ThreadStoreTimeoutError,
     UnreachableError,
     excerpt,
@@ -62,6 +63,7 @@ _CLASSES: Final[tuple[tuple[type[SealpointError], Exit], ...]] = (
     (StoppedError, Exit.STOPPED),
     (UnreachableError, Exit.STOPPED),
     (ScrubError, Exit.STOPPED),
+    (ThreadStoreMissingError, Exit.USAGE),
     (ThreadStoreDownError, Exit.STOPPED),
     (ThreadStoreTimeoutError, Exit.STOPPED),
     (ThreadStoreFullError, Exit.STOPPED),
@@ -112,6 +114,7 @@ _REASONS: Final = {
     Reason.HEADS_DIFFER: Exit.UNOPENED,
     Reason.PIN_DIFFERS: Exit.UNOPENED,
     Reason.KEYS_MISSING: Exit.KEYS,
+    Reason.WRAPPERS_FAILING: Exit.KEYS,
     Reason.ENDED_EARLY: Exit.STOPPED,
     Reason.NOT_OPENED: Exit.KEYS,
 }

@@ -16,19 +16,29 @@ from sealpoint.cli.options import JsonOption, KeyArgument, KeysOption
 from sealpoint.cli.output import complain, print_json, require_command, say, show_table
 from sealpoint.cli.stores import read_entries
 from sealpoint.cli.verdict import show_verdict
+from sealpoint.cli.wrapping import (
+    WrapWithOption,
+    check_all,
+    rewrap,
+    show_wrappers,
+    wrap,
+    wrapper_object,
+)
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import KeyRingError
 from sealpoint.keys import edit
 from sealpoint.keys.entry import require_entry
 from sealpoint.keys.leftovers import KEY_FOLDER, key_file
 from sealpoint.keys.ringfile import SYSTEM_PATH, find_ring_file, read_ring_entries
+from sealpoint.keys.wrapping import add_wrapped_index, stage_wrapped_key
 from sealpoint.maintenance.result import Reason, Result
 
 EPILOG: Final = (
     'With --json: one object, see docs/results.md, with "keys": [{"id", "state", "suite", "check",'
-    ' "source", "location", "material", "owner", "created", "activated", "retired", "disabled",'
-    ' "compromised", "destroyed", "expires", "waived", "transitions"}]}: the keys that the command changed'
-    ' or shows; check adds "problem". Key material is never printed, and never passed as an argument.'
+    ' "source", "location", "wrapper", "version", "material", "owner", "created", "activated", "retired",'
+    ' "disabled", "compromised", "destroyed", "expires", "waived", "transitions"}]}: the keys that the'
+    ' command changed or shows; check adds "problem" and "wrappers". Key material is never printed, and'
+    " never passed as an argument."
 )
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
@@ -83,6 +93,7 @@ def generate(
         str | None,
         typer.Option("--owner", metavar="TEXT", show_default=False, help="Who is responsible for the key."),
     ] = None,
+    wrapper: WrapWithOption = None,
     index: Annotated[
         bool,
         typer.Option(
@@ -96,10 +107,17 @@ def generate(
     if index:
         if key_id or expires or owner:
             raise typer.BadParameter("an index key has no ID, --expires or --owner", param_hint="--index")
-        made = edit.add_index(file)
+        made = edit.add_index(file) if wrapper is None else add_wrapped_index(file, wrapper)
         if as_json:
             show_keys(Result("keys generate"), file, [], as_json)
-        say(f"{key_file(file, made)} is the index key: give it to every host, and keep a copy.")
+        place = key_file(file, made) if wrapper is None else f"{made} in {file}"
+        say(f"{place} is the index key: give it to every host, and keep a copy.")
+        return
+    if wrapper is not None:
+        made = stage_wrapped_key(file, wrapper, key_id, expires=expires, owner=owner)
+        show_keys(Result("keys generate"), file, [made], as_json)
+        then = command_line(f"keys promote {made}", path)
+        say(f"Give every host the ring. When `keys check` passes on each: {then}")
         return
     made = edit.stage_key(file, key_id, expires=expires, owner=owner)
     show_keys(Result("keys generate"), file, [made], as_json)
@@ -120,10 +138,11 @@ def list_keys(path: KeysOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
-    """Load every key and compare it with its check value.
+    """Compare every key with its check value, and try every wrapper.
 
-    Prints the problem of each key. Exits with 5 if a key that may open values is not available; disabled
-    keys do not count.
+    Prints the problem of each key and wrapper. A wrapper is to wrap and unwrap random bytes; one that has
+    just unwrapped a key need not wrap. Exits with 5 if a key that may open values is not available, or a
+    wrapper fails or says that it soon will; disabled keys do not count.
     """
     result, file = Result("keys check"), find_ring_file(path)
     found = edit.check_ring(file)
@@ -134,14 +153,19 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     errors = [error for error in needed if error is not None] or _load_errors(file)
     result.add(Reason.KEYS_MISSING, when=bool(errors))
     result.add(Reason.NO_KEYS, when=not needed)
+    wrappers = check_all(file, {str(entry.wrapper) for entry in entries if found[entry.id] is None}, result)
     document = result.document(
-        {"keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries]}
+        {
+            "keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries],
+            "wrappers": [wrapper_object(one) for one in wrappers],
+        }
     )
     if as_json:
         print_json(document)
     else:
         cells = [(key["id"], key["state"], key["source"], key["problem"] or "ok") for key in document["keys"]]
         show_table(("key", "state", "source", "material"), cells)
+        show_wrappers(wrappers)
         show_verdict(document)
     for error in errors:
         complain(message(error), error.hint)
@@ -171,5 +195,5 @@ def show(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption = Fal
     show_table(("field", "value"), [(name, value) for name, value in shown.items() if value])
 
 
-for command in (promote, disable, enable, compromise, destroy):
+for command in (promote, disable, enable, compromise, destroy, wrap, rewrap):
     app.command()(command)

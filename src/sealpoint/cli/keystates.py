@@ -29,6 +29,7 @@ from sealpoint.keys.entry import (
     MATERIAL_LEFT,
     MATERIAL_REMOVED,
     RELATION_CHECK,
+    RingEntry,
     require_entry,
 )
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
@@ -199,13 +200,21 @@ def destroy(
     result.add(Reason.UNRELATED_ALLOWED, when=RELATION_CHECK in entry.waived)
     result.add(Reason.MATERIAL_NOT_REMOVED, when=entry.material not in (None, MATERIAL_REMOVED))
     show_keys(result, file, [key_id], as_json, {"databases": parts})
+    _say_what_is_left(entry, removed)
+    return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
+
+
+def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
+    """Say where the material of a destroyed key still is."""
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
+    elif entry.wrapper is not None:
+        say("The wrapped key is removed from the ring. Copies and backups of the ring file still have it:")
+        say(f"remove them yourself, or the key with which wrapper {entry.wrapper!r} can unwrap it.")
     elif entry.material == MATERIAL_GONE:
         say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
     elif entry.material == MATERIAL_LEFT:
         say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
-    return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
 
 
 def _warn_unless_it_loads(file: Path) -> None:

@@ -18,7 +18,13 @@ from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance import transitions
 from sealpoint.maintenance.result import Reason, Result
 
-_IF_ANY: Final = ("compromised", "expires", "owner")  # columns that most rings do not need
+_IF_ANY: Final = (
+    "wrapper",
+    "version",
+    "compromised",
+    "expires",
+    "owner",
+)  # columns that most rings do not need
 
 
 def show_keys(

@@ -14,11 +14,20 @@ from sealpoint.errors import excerpt
 from sealpoint.maintenance.options import Check
 
 DatabaseArgument = Annotated[
-    str | None, typer.Argument(metavar="DB", show_default=False, help="A SQLite file or a postgresql:// URL.")
+    str | None,
+    typer.Argument(
+        metavar="DB",
+        show_default=False,
+        help="A SQLite file or a postgresql:// URL; else the one that the ring file lists.",
+    ),
 ]
 DatabasesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="DB...", show_default=False, help="SQLite files or postgresql:// URLs."),
+    typer.Argument(
+        metavar="DB...",
+        show_default=False,
+        help="SQLite files or postgresql:// URLs; else those that the ring file lists.",
+    ),
 ]
 VariableOption = Annotated[
     str | None,

@@ -43,6 +43,8 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "keys enable": ("key.enable", "key.enable"),
     "keys compromise": ("key.compromise", "key.compromise"),
     "keys destroy": ("key.destroy", "key.destroy"),
+    "keys wrap": ("key.wrap", "key.wrap"),
+    "keys rewrap": ("key.rewrap", "key.rewrap"),
 }
 """The events of each command that is recorded: when it begins, and when it has ended."""
 
@@ -134,6 +136,10 @@ def _subject(ring: RingFile, options: Mapping[str, Any]) -> dict[str, Any]:
     if "key_id" in options:
         key_id = "index" if options.get("index") else options["key_id"]
         subject["key"] = key_id if key_id is None else excerpt(key_id)[1:-1]
+    if options.get("key_ids"):
+        subject["key"] = ", ".join(excerpt(key_id)[1:-1] for key_id in options["key_ids"])
+    if options.get("wrapper") is not None:
+        subject["wrapper"] = excerpt(options["wrapper"])[1:-1]
     if options.get("thread") is not None:
         subject["thread"] = _thread(ring, options["thread"])
     for place in ("out", "out_schema"):

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from sealpoint.cli.databases import all_databases
-from sealpoint.errors import ConfigError, RingFileMissingError, ThreadStoreDownError
+from sealpoint.errors import ConfigError, RingFileMissingError, ThreadStoreDownError, ThreadStoreMissingError
 from sealpoint.keys.databasetable import is_url
 from sealpoint.keys.ringfile import read_thread_store
 from sealpoint.threads.opening import open_thread_store
@@ -81,7 +81,8 @@ def opened_threads(name: str, *, create: bool = False) -> Iterator[ThreadStore]:
     try:
         store = open_thread_store(name, create=create, timeout=TIMEOUT_SECONDS)
     except ThreadStoreDownError as error:
-        if is_url(name) or name.startswith("service="):  # its server may be started again
+        is_server = is_url(name) or name.startswith("service=")
+        if is_server and not isinstance(error, ThreadStoreMissingError):  # it may be started again
             raise
         raise ConfigError(str(error), hint=error.hint) from None
     try:

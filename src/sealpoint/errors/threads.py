@@ -58,9 +58,15 @@ class ThreadStoreError(SealpointError):
 
 
 class ThreadStoreDownError(ThreadStoreError, ConnectionError):
-    """A thread store cannot be reached or opened, or is not one."""
+    """A thread store cannot be reached or opened, or is damaged."""
 
-    hint = "start it again, or name the right one; nothing was read as current or written meanwhile"
+    hint = "make it available again; nothing was read as current or written meanwhile"
+
+
+class ThreadStoreMissingError(ThreadStoreDownError):
+    """There is no thread store at a place that can be reached: nothing is there, or something else."""
+
+    hint = "name the place of the store, or create one: create=True, or `sealpoint heads adopt DB --create`"
 
 
 class ThreadStoreTimeoutError(ThreadStoreError, TimeoutError):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from sealpoint.errors import LedgerMissingError, NoteError, SignatureError
 from sealpoint.evidence import entry, note
@@ -87,6 +87,16 @@ class Folder:
             return open_checkpoint(self._read(self.new), key)
         except (LedgerMissingError, NoteError, SignatureError):
             return None
+
+    def read_entries(self, count: int) -> Iterator[dict[str, Any]]:
+        """Yield the members of the first entries.
+
+        Raises:
+            EntryError: If one is not valid.
+        """
+        with self.entries.open("rb") as stream:
+            for seq, line in enumerate(read_lines(stream, count)):
+                yield entry.read_members(line, seq)
 
     def _read(self, file: Path) -> bytes:
         try:

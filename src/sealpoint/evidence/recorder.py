@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sealpoint.keys.ledgertable import LedgerTable
 
 DRIFT: Final = "ring.drift"
+_CHANGES: Final = ("key.", "ring.create")
+_MAX_RUNS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Recorder:
         """
         self._file, self._act = ring.origin.path, act
         self._ring = describe_ring(ring)
-        self._ids, self._made = {entry.id for entry in ring.entries}, list[str]()
+        self._ids = {entry.id for entry in ring.entries}
         folder = Folder(table.folder)
         folder.require()
         self._ledger = Ledger(table.folder, open_signer(table, folder.read_key()))
@@ -74,15 +76,19 @@ class Recorder:
     def begin(self) -> None:
         """Record that the command begins. When this returns, that is on the disk.
 
-        A ring that differs from that of the last entry was changed by hand; this is recorded first.
+        A ring that differs from that of the last entry was changed by hand, or by a run that has not yet
+        recorded its end; this is recorded first, with such runs.
 
         Raises:
             LedgerError: If the ledger cannot be used.
             StoppedError: If it cannot be written.
             HeldError: If another run holds it.
         """
-        act, template = self._act, self._now()
-        with self._ledger.writing(template) as writer:
+        act = self._act
+        with self._ledger.writing(self._now()) as writer:
+            # Again, while no other command can record: one may have changed it since it was read.
+            self._ids = self._read_ring()
+            template = self._now()
             self._record_drift(writer, template)
             entry = replace(template, event=act.begin, outcome=BEGUN)
             writer.add(replace(entry, subject=act.subject, waived=act.waived))
@@ -101,10 +107,10 @@ class Recorder:
             HeldError: If another run holds it.
         """
         act = self._act
-        self._read_ring()
-        template = replace(self._now(), ring=self._ring)
-        with self._ledger.writing(template) as writer:
-            documents, counts, subject = [], {}, self._subject()
+        with self._ledger.writing(self._now()) as writer:
+            made = sorted(self._read_ring() - self._ids)
+            template = self._now()
+            documents, counts, subject = [], {}, self._subject(made)
             if result is not None:
                 subject = {**subject, **result.stated}
                 documents = [writer.add_document(json.dumps(result.evidence(), indent=2).encode() + b"\n")]
@@ -116,25 +122,42 @@ class Recorder:
         last = writer.last
         if last is None or last.ring is None or self._ring is None or last.ring == self._ring:
             return
-        subject = {"was": last.ring.get("digest")}
+        subject: dict[str, Any] = {"was": last.ring.get("digest")}
+        if during := _unended(self._ledger.folder, writer.checkpoint.size):
+            subject["during"] = during
         writer.add(replace(template, event=DRIFT, outcome="found", subject=subject))
 
-    def _read_ring(self) -> None:
-        """Read the ring again. If it cannot be read, the next run finds out whether it has changed."""
+    def _read_ring(self) -> set[str]:
+        """Read the ring again, and return its ids.
+
+        If it cannot be read, it is as before: the next run finds out whether it has changed.
+        """
         try:
             ring = RingFile(self._file)
         except KeyRingError:
-            return
+            return self._ids
         self._ring = describe_ring(ring)
-        self._made = sorted({entry.id for entry in ring.entries} - self._ids)
+        return {entry.id for entry in ring.entries}
 
-    def _subject(self) -> Mapping[str, Any]:
-        if self._act.subject.get("key", "") is None and len(self._made) == 1:
-            return {**self._act.subject, "key": self._made[0]}
+    def _subject(self, made: Sequence[str]) -> Mapping[str, Any]:
+        if self._act.subject.get("key", "") is None and len(made) == 1:
+            return {**self._act.subject, "key": made[0]}
         return self._act.subject
 
     def _now(self) -> Entry:
-        return replace(self._template, at=now())
+        return replace(self._template, at=now(), ring=self._ring)
+
+
+def _unended(folder: Folder, size: int) -> list[str]:
+    """Return the last runs of commands that change rings, of which no end is recorded."""
+    runs = dict[str, None]()
+    for members in folder.read_entries(size):
+        if members["event"].startswith(_CHANGES):
+            if members["outcome"] == BEGUN:
+                runs[members["run"]] = None
+            else:
+                runs.pop(members["run"], None)
+    return [*runs][-_MAX_RUNS:]
 
 
 def now() -> str:

@@ -39,6 +39,12 @@ class LockedRing:
         """The entries of its keys."""
         return self.parsed.entries
 
+    @property
+    def taken_ids(self) -> list[str]:
+        """The ids that no new key may have: of keys, destroyed ones too, of the index key and of wrappers."""
+        index = [] if self.parsed.index_id is None else [self.parsed.index_id]
+        return [*(entry.id for entry in self.entries), *index, *self.parsed.wrappers.by_id]
+
     def replace(self, change: Change) -> LockedRing:
         """Replace the file by a changed one.
 
@@ -107,6 +113,14 @@ def lock_folder(file: Path) -> Iterator[None]:
 def find_key(tree: Any, key_id: str) -> Any:
     """Return the table of a key in the tree of a ring."""
     return next(entry for entry in tree["key"] if entry["id"] == key_id)
+
+
+def add_key(tree: Any, text: Any) -> None:
+    """Add the entry of a key to the tree of a ring; ``text`` is that entry, parsed."""
+    if "key" in tree:
+        tree["key"].append(text["key"][0])
+    else:
+        tree["key"] = text["key"]
 
 
 def now_in_seconds() -> datetime:

@@ -17,7 +17,14 @@ from sealpoint.errors import (
     OutputExistsError,
 )
 from sealpoint.keys import files, leftovers
-from sealpoint.keys.change import Precondition, find_key, lock_folder, lock_ring, now_in_seconds
+from sealpoint.keys.change import (
+    Precondition,
+    add_key,
+    find_key,
+    lock_folder,
+    lock_ring,
+    now_in_seconds,
+)
 from sealpoint.keys.entry import (
     require_entry,
     require_owner,
@@ -94,11 +101,8 @@ def stage_key(
         RingFileError: If ``owner`` is not one line of text.
     """
     with lock_ring(path) as ring:
-        taken = [entry.id for entry in ring.entries]
-        if ring.parsed.index_id is not None:
-            taken.append(ring.parsed.index_id)
-        key_id, text = _new_key(ring.file, key_id, taken, KeyState.STAGED, expires, owner)
-        ring.replace(lambda tree, parse: tree["key"].append(parse(text)["key"][0]))
+        key_id, text = _new_key(ring.file, key_id, ring.taken_ids, KeyState.STAGED, expires, owner)
+        ring.replace(lambda tree, parse: add_key(tree, parse(text)))
         leftovers.remove_second_name(ring.file, key_id)
     return key_id
 

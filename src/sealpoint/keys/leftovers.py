@@ -49,13 +49,18 @@ def _is_left_over(ring: Path, key_id: str) -> bool:
         return False
 
 
-def free_id(ring: Path, taken: Collection[str], year: int) -> str:
+def free_id(ring: Path, taken: Collection[str], year: int, *, resume: bool = True) -> str:
     """Return an id for a new key, such as ``k26a-4f7c``: the year, a counter and a random part.
 
     The random part differs between environments: rows under a key of one never name a key of the other.
-    An id like this for which an interrupted command made a key file is returned first.
+
+    Args:
+        ring: The ring file.
+        taken: The ids that it has.
+        year: The year.
+        resume: Whether an id like this for which an interrupted command made a key file is returned first.
     """
-    for key_id in _pending_ids(ring):
+    for key_id in _pending_ids(ring) if resume else ():
         if key_id not in taken and _DEFAULT_ID.fullmatch(key_id) and _is_left_over(ring, key_id):
             return key_id
     for number in count(1):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sealpoint.errors import (
     ActiveKeyError,
     DuplicateKeyError,
+    KeyDestroyedError,
     RingFileError,
     RingFileMissingError,
     excerpt,
@@ -182,6 +183,20 @@ class RingFile(NeverPickled):
         if key.lazy_material is not None:
             key.lazy_material.load()
         return key
+
+    def require_loader(self, key_id: str) -> SourceLoader:
+        """Return what reads the material of a key or of the index key.
+
+        Raises:
+            UnknownKeyError: If the ring has neither.
+            KeyDestroyedError: If the key was destroyed.
+        """
+        is_index = key_id == (self.index_id or INDEX) and key_id not in {entry.id for entry in self.entries}
+        if self._index is not None and is_index:
+            return self._index
+        if require_entry(self.entries, key_id).state is KeyState.DESTROYED:
+            raise KeyDestroyedError(f"key {key_id!r} was destroyed")
+        return self._loaders[key_id]
 
     def _make_key(self, entry: RingEntry, held: Sequence[Material], *, is_needed: bool = False) -> Key:
         # Inline material of a disabled key is read too, so that the ring file is checked to be private.

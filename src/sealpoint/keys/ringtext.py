@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -37,9 +38,14 @@ version = 1
 
 
 def entry_text(
-    key_id: str, state: str, dates: Mapping[str, datetime | None], owner: str | None, check: str
+    key_id: str,
+    state: str,
+    dates: Mapping[str, datetime | None],
+    owner: str | None,
+    check: str,
+    source: str | None = None,
 ) -> str:
-    """Return the text of the entry of a key whose material is in ``keys.d``.
+    """Return the text of the entry of a key.
 
     Args:
         key_id: Its id.
@@ -47,21 +53,47 @@ def entry_text(
         dates: Times by field; ``None`` omits a field.
         owner: Who is responsible for it, one printable line, or ``None``.
         check: Its check value.
+        source: The line of its source; by default that of its file in ``keys.d``.
     """
     lines = ["[[key]]", f'id = "{key_id}"', f'state = "{state}"']
     lines += [f"{field} = {_format_time(time)}" for field, time in dates.items() if time is not None]
     if owner is not None:
-        lines.append(
-            f"owner = {json.dumps(owner, ensure_ascii=False)}"
-        )  # for printable text JSON is valid TOML
-    lines += [f'check = "{check}"', f'source = {{ file = "keys.d/{key_id}.key" }}', ""]
-    return "\n".join(lines)
+        lines.append(f"owner = {_quote(owner)}")
+    return "\n".join([*lines, f'check = "{check}"', source or file_text(key_id), ""])
 
 
-def index_text(key_id: str, created: datetime, check: str) -> str:
-    """Return the text of the entry of an index key whose material is in ``keys.d``."""
+def index_text(key_id: str, created: datetime, check: str, source: str | None = None) -> str:
+    """Return the text of the entry of an index key; its source is as in `entry_text`."""
     lines = ["[[index]]", f'id = "{key_id}"', f"created = {_format_time(created)}", f'check = "{check}"']
-    return "\n".join([*lines, f'source = {{ file = "keys.d/{key_id}.key" }}', ""])
+    return "\n".join([*lines, source or file_text(key_id), ""])
+
+
+def file_text(key_id: str) -> str:
+    """Return the line of a source that is a file in ``keys.d``."""
+    return f'source = {{ file = "keys.d/{key_id}.key" }}'
+
+
+def wrapped_text(blob: bytes, by: str, version: str | None, left: str | None = None) -> str:
+    """Return the line of a source that is a wrapped key.
+
+    Args:
+        blob: The wrapped key.
+        by: Id of the wrapper.
+        version: Of the wrapping key; not written if it is empty or not printable.
+        left: A file with the same material that is still to be removed.
+    """
+    fields = {"wrapped": b64encode(blob).decode(), "by": by, "version": version, "left": left}
+    shown = (f"{field} = {_quote(text)}" for field, text in fields.items() if text and text.isprintable())
+    return f"source = {{ {', '.join(shown)} }}"
+
+
+def removed_text(by: str) -> str:
+    """Return the line of the source of a destroyed key that was wrapped."""
+    return f'source = {{ wrapped = "", by = {_quote(by)} }}'
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # for printable text JSON is valid TOML
 
 
 def _format_time(time: datetime) -> str:
@@ -84,10 +116,8 @@ def changed(text: str, change: Change, name: str) -> str:
     """
     text = text if text.endswith("\n") else f"{text}\n"
     wanted = tomllib.loads(text)
-    new = None
-    if "key" in wanted:
-        change(wanted, tomllib.loads)
-        new = _rewritten(text, change)
+    change(wanted, tomllib.loads)
+    new = _rewritten(text, change)
     if new is None or tomllib.loads(new) != wanted:
         raise RingFileError(
             f"{name} is written in a way that cannot be changed without loss",
@@ -106,7 +136,7 @@ def _rewritten(text: str, change: Change) -> str | None:
         raise MissingExtraError("tomlkit", "cli") from None
     with suppress(TOMLKitError):  # its message may quote an inline key
         ring = tomlkit.parse(text)
-        if tomlkit.dumps(ring) == text and isinstance(ring.get("key"), AoT):
+        if tomlkit.dumps(ring) == text and isinstance(ring.get("key", AoT([])), AoT):
             _change_tree(ring, change)
             return tomlkit.dumps(ring)
     return None
@@ -115,12 +145,12 @@ def _rewritten(text: str, change: Change) -> str | None:
 def _change_tree(ring: Any, change: Change) -> None:
     import tomlkit
 
-    keys = ring["key"]
+    keys = ring.get("key", [])
     # Comments after an entry belong to the next entry or to the file: they are not moved with the entry.
     tails = [_take_tail(entry) for entry in keys]
-    last = keys[-1]
+    last = keys[-1] if tails else None
     change(ring, tomlkit.parse)
-    if len(keys) > len(tails):
+    if last is not None and len(keys) > len(tails):
         last.add(tomlkit.nl())
         tails[-1:] = [[], tails[-1]]
     for entry, tail in zip(keys, tails, strict=True):

@@ -62,7 +62,7 @@ class SourceStats:
     """How often this process asked slow sources for key material: wrappers, and commands that print a key.
 
     Attributes:
-        reads: How often one was asked.
+        reads: How often one was asked; repeated attempts of one call count once.
         failed: How often one did not provide its key, by class of the error.
     """
 

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     DAMAGED = "damaged"
     VALUES_FAILED = "values-failed"
     KEYS_MISSING = "keys-missing"
+    WRAPPERS_FAILING = "wrappers-failing"
     VALUES_LEFT = "values-left"
     NOT_BOUND = "not-bound"
     STILL_BOUND = "still-bound"
@@ -96,6 +97,7 @@ REFUTING: Final = frozenset(
         Reason.DAMAGED,
         Reason.VALUES_FAILED,
         Reason.KEYS_MISSING,
+        Reason.WRAPPERS_FAILING,
         Reason.VALUES_LEFT,
         Reason.NOT_BOUND,
         Reason.STILL_BOUND,

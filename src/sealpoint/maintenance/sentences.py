@@ -10,6 +10,7 @@ SENTENCES: Final = {
     Reason.DAMAGED: "the database is damaged, and not all of it was counted",
     Reason.VALUES_FAILED: "values do not open",
     Reason.KEYS_MISSING: "keys are not available",
+    Reason.WRAPPERS_FAILING: "a wrapper does not wrap and unwrap, or will soon fail",
     Reason.NOT_BOUND: "rows are left that are not bound to their places",
     Reason.STILL_BOUND: "rows are left that are bound to their places",
     Reason.VALUES_LEFT: "values are left that are not under the active key",

@@ -16,6 +16,7 @@ from sealpoint.errors import (
     ThreadStoreDownError,
     ThreadStoreError,
     ThreadStoreFullError,
+    ThreadStoreMissingError,
     ThreadStoreReadOnlyError,
     ThreadStoreTimeoutError,
     excerpt,
@@ -210,7 +211,7 @@ class Pool:
         if code == _DISK_FULL:
             return ThreadStoreFullError(f"{self.name}: the disk of the server is full")
         if code in _NO_TABLE:
-            return ThreadStoreDownError(f"{self.name}: its tables do not exist", hint=ABSENT_HINT)
+            return ThreadStoreMissingError(f"{self.name}: its tables do not exist", hint=ABSENT_HINT)
         if not code and isinstance(error, _psycopg().OperationalError):
             return ThreadStoreDownError(f"{self.name}: the connection is lost", hint=_REACH_HINT)
         return ThreadStoreDownError(f"{self.name}: {kind} (SQLSTATE {code or 'none'})")

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreError
+from sealpoint.errors import ThreadStoreDownError, ThreadStoreError, ThreadStoreMissingError
 from sealpoint.threads import pgstatements as statements
 from sealpoint.threads.pgpool import ABSENT_HINT, Pool
 from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
@@ -250,7 +250,7 @@ class PostgresThreadStore:
             for name, is_plain, columns in self._execute(connection, statements.TABLES, (self._schema,))
         }
         if not found:
-            raise ThreadStoreDownError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
+            raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
         if found != statements.COLUMNS:
             raise self._refused("its tables are not those of a thread store")
         self._execute(connection, statements.NO_FLUSH)  # heads are not more durable than checkpoints

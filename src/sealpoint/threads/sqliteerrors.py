@@ -13,6 +13,7 @@ from sealpoint.errors import (
     ThreadStoreDownError,
     ThreadStoreError,
     ThreadStoreFullError,
+    ThreadStoreMissingError,
     ThreadStoreReadOnlyError,
     ThreadStoreTimeoutError,
     excerpt,
@@ -91,8 +92,8 @@ def _of_system(error: OSError, path: Path) -> ThreadStoreError:
     name = f"thread store {path}"
     if isinstance(error, FileNotFoundError):
         if path.parent.is_dir():
-            return ThreadStoreDownError(f"{name}: there is no such file", hint=_CREATE_HINT)
-        return ThreadStoreDownError(
+            return ThreadStoreMissingError(f"{name}: there is no such file", hint=_CREATE_HINT)
+        return ThreadStoreMissingError(
             f"{name}: there is no such folder", hint="create the folder, or name another"
         )
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import ThreadStoreDownError
+from sealpoint.errors import ThreadStoreDownError, ThreadStoreMissingError
 from sealpoint.sqlite.failures import MAX_VALUE_BYTES
 from sealpoint.threads.sqliteerrors import FOREIGN, RESTORE_HINT, damaged, translated
 from sealpoint.threads.statements import SCHEMA, SUBQUERIES
@@ -159,7 +159,9 @@ def _identify(connection: sqlite3.Connection, path: Path) -> str:
     """Check that a file is a store, and return its identity."""
     (number,) = connection.execute("PRAGMA application_id").fetchone()
     if number != _APPLICATION_ID:
-        raise ThreadStoreDownError(f"thread store {path}: the file is not a thread store", hint=RESTORE_HINT)
+        raise ThreadStoreMissingError(
+            f"thread store {path}: the file is not a thread store", hint=RESTORE_HINT
+        )
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
     tables = connection.execute(
         "SELECT sql FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' LIMIT 9"

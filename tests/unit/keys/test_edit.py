@@ -758,9 +758,8 @@ def test_without_tomlkit(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "version = 1\nkey = [{ id = 'k1', state = 'staged', source = { env = 'X' } }]\n",
         "version = 1\n[[key]]\nid = 'k1'\nstate = 'staged'\nsource.env = 'X'\n[[index]]\nsource.env = 'X'\n"
         "[[key]]\nid = 'k2'\nstate = 'disabled'\nsource.env = 'X'\n",
-        "version = 1\n",
     ],
-    ids=["array", "apart", "no key"],
+    ids=["array", "apart"],
 )
 def test_what_cannot_be_kept_is_not_touched(tmp_path: Path, text: str) -> None:
     (tmp_path / "keys.toml").write_text(text)
@@ -958,3 +957,11 @@ def test_new_entries_leave_the_rest_as_it_was(text: str) -> None:
         old = new[:start] + new[end:]
         assert old.removesuffix("\n") == text.removesuffix("\n")
         assert [entry.id for entry in read_ring_entries(ring)][-1] == "new"
+
+
+def test_first_key_of_a_ring_without_keys(tmp_path: Path) -> None:
+    ring = tmp_path / "keys.toml"
+    ring.write_text("version = 1  # by hand\n")
+    promote_key(ring, stage_key(ring, "k1"))
+    assert KeyRing.load(ring).active_id == "k1"
+    assert ring.read_text().startswith("version = 1  # by hand\n")

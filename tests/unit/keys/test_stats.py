@@ -11,9 +11,20 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.errors import KeyRingError
+from sealpoint.errors import KeyRingError, KeyUnavailableError
 from sealpoint.keys.stats import source_stats
-from tests.support.rings import NEW, make_cipher, replace, ring_text, states_text, write, write_ring
+from sealpoint.keys.wrap import ask
+from tests.support.rings import (
+    NEW,
+    make_cipher,
+    material_of,
+    replace,
+    ring_text,
+    states_text,
+    write,
+    write_ring,
+)
+from tests.support.wrappers import NAME, fake_service, key_text, wrapped_text, wrapper_text
 
 FIRST = states_text(k1="active")
 
@@ -88,6 +99,35 @@ def test_a_slow_source_that_fails_is_counted_by_class(tmp_path: Path) -> None:
     after = source_stats()
     assert after.reads - before.reads == 1
     assert Counter(after.failed) - Counter(before.failed) == {met.type.__name__: 1}
+
+
+def test_unwrapping_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_service(monkeypatch) as service:
+        before = source_stats()
+        ring = KeyRing.load(write(tmp_path / "keys.toml", wrapped_text(k1="active", k2="decrypt-only")))
+        cipher = RingCipher(ring.load_material())
+        for _ in range(3):
+            check(cipher)
+        assert cipher.stats().sources.reads - before.reads == 2
+        assert service.count("unwrap", "k1") == service.count("unwrap", "k2") == 1
+
+
+def test_a_service_that_is_away_is_one_failure_and_each_error_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_service(monkeypatch) as service:
+        monkeypatch.setattr(ask, "sleep", lambda _: None)
+        before = source_stats()
+        text = f"version = 1\nname = '{NAME}'\n{wrapper_text()}{key_text('k2', 'decrypt-only')}"
+        service.away.add("one")
+        cipher = RingCipher(KeyRing.load(write(tmp_path / "keys.toml", text)))
+        sealed = RingCipher(KeyRing([Key("k2", material_of("k2"), KeyState.ACTIVE)])).seal("msgpack", b"")
+        for _ in range(3):
+            with pytest.raises(KeyUnavailableError):
+                cipher.open(*sealed)
+        stats = cipher.stats()
+        assert stats.refused == {"KeyUnavailableError": 3}
+        assert Counter(stats.sources.failed) - Counter(before.failed) == {"KeyUnavailableError": 1}
 
 
 def test_files_are_no_slow_source(tmp_path: Path) -> None:

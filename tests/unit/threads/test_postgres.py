@@ -20,6 +20,7 @@ from sealpoint.errors import (
     ThreadStoreDownError,
     ThreadStoreError,
     ThreadStoreFullError,
+    ThreadStoreMissingError,
     ThreadStoreReadOnlyError,
     ThreadStoreTimeoutError,
 )
@@ -69,7 +70,7 @@ def end_sessions(admin: psycopg.Connection[Any]) -> None:
 
 
 def test_missing_tables_are_not_created(dsn: str, schema: str, admin: psycopg.Connection[Any]) -> None:
-    with pytest.raises(ThreadStoreDownError, match="its tables do not exist") as caught:
+    with pytest.raises(ThreadStoreMissingError, match="its tables do not exist") as caught:
         PostgresThreadStore(dsn, schema=schema)
     assert "create=True" in caught.value.hint
     assert admin.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).rowcount == 0
@@ -95,10 +96,11 @@ def test_many_create_one_store(dsn: str, schema: str) -> None:
 
 
 def test_opening_by_name(dsn: str, admin: psycopg.Connection[Any]) -> None:
-    with pytest.raises(ThreadStoreDownError, match="tables do not exist"):
+    with pytest.raises(ThreadStoreMissingError, match="tables do not exist"):
         open_thread_store(dsn)
-    with pytest.raises(ThreadStoreDownError, match="no connection"):
+    with pytest.raises(ThreadStoreDownError, match="no connection") as caught:
         open_thread_store("service=missing")
+    assert type(caught.value) is ThreadStoreDownError
 
 
 def test_without_psycopg(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import pytest
 from sealpoint.errors import (
     ThreadStoreDownError,
     ThreadStoreError,
+    ThreadStoreMissingError,
     ThreadStoreTimeoutError,
 )
 from sealpoint.threads import Kind, SqliteThreadStore, open_thread_store
@@ -65,7 +66,7 @@ def copied(path: Path, to: Path) -> Path:
 
 
 def test_missing_file_is_not_created(path: Path) -> None:
-    with pytest.raises(ThreadStoreDownError, match="there is no such file") as caught:
+    with pytest.raises(ThreadStoreMissingError, match="there is no such file") as caught:
         SqliteThreadStore(path)
     assert str(path) in str(caught.value)
     assert "create=True or `sealpoint heads adopt DB --create`" in caught.value.hint
@@ -127,7 +128,7 @@ def test_file_that_is_no_database(path: Path, content: bytes) -> None:
 
 def test_database_that_is_no_store(path: Path) -> None:
     edit(path, "CREATE TABLE checkpoints (thread_id TEXT)")
-    with pytest.raises(ThreadStoreDownError, match="is not a thread store"):
+    with pytest.raises(ThreadStoreMissingError, match="is not a thread store"):
         SqliteThreadStore(path)
 
 
@@ -208,7 +209,7 @@ def test_deleted_file(path: Path, store: SqliteThreadStore) -> None:
     for file in (path, path.with_name("heads.db-wal"), path.with_name("heads.db-shm")):
         file.unlink(missing_ok=True)
     for call in (lambda: store.newest("t", ""), store.require_writable, lambda: store.append([put("2")])):
-        with pytest.raises(ThreadStoreDownError, match="there is no such file"):
+        with pytest.raises(ThreadStoreMissingError, match="there is no such file"):
             call()
     backup.rename(path)
     assert [*store.newest("t", "").heads] == [put("1")]
