@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
@@ -42,6 +42,9 @@ LOOKS: Final = 5
 
 Twice is proof, but for rows that were stored and pruned since a prune began: it records them when it ends.
 """
+
+_MACS: Final = 1024
+"""How many MACs are remembered."""
 
 _RANDOM_BYTES: Final = 12
 _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
@@ -128,6 +131,7 @@ class Heads:
         """
         self._store = store if policy == "require" else LenientStore(store, self._count)
         self._keyed = cache(lambda: KeyedHash(key()))  # the index key never changes
+        self.mac = lru_cache(_MACS)(self._mac)  # what was put is read back
         self._policy, self._also_count = policy, count
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
@@ -292,7 +296,7 @@ class Heads:
         """Record that a thread is deleted."""
         yield Call(self._store.delete_thread, (thread_id,))
 
-    def mac(self, spot: Spot, digest: bytes) -> bytes:
+    def _mac(self, spot: Spot, digest: bytes) -> bytes:
         """Return the MAC of a checkpoint."""
         return mac_of(self._keyed(), spot, digest)
 
