@@ -178,6 +178,7 @@ LIMITS: Final = {
     ("put", "put"),
     ("put on a fork", "put on a fork"),
     ("put again", "put again"),
+    ("put again", "copy"),
     ("copy", "copy"),
     # A row that is stored again while it is looked for, whose new head comes between.
     ("put again", "prune"),
