@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import containers, programs, softhsm
 from tests.support.browser import CHROMIUM, MISSING
 from tests.support.extent import VARIABLE, is_sample, sample
 from tests.support.forked import forked_program
@@ -50,3 +51,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"the broad tests ran as a sample; all of them: {VARIABLE}=all make test")
     if CHROMIUM is None:
         terminalreporter.write_line(f"the page of a report was opened in no browser: {MISSING}")
+    for lack in filter(None, [softhsm.MISSING, *map(programs.missing, programs.NEEDED)]):
+        terminalreporter.write_line(f"a wrapper of keys was not tested: {lack}")
+    if containers.MISSING is not None:
+        terminalreporter.write_line(
+            f"the pages on Kubernetes and systemd were not followed as other accounts: {containers.MISSING}"
+        )

@@ -39,6 +39,25 @@ def test_unbound_rows_are_not_proven(run: Run, path: Path) -> None:
     assert run("verify", path, "--allow-unproven").code == Exit.DONE
 
 
+def test_rows_that_must_be_bound(run: Run, path: Path, tmp_path: Path) -> None:
+    """With --bound a row that is not bound is a finding, also where none is; and there it is not without."""
+    ended = run("verify", path, "--bound", "--json")
+    assert (ended.code, ended.document["ok"]) == (Exit.DONE, True)
+    write(path, "k2", "late")
+    serializer = tmp_path / "serializer.db"
+    write(serializer, "k2", "a")
+    for file in (path, serializer):
+        ended = run("verify", file, "--bound", "--allow-unproven", "--json")
+        document = ended.document
+        assert (ended.code, document["ok"], document["reasons"]) == (Exit.FOUND, False, ["not-bound"])
+        assert (document["unbound"], document["failed"]) == (12, 0)
+        shown = run("verify", file, "--bound")
+        assert "not bound to their rows: 12\nthe first is thread_id=" in shown.out
+        assert shown.out.splitlines()[-1] == "not ok: rows are left that are not bound to their places"
+        assert "`sealpoint rebind DB` binds them" in shown.err
+    assert run("verify", serializer).code == Exit.DONE
+
+
 def test_audit_says_that_nothing_else_is_readable(run: Run, path: Path) -> None:
     ended = run("audit", path)
     assert "only ids, names and known keys of metadata are readable" in ended.out

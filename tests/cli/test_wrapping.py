@@ -135,7 +135,7 @@ def test_active_key_whose_wrapper_is_away(run: Run, ring: Path, service: Service
     service.away.add("one")
     ended = run("keys", "check")
     assert ended.code == Exit.KEYS
-    assert "key 'k1': wrapper 'w': connection refused" in ended.err
+    assert "key 'k1': wrapper 'w' (fake, one): connection refused" in ended.err
     assert "hint: " in ended.err
 
 

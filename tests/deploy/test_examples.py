@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import httpx
 import psycopg
 import pytest
 
-from tests.support.programs import running
+from tests.support.running import running
 from tests.support.server import schema, server
 
 ROOT = Path(__file__).parents[2]
 CANARY = "CANARY: my knee hurts"
+post = partial(httpx.post, timeout=60)
 
 
 class Place:
@@ -42,7 +44,7 @@ class Place:
 
     def run(self, *words: str) -> str:
         done = subprocess.run(
-            words, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False, timeout=60
+            words, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False, timeout=200
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -66,9 +68,9 @@ def test_fastapi(place: Place) -> None:
     words = ["uvicorn", "web:app", "--port", "0"]
     with running(words, r"running on (http://\S+)", folder=place.folder, env=place.env) as web:
         url = f"{web.ready[1]}/threads/t1"
-        first = httpx.post(url, params={"said": CANARY})
+        first = post(url, params={"said": CANARY})
         assert first.json()["notes"] == [CANARY], web.log
-        assert httpx.post(url, params={"said": "two"}).json()["notes"] == [CANARY, "two"]
+        assert post(url, params={"said": "two"}).json()["notes"] == [CANARY, "two"]
     place.require_sealed()
 
 
@@ -78,7 +80,7 @@ LISTENING = r"Listening at: (http://\S+)"
 
 def test_gunicorn_with_preload(place: Place) -> None:
     with running([*GUNICORN, "wsgi:app"], LISTENING, folder=place.folder, env=place.env) as web:
-        states = [httpx.post(f"{web.ready[1]}/t1", content=CANARY).json() for _ in range(4)]
+        states = [post(f"{web.ready[1]}/t1", content=CANARY).json() for _ in range(4)]
         assert states[-1]["notes"] == [CANARY] * 4, web.log
         assert web.pid not in {state["worker"] for state in states}
     place.require_sealed()
@@ -88,7 +90,7 @@ def test_gunicorn_with_a_saver_of_its_parent(place: Place) -> None:
     """What the example avoids: each request is answered, with an error that says why."""
     (place.folder / "early.py").write_text("import wsgi\nwsgi.graph()\napp = wsgi.app\n", encoding="utf-8")
     with running([*GUNICORN, "early:app"], LISTENING, folder=place.folder, env=place.env) as web:
-        assert httpx.post(f"{web.ready[1]}/t1", content=CANARY).status_code == 500
+        assert post(f"{web.ready[1]}/t1", content=CANARY).status_code == 500
     log = "".join(web.log)
     assert "ForkedError: this SqliteSaver was created before the process forked" in log
     assert "hint: create connections and savers in each worker process" in log
@@ -112,7 +114,7 @@ def test_celery(place: Place, tmp_path: Path) -> None:
     words = ["celery", "--app", "local", "worker", "--concurrency", "2", "--loglevel", "info"]
     words += ["--without-mingle", "--without-gossip", "--without-heartbeat"]  # with which it starts sooner
     ask = f"import local; from tasks import say; one, two = 't1', {CANARY!r}"
-    ask += "; say.delay(one, two).get(timeout=60); print(say.delay(one, two).get(timeout=60))"
+    ask += "; say.delay(one, two).get(timeout=100); print(say.delay(one, two).get(timeout=100))"
     with running(words, r"celery@.* ready", folder=place.folder, env=place.env) as worker:
         assert place.run(sys.executable, "-c", ask) == f"{[CANARY] * 2}\n", worker.log
     place.require_sealed()
@@ -149,8 +151,10 @@ def test_langgraph_dev(place: Place) -> None:
     place.env |= {"LANGSMITH_TRACING": "false", "NO_COLOR": "1"}
     port = free_port()
     words = ["langgraph", "dev", "--no-browser", "--no-reload", "--port", str(port)]
-    with running(words, "Application started up", folder=place.folder, env=place.env) as api:
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+    with (
+        running(words, "Application started up", folder=place.folder, env=place.env) as api,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+    ):
         thread = client.post("/threads", json={}).json()["thread_id"]
         run = {"assistant_id": "agent", "input": {"said": CANARY}}
         assert client.post(f"/threads/{thread}/runs/wait", json=run).json()["notes"] == [CANARY], api.log

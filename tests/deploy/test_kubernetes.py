@@ -1,6 +1,6 @@
 """docs/kubernetes.md, as a new user follows it: its commands, its manifests, and the mounts they ask for.
 
-The kubelet is played by tests/support/kubelet.py: folders and modes come from the fields of the manifests.
+tests/support/kubelet.py stands in for the kubelet: folders and modes come from the fields of the manifests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import yaml
 from tests.deploy.pages import ROOT, block, blocks, commands
 from tests.support.containers import MISSING, Container
 from tests.support.kubelet import Volume
-from tests.support.programs import running
+from tests.support.running import running
 
 PAGE: Final = "kubernetes.md"
 CANARY: Final = "CANARY: my knee hurts"
@@ -163,12 +163,12 @@ def test_page_from_the_first_command_to_sealed_and_resealed_rows(cluster: Cluste
     words = cluster.container(pod, agent, folders).words(argv, folder=agent["workingDir"], env=env_of(agent))
     with running(words, r"running on http://\S+:(\d+)", folder=ROOT, env=os.environ) as web:
         url = f"http://127.0.0.1:{web.ready[1]}/threads/t1"
-        assert httpx.post(url, params={"said": CANARY}).json()["notes"] == [CANARY], web.log
+        assert httpx.post(url, params={"said": CANARY}, timeout=60).json()["notes"] == [CANARY], web.log
         assert tags(cluster) == {"k1"}
         for command in cluster.follow:  # a second key, staged and then promoted
             cluster.user(command)
         for number in range(1000):  # until the agent looks at its ring, every 3 seconds
-            assert httpx.post(url, params={"said": f"{number}"}).status_code == 200, web.log
+            assert httpx.post(url, params={"said": f"{number}"}, timeout=60).status_code == 200, web.log
             if "k2" in tags(cluster):
                 break
         assert tags(cluster) == {"k1", "k2"}
@@ -218,6 +218,25 @@ def test_ring_by_sub_path_is_used_and_the_process_says_that_it_cannot_follow(clu
     assert done.stdout.count("k1 active") == 2, done.stderr
     (shown,) = [text for kind, text in blocks(PAGE) if kind == "text"]
     assert done.stderr == shown
+
+
+def test_projected_volume_with_the_ring_as_it_was_written(cluster: Cluster) -> None:
+    pod = pod_of("agent.yaml")
+    (check,) = pod["initContainers"]
+    (volume,) = manifest("projected.yaml")["volumes"]
+    sources = volume["projected"]["sources"]
+    shared = {"keys.toml": cluster.home / "keys.toml", "k1.key": cluster.home / "keys.d" / "k1.key"}
+    items = [item for source in sources for one in source.values() for item in one["items"]]
+    projected = Volume(
+        cluster.home / "projected",
+        mode=volume["projected"]["defaultMode"],
+        fs_group=pod["securityContext"]["fsGroup"],
+    )
+    projected.write({item["path"]: shared[item["key"]].read_bytes() for item in items})
+    mount = {"name": "keys", "mountPath": "/etc/sealpoint", "readOnly": True}
+    container = cluster.container(pod, check | {"volumeMounts": [mount]}, {"keys": projected.folder})
+    done = container.run(*check["command"], env=env_of(check))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_external_secret_has_the_names_of_the_secret() -> None:

@@ -20,7 +20,7 @@ import tomlkit  # noqa: F401 -- before the fork: only what a move does itself is
 
 from sealpoint.crypto import KeyState
 from sealpoint.errors import HeldError
-from sealpoint.keys import edit
+from sealpoint.keys import edit, wrapping
 from sealpoint.keys.destroy import destroy_key
 from sealpoint.keys.ringfile import read_ring_entries
 
@@ -31,6 +31,10 @@ MOVES: dict[str, Callable[[Path, str], object]] = {
     "disable": edit.disable_key,
     "enable": edit.enable_key,
     "destroy": destroy_key,
+    "wrap": lambda ring, key_id: wrapping.wrap_key(ring, key_id, "w"),
+    "rewrap": lambda ring, key_id: wrapping.rewrap_keys(ring, [key_id], "v"),
+    "destroy-wrapped": destroy_key,
+    "generate-wrapped": lambda ring, key_id: wrapping.stage_wrapped_key(ring, "w", key_id),
 }
 CHANGES = {f"os.{name}" for name in ("rename", "link", "remove", "symlink", "mkdir", "chmod", "chown")}
 NEXT = {KeyState.STAGED: "promote", KeyState.DECRYPT_ONLY: "disable", KeyState.DISABLED: "destroy"}

@@ -347,9 +347,17 @@ class Facts:
     @property
     def is_mixed(self) -> bool:
         """Whether some values are bound to their rows, and others, or checkpoints on Postgres, are not."""
-        bound = [value.is_bound for value in self.values]
-        bound += [FRAME in (record.fields or {}) for record in self.records if self.versions]
-        return any(bound) and not all(bound)
+        return any(self._bound) and not all(self._bound)
+
+    @property
+    def all_bound(self) -> bool:
+        """Whether all values, and checkpoints on Postgres, are bound to their rows."""
+        return all(self._bound)
+
+    @property
+    def _bound(self) -> list[bool]:
+        values = [value.is_bound for value in self.values]
+        return values + [FRAME in (record.fields or {}) for record in self.records if self.versions]
 
     def bound_fit(self, ring: Ring) -> bool:
         """Whether what is sealed with each bound value that opens is what stands in its row and beside it."""

@@ -83,7 +83,11 @@ COMMANDS: Final[dict[str, tuple[tuple[str | None, ...], list[list[str]]]]] = {
     ),
     "verify": (
         ("own", "listing", "legacy", "short", "foreign", None),
-        [[], *(["DB", *more] for more in _options("--allow-plaintext", "--allow-unproven"))],
+        [
+            [],
+            ["DB", "--bound"],
+            *(["DB", *more] for more in _options("--allow-plaintext", "--allow-unproven")),
+        ],
     ),
     "rotate": (
         ("own", "listing", "legacy", "short", "foreign"),
@@ -220,7 +224,7 @@ def _audit(seen: Seen) -> bool:
 
 def _verify(seen: Seen) -> bool:
     found = seen.before
-    fits = found.bound_fit(seen.ring) and not found.is_mixed
+    fits = found.bound_fit(seen.ring) and not found.is_mixed and (found.all_bound or not seen.has("--bound"))
     return found.is_whole and found.all_open(seen.ring) and _reads(seen) and found.parents_present and fits
 
 
@@ -322,7 +326,7 @@ REFUTING: Final = {  # what makes ok false, and the code that it ends in
     "values-failed": 4,
     "keys-missing": 5,
     **dict.fromkeys(("values-left", "other-keys", "not-sealed", "readable-tables", "readable-beside"), 3),
-    **dict.fromkeys(("types-not-allowed", "old-content-found"), 3),
+    **dict.fromkeys(("types-not-allowed", "old-content-found", "not-bound"), 3),
     "heads-differ": 4,
 }
 ASKING: Final = {"verify", "heads verify", "audit", "keys destroy"}

@@ -80,7 +80,7 @@ class Container:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         words = self.words(argv, folder=folder, env=env or {})
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
 
 
 def _bound(path: Path, at: str, *, is_folder: bool) -> list[str]:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ CANARY = b"xQ7vW9zK2jR5tY8pL4mN6bD3hG1fS0cA"
 """Key material that is easily found, whatever form it is in."""
 
 CONTEXT = WrapContext("agents", "k1")
-OTHERS = (WrapContext("agents", "k2"), WrapContext("others", "k1"), WrapContext("agents", "k1 "))
+OTHERS = (WrapContext("agents", "k2"), WrapContext("others", "k1"))
 
 Situation = Callable[[], AbstractContextManager[object]]
 
@@ -37,6 +38,8 @@ class Service:
         secrets: What gives access to the service: PIN, token.
         flips: Of how many bytes of a blob one is flipped.
         foreign: What a blob of another key raises.
+        damaged: What a blob raises that is none.
+        record: The file with arguments and variables of the programs that were started.
     """
 
     wrapper: Wrapper
@@ -48,6 +51,8 @@ class Service:
     secrets: tuple[str, ...] = ()
     flips: int = 1
     foreign: type[KeyRingError] = WrappedKeyError
+    damaged: type[KeyRingError] = WrappedKeyError
+    record: Path | None = None
 
 
 def unreachable(variable: str) -> Situation:

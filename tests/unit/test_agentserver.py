@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import string
+import sys
 from base64 import b64decode
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -288,6 +290,21 @@ def test_the_installed_server_lists_what_it_stores_readable() -> None:
     assert server.read(stored, at("run", "config")) == {"a": 1, "thread_id": "t", "recursion_limit": 25}
     with pytest.raises(PlaintextError):
         server.read({**stored, "other": 1}, at("run", "config"))
+
+
+def test_a_server_that_lists_nothing_is_refused_when_the_file_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "langgraph_api", ModuleType("langgraph_api"))
+    monkeypatch.setitem(sys.modules, "langgraph_api.schema", ModuleType("langgraph_api.schema"))
+    with pytest.raises(ConfigError, match="NEVER_ENCRYPT_FIELDS_GLOBAL"):
+        encryption(RING)
+
+
+def test_an_sdk_without_encryption_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sdk, "Encryption")
+    with pytest.raises(ImportError, match="pip install -U langgraph-sdk"):
+        encryption(RING)
 
 
 # --- blobs ------------------------------------------------------------------------------------

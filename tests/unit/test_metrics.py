@@ -104,7 +104,7 @@ def test_counts_as_opentelemetry_reads_them(used: RingCipher) -> None:
     assert found[of("sealpoint.values.sealed")] == (1, "{value}")
     assert found[of("sealpoint.values.opened", key="retired")] == (1, "{value}")
     assert found[of("sealpoint.refusals", error="IntegrityError")] == (3, "{error}")
-    assert found[of("sealpoint.ring.read.timestamp")] == (used.stats().ring.read_at.timestamp(), "s")
+    assert found[of("sealpoint.ring.read_timestamp")] == (used.stats().ring.read_at.timestamp(), "s")
 
 
 def test_both_have_the_same_numbers(used: RingCipher) -> None:

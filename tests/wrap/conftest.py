@@ -5,22 +5,43 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from sealpoint.errors import KeyUnavailableError
+from sealpoint.keys.command import run_command
 from sealpoint.keys.wrap import aws
+from sealpoint.keys.wrap.command import Wrapper as Command
 from sealpoint.keys.wrap.pkcs11 import Wrapper as Pkcs11
 from sealpoint.keys.wrap.vault import Wrapper as Vault
-from tests.support import softhsm, transit
+from tests.support import programs, softhsm, transit
 from tests.support.softhsm import Token
 from tests.support.wrapping import Service, unanswered, unreachable
 
-KINDS = ("aws", "vault", "real_vault", "pkcs11")
+
+@dataclass(frozen=True)
+class Program:
+    """A wrapper of docs/wrappers.md that is set up.
+
+    Attributes:
+        folder: What the page calls /etc/sealpoint.
+        variables: What it needs in its environment.
+        wrapper: The wrapper.
+    """
+
+    folder: Path
+    variables: dict[str, str]
+    wrapper: Command
+
+
+KINDS = ("aws", "vault", "real_vault", "pkcs11", *programs.NEEDED)
 
 
 @pytest.fixture(scope="session")
@@ -36,20 +57,42 @@ def moto() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture
-def kms(moto: str, monkeypatch: pytest.MonkeyPatch) -> Service:
-    secret = "wJalrXUtnFEMIK7MDENGbPxRfiCYCANARY"
-    monkeypatch.setenv("AWS_ENDPOINT_URL", moto)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7CANARY")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "IQoJb3JpZ2luX2VjCANARY")
-    client = import_module("boto3").client("kms", region_name="eu-central-1")
+ACCOUNT = {
+    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7CANARY",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIK7MDENGbPxRfiCYCANARY",
+    "AWS_SESSION_TOKEN": "IQoJb3JpZ2luX2VjCANARY",
+}
+
+
+@pytest.fixture(scope="session")
+def kms_keys(moto: str) -> tuple[Any, str, str]:
+    """A client of the emulator, and two keys."""
+    key, secret, token = ACCOUNT.values()
+    client = import_module("boto3").client(
+        "kms",
+        "eu-central-1",
+        endpoint_url=moto,
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        aws_session_token=token,
+    )
     one, other = (client.create_key()["KeyMetadata"]["Arn"] for _ in range(2))
+    return client, one, other
+
+
+@pytest.fixture
+def kms(moto: str, kms_keys: tuple[Any, str, str], monkeypatch: pytest.MonkeyPatch) -> Service:
+    client, one, other = kms_keys
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto)
+    for name, value in ACCOUNT.items():
+        monkeypatch.setenv(name, value)
 
     def rotate() -> None:
         logging.disable()  # what this client logs is no subject of the test
-        client.rotate_key_on_demand(KeyId=one)
-        logging.disable(logging.NOTSET)
+        try:
+            client.rotate_key_on_demand(KeyId=one)
+        finally:
+            logging.disable(logging.NOTSET)
 
     silent = {**aws.CONFIG, "read_timeout": 1}
     return Service(
@@ -59,8 +102,8 @@ def kms(moto: str, monkeypatch: pytest.MonkeyPatch) -> Service:
         silent=unanswered("AWS_ENDPOINT_URL", "sealpoint.keys.wrap.aws.CONFIG", silent),
         rotate=rotate,
         foreign=KeyUnavailableError,  # AccessDenied; KMS says IncorrectKey
-        secrets=(secret, "IQoJb3JpZ2luX2VjCANARY"),
-        flips=8,  # each is a request
+        secrets=tuple(ACCOUNT.values())[1:],
+        flips=12,  # each is a request
     )
 
 
@@ -154,7 +197,75 @@ def pkcs11(token: Token, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ser
     )
 
 
+SERVERS = {"tpm": programs.running_tpm, "keyring": programs.running_keyring}
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Program]]:
+    """Sets a wrapper of the page up, once: its folder and the variables that it needs."""
+    made: dict[str, Program] = {}
+    with ExitStack() as stack:
+
+        def set_up(name: str) -> Program:
+            if name not in made:
+                if lacking := programs.missing(name):
+                    pytest.skip(lacking)
+                # Short: the path of a socket has at most 107 bytes.
+                folder = Path(stack.enter_context(TemporaryDirectory(prefix="wrap-")))
+                server = SERVERS.get(name)
+                variables = stack.enter_context(server(folder)) if server else {}
+                section = programs.read_section(name, folder)
+                programs.run_setup(section, variables)
+                made[name] = Program(folder, variables, programs.make_wrapper(section, folder))
+                programs.record_programs(folder, name)
+            return made[name]
+
+        yield set_up
+
+
+def run_briefly(argv: Sequence[str], _: float, *, text: bytes) -> bytes:
+    return run_command(argv, 1, text=text)
+
+
+def program_service(name: str, program: Program, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """The service of a program."""
+    for variable, value in program.variables.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("PATH", f"{program.folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+    @contextmanager
+    def first_on_path(scripts: Path) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{scripts}{os.pathsep}{os.environ['PATH']}")
+            patch.setattr("sealpoint.keys.wrap.command.run_command", run_briefly)
+            yield
+
+    def scripts(line: str) -> Path:
+        folder = program.folder / line.partition(" ")[0]
+        folder.mkdir(exist_ok=True)
+        for needed in programs.NEEDED[name]:
+            (folder / needed).write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+            (folder / needed).chmod(0o755)
+        return folder
+
+    return Service(
+        program.wrapper,
+        program.wrapper,
+        gone=lambda: first_on_path(scripts("false")),
+        silent=lambda: first_on_path(scripts("sleep 300")),
+        flips=12,  # each starts a process
+        damaged=KeyUnavailableError,  # a program that fails does not say why
+        record=program.folder / "record",
+    )
+
+
 @pytest.fixture(params=KINDS)
-def service(request: pytest.FixtureRequest) -> Service:
+def service(
+    request: pytest.FixtureRequest,
+    environments: Callable[[str], Program],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Service:
+    if request.param in programs.NEEDED:
+        return program_service(request.param, environments(request.param), monkeypatch)
     found: Service = request.getfixturevalue({"aws": "kms"}.get(request.param, request.param))
     return found

@@ -30,9 +30,10 @@ def secrecy(
     yield forms
     records = [repr(vars(record)) for record in caplog.get_records("call")]
     forms.require_absent(caplog.text, *records, *capfd.readouterr())
-    for wrapper in (service.wrapper, service.other):
-        forms.require_absent(repr(wrapper), wrapper.location, repr(wrapper.describe()))
+    forms.require_absent(repr(service.wrapper), service.wrapper.location)
     SECRET.require_absent(Path("/proc/self/environ").read_bytes().decode("latin-1"))
+    if service.record is not None:
+        SECRET.require_absent(service.record.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -59,7 +60,10 @@ def refuses(secrecy: Forms) -> Callable[[type[KeyRingError], Callable[[], object
 Refuses = Callable[[type[KeyRingError], Callable[[], object]], KeyRingError]
 
 
-@pytest.mark.parametrize("material", [CANARY, CANARY[:24], CANARY[:16], bytes(32), b"\xff" * 32])
+# Ids without the material: pytest puts them into the environment.
+@pytest.mark.parametrize(
+    "material", [CANARY, CANARY[:24], CANARY[:16], bytes(32), b"\xff" * 32], ids=range(5)
+)
 def test_what_was_wrapped_is_unwrapped(service: Service, material: bytes) -> None:
     wrapped = service.wrapper.wrap(material, CONTEXT)
     assert material not in wrapped.blob
@@ -84,6 +88,8 @@ def test_blob_of_another_context(
 
 
 def test_blob_of_another_wrapping_key(service: Service, blob: bytes, refuses: Refuses) -> None:
+    if service.other is service.wrapper:
+        pytest.skip("docs/wrappers.md has one key of it: tests/wrap/test_programs.py makes another")
     refuses(service.foreign, lambda: service.other.unwrap(blob, CONTEXT))
 
 
@@ -100,21 +106,19 @@ def test_damaged_blob(service: Service, blob: bytes, secrecy: Forms) -> None:
 def test_what_is_no_blob(service: Service, blob: bytes, change: str, refuses: Refuses) -> None:
     changed = {
         "empty": b"",
-        "cut": blob[:-1],
+        "cut": blob[:-4],  # the last byte of a text may be a newline
         "longer": blob + b"A",
         "key itself": CANARY,
         "not text": b"\xff\0\n" * 30,
     }
-    refuses(WrappedKeyError, lambda: service.wrapper.unwrap(changed[change], CONTEXT))
+    refuses(service.damaged, lambda: service.wrapper.unwrap(changed[change], CONTEXT))
 
 
 def asked(wrapper: Wrapper, blob: bytes) -> list[Callable[[], object]]:
     """Every call of a wrapper."""
-    return [
-        lambda: wrapper.wrap(CANARY, CONTEXT),
-        lambda: wrapper.unwrap(blob, CONTEXT),
-        wrapper.describe,
-    ]
+    calls = [lambda: wrapper.wrap(CANARY, CONTEXT), lambda: wrapper.unwrap(blob, CONTEXT)]
+    # There is no program to ask for the state of a key.
+    return calls if wrapper.kind == "command" else [*calls, wrapper.describe]
 
 
 @pytest.mark.parametrize("situation", ["gone", "silent"])
@@ -126,6 +130,7 @@ def test_service_that_is_away_and_comes_back(
             refuses(KeyUnavailableError, call)
     assert service.wrapper.unwrap(blob, CONTEXT) == CANARY
     assert service.wrapper.describe().problem is None
+    SECRET.require_absent(repr(service.wrapper.describe()))
 
 
 def test_disabled_key(service: Service, blob: bytes, refuses: Refuses) -> None:
@@ -153,4 +158,4 @@ def test_wrappers_are_equal_if_they_unwrap_the_same(service: Service) -> None:
     again = pickle.loads(pickle.dumps(service.wrapper))
     assert again == service.wrapper
     assert hash(again) == hash(service.wrapper)
-    assert service.other != service.wrapper
+    assert (service.other != service.wrapper) == (service.other is not service.wrapper)

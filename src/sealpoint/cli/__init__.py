@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from resource import RLIMIT_CORE, getrlimit, setrlimit
 
 from sealpoint.cli.exits import Exit
 from sealpoint.errors import MissingExtraError
@@ -12,6 +13,8 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run the program on its arguments and return its exit code."""
+    # A core file would contain the keys. The hard limit is kept: a child may be debugged on purpose.
+    setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
     try:
         from sealpoint.cli.app import run
     except ModuleNotFoundError as error:

@@ -25,13 +25,17 @@ from sealpoint.cli.threads import ThreadsOption, find_threads, opened_threads
 from sealpoint.crypto import RingCipher
 from sealpoint.maintenance.headrows import CheckpointRows
 from sealpoint.maintenance.heads import HeadCheck
-from sealpoint.maintenance.result import Reason, Result
+from sealpoint.maintenance.result import Result
 from sealpoint.maintenance.verification import Verification
 
 
 def verify(
     database: DatabaseArgument = None,
     allow_plaintext: AllowPlaintextOption = False,
+    bound: Annotated[
+        bool,
+        typer.Option("--bound", help="Also exit with 3 if a value or a checkpoint is not bound to its row."),
+    ] = False,
     allow_unproven: AllowUnprovenOption = False,
     threads: ThreadsOption = None,
     no_threads: Annotated[
@@ -49,7 +53,7 @@ def verify(
     """
     if threads is not None and no_threads:
         raise typer.BadParameter("--threads names a store", param_hint="--no-threads")
-    result = Result("verify", {"allow_plaintext": allow_plaintext, "no_threads": no_threads})
+    result = Result("verify", {"allow_plaintext": allow_plaintext, "bound": bound, "no_threads": no_threads})
     named = one_database(database, variable, keys)
     tally = Tally()
     with opened([named]) as (store,), progress_bar("verify") as move, ExitStack() as stack:
@@ -61,7 +65,9 @@ def verify(
             heads = HeadCheck(checkpoints, stack.enter_context(opened_threads(remembered)))
         part = result.looks_at(store)
         report = render.JsonReport({**result.head(), **part}) if as_json else render.LineReport()
-        run = Verification(store, cipher, allow_plaintext=allow_plaintext, observer=heads)
+        run = Verification(
+            store, cipher, allow_plaintext=allow_plaintext, observer=heads, require_bound=bound
+        )
         try:
             tally.take(run.events(), report, move)
         finally:  # what was begun on stdout is one object, also if the file is damaged further on
@@ -70,6 +76,6 @@ def verify(
             counts["heads"] = heads and heads.counts()
             report.end(result.end({**counts, "complete": tally.complete}))
             tally.show(causes=not as_json)
-            if Reason.UNBOUND in run.reasons() and not as_json:
+            if run.unbound.rows and not as_json:
                 say("`sealpoint rebind DB` binds them; with --unbind it is the reverse")
     return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)

@@ -51,9 +51,7 @@ def wrap(
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
     elif source not in (None, FileSource.kind, WrappedSource.kind):
         say(f"Its material came from source {source!r} and is still there: remove it there, too.")
-    say(
-        "Give every host the ring, and the right to unwrap. Keep a copy of the ring: a lost one is lost data."
-    )
+    say("Give every host the ring and the right to unwrap. Keep a copy of the ring: a lost one is lost data.")
     return Exit.DONE
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from sealpoint.crypto.cipher import RingCipher
 from sealpoint.crypto.context import PackedRow, Row, RowTemplate, context
 from sealpoint.crypto.prepared import Opened
+from sealpoint.crypto.stats import CipherStats
 from sealpoint.crypto.tag import Tag
 from sealpoint.keys.key import Key, check_value
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.state import KeyState
 
 __all__ = [
+    "CipherStats",
     "Key",
     "KeyRing",
     "KeyState",

@@ -65,11 +65,23 @@ def mix(key: bytes, secret: bytes) -> bytes:
     return mac.finalize()
 
 
+class KeyedHash:
+    """HMAC-SHA256 under one key, which is prepared once."""
+
+    def __init__(self, key: bytes) -> None:
+        """Prepare ``key``."""
+        self._prepared = HMAC(key, SHA256())
+
+    def __call__(self, data: bytes) -> bytes:
+        """Return the hash of ``data``, 32 bytes."""
+        mac = self._prepared.copy()
+        mac.update(data)
+        return mac.finalize()
+
+
 def keyed_hash(key: bytes, data: bytes) -> bytes:
     """Return HMAC-SHA256 of ``data``, 32 bytes, for blind indexes."""
-    mac = HMAC(key, SHA256())
-    mac.update(data)
-    return mac.finalize()
+    return KeyedHash(key)(data)
 
 
 def check_value(key: bytes) -> str:

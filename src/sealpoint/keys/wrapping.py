@@ -216,15 +216,15 @@ def check_wrappers(
         try:
             one.wrap(os.urandom(KEY_BYTES), context)
         except (KeyUnavailableError, WrappedKeyError) as error:
-            problem, is_failing = str(error), one.id not in unwrapped
+            problem, is_failing = str(error).removeprefix(f"{one.name}: "), one.id not in unwrapped
         try:
             state = one.describe()
         except KeyUnavailableError as error:
-            problem = problem or str(error)
+            problem = problem or str(error).removeprefix(f"{one.name}: ")
         else:
             version = state.version
             if state.problem is not None:
-                problem, is_failing = f"{one.name}: {state.problem}", True
+                problem, is_failing = state.problem, True
         found.append(
             WrapperCheck(one.id, one.wrapper.kind, one.wrapper.location, version, problem, is_failing)
         )

@@ -9,6 +9,7 @@ from sealpoint.crypto import Opened, RingCipher
 from sealpoint.databases.cells import Cell, Column, SecretOf, open_cell
 from sealpoint.databases.rows import RowStore
 from sealpoint.errors import SealpointError
+from sealpoint.keys.key import KeyedHash
 from sealpoint.maintenance.bound import BESIDE, Parts, take_apart
 from sealpoint.maintenance.verify import pages
 from sealpoint.sealed.body import digest_of
@@ -47,14 +48,14 @@ class CheckpointRows:
         self.columns: tuple[Column, ...] = tuple(
             column for column in database.columns if column.coordinates in BESIDE
         )
-        self._key = cipher.ring.index_key(PURPOSE)
+        self._keyed = KeyedHash(cipher.ring.index_key(PURPOSE))
         self._cipher, self._allow_plaintext, self._secret_of = cipher, allow_plaintext, secret_of
 
     def mac(self, spot: Spot, opened: Opened, parts: Parts) -> bytes:
         """Return the MAC of a checkpoint that was opened; `UNBOUND` if it is not bound to its row."""
         if parts.header is None:
             return UNBOUND
-        return mac_of(self._key, spot, digest_of(parts.header.get("store"), *opened.typed))
+        return mac_of(self._keyed, spot, digest_of(parts.header.get("store"), *opened.typed))
 
     def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
         """Return the MACs of those of some checkpoints that are there. Reads the whole database."""

@@ -67,13 +67,18 @@ class Verification:
         secret_of: SecretOf | None = None,
         observer: Observer | None = None,
         columns: Sequence[Column] | None = None,
+        require_bound: bool = False,
     ) -> None:
-        """Prepare a run; all arguments but the observer are those of `verify`."""
+        """Prepare a run; all arguments but the last and the observer are those of `verify`.
+
+        With ``require_bound`` every value and checkpoint must be bound to its row, also if none is.
+        """
         self.covered = Counter[tuple[str, str]]()
         self.newest = dict[str, str]()
         self.accepted = self.legacy = self.bound = 0
         self.orphans = Places()
         self._unbound = Places()
+        self._require_bound = require_bound
         self._needs: dict[Need, Cell] = {}
         self._writes = _Writes(store, cipher, secret_of)
         self._store = store
@@ -97,8 +102,8 @@ class Verification:
 
     @property
     def unbound(self) -> Places:
-        """The values and checkpoints that are not bound to their rows, if others are."""
-        return self._unbound if self.bound else Places()
+        """The values and checkpoints that are not bound to their rows, if others are or all must be."""
+        return self._unbound if self.bound or self._require_bound else Places()
 
     def events(self) -> Iterator[Event]:
         """Run: yield progress, and a failure for each value and row that a saver would refuse.
@@ -148,7 +153,7 @@ class Verification:
         if self.orphans.rows:
             yield Reason.PARENTS_MISSING
         if self.unbound.rows:
-            yield Reason.UNBOUND
+            yield Reason.NOT_BOUND if self._require_bound else Reason.UNBOUND
 
     def accepted_reasons(self) -> Iterator[Reason]:
         """Yield why values were accepted that are not authenticated."""

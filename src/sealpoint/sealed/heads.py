@@ -13,9 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from functools import cache
-from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from functools import cache, lru_cache
+from typing import Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
@@ -25,16 +24,15 @@ from sealpoint.errors import (
     RowError,
     SealpointError,
     ThreadStoreBehindError,
-    ThreadStoreError,
     WrongThreadStoreError,
     excerpt,
 )
-from sealpoint.keys.key import keyed_hash
+from sealpoint.keys.key import KeyedHash
+from sealpoint.sealed.lenient import Count, LenientStore, identities_of
 from sealpoint.sealed.steps import Call, Steps
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
 
 Policy = Literal["require", "warn"]
-Count = Callable[[SealpointError], None]
 
 PURPOSE: Final = "heads"
 """Purpose of the key that is derived from the index key."""
@@ -45,24 +43,26 @@ LOOKS: Final = 5
 Twice is proof, but for rows that were stored and pruned since a prune began: it records them when it ends.
 """
 
+_MACS: Final = 1024
+"""How many MACs are remembered."""
+
 _RANDOM_BYTES: Final = 12
 _CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
 
-_identities: Final = attrgetter("identities")
 logger: Final = logging.getLogger("sealpoint.heads")
 
 
-def mac_of(key: bytes, spot: Spot, digest: bytes) -> bytes:
+def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
     """Return the MAC of a checkpoint at its row.
 
     Args:
-        key: The index key, derived for `PURPOSE`.
+        keyed: Hashes under the index key, derived for `PURPOSE`.
         spot: The row.
         digest: `digest_of` what is sealed.
     """
     names = [part.encode("utf-8", "surrogatepass") for part in spot]
     packed = b"".join(len(name).to_bytes(4, "big") + name for name in names)
-    return keyed_hash(key, packed + digest)[:MAC_BYTES]
+    return keyed(packed + digest)[:MAC_BYTES]
 
 
 def parse_claim(claim: object) -> tuple[str, int]:
@@ -129,8 +129,9 @@ class Heads:
             policy: ``require``, or ``warn`` to go on without what the store could not show.
             count: Called with each error that is only counted.
         """
-        self._store = store if policy == "require" else _Lenient(store, self._count)
-        self._key = cache(key)  # the index key never changes
+        self._store = store if policy == "require" else LenientStore(store, self._count)
+        self._keyed = cache(lambda: KeyedHash(key()))  # the index key never changes
+        self.mac = lru_cache(_MACS)(self._mac)  # what was put is read back
         self._policy, self._also_count = policy, count
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
@@ -168,7 +169,9 @@ class Heads:
             ThreadStoreBehindError: If the store was put back to an earlier state.
         """
         if content.claim is not None:
-            yield from self._require_claim(content.claim, known.clock)
+            identity, at = parse_claim(content.claim)
+            if identity != self._store.identity or at > known.clock:
+                yield from self._require_claim(identity, at)
         if content.removed_parent:
             parent = content.spot._replace(checkpoint_id=content.removed_parent)
             yield from self._require_deleted(parent, content.spot)
@@ -258,12 +261,14 @@ class Heads:
         if head and not (yield from self.may_be_pruned(head, [child])):
             self.report(RowError(f"the row has lost its parent, checkpoint {excerpt(parent.checkpoint_id)}"))
 
-    def _require_claim(self, claim: object, clock: int) -> Steps[None]:
-        identity, at = parse_claim(claim)
+    def _require_claim(self, identity: str, at: int) -> Steps[None]:
+        """Check a claim that names another store, or a clock that this one had not when it was asked."""
         store = self._store
-        if identity != store.identity and identity not in ((yield Call(_identities, (store,))) or {identity}):
-            self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
-        elif identity == store.identity and at > clock:
+        if identity != store.identity:
+            names = yield Call(identities_of, (store,))
+            if names is not None and identity not in names:
+                self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
+        else:
             now = yield from self.find([])
             if now is not None and at > now.clock:
                 self.report(ThreadStoreBehindError(f"the thread store is at {now.clock}; it was at {at}"))
@@ -274,9 +279,9 @@ class Heads:
         """Check that heads can be recorded, before anything is stored."""
         yield Call(self._store.require_writable)
 
-    def record(self, spot: Spot, digest: bytes) -> Steps[None]:
-        """Record a checkpoint that was stored."""
-        yield Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
+    def record(self, spot: Spot, digest: bytes) -> Call:
+        """Return the call that records a checkpoint, to be made once it is stored."""
+        return Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
         """Record events."""
@@ -291,9 +296,9 @@ class Heads:
         """Record that a thread is deleted."""
         yield Call(self._store.delete_thread, (thread_id,))
 
-    def mac(self, spot: Spot, digest: bytes) -> bytes:
+    def _mac(self, spot: Spot, digest: bytes) -> bytes:
         """Return the MAC of a checkpoint."""
-        return mac_of(self._key(), spot, digest)
+        return mac_of(self._keyed(), spot, digest)
 
     def report(self, error: SealpointError) -> None:
         """Raise an error, or count it."""
@@ -305,32 +310,6 @@ class Heads:
         self.warnings[type(error).__name__] += 1
         self._also_count(error)
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
-
-
-class _Lenient:
-    """A store whose errors are counted; the reply is ``None`` then."""
-
-    def __init__(self, store: ThreadStore, count: Count) -> None:
-        self._inner, self._count = store, count
-        for name in ("newest", "find", "between", "replaced", "require_writable", "append", "delete_thread"):
-            setattr(self, name, self._make(getattr(store, name)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    @property
-    def identities(self) -> frozenset[str] | None:
-        return self._make(_identities)(self._inner)  # type: ignore[no-any-return]
-
-    def _make(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            try:
-                return method(*arguments)
-            except ThreadStoreError as error:
-                self._count(error)
-                return None
-
-        return call
 
 
 def spot_of(found: CheckpointTuple) -> Spot:

@@ -25,5 +25,5 @@ def is_inherited(saver: Any) -> bool:
 
     A pool that the child opens itself may be used. A saver without the attribute ``conn`` is not known.
     """
-    connection = None if isinstance(saver, InheritedSaver) else getattr(saver, "conn", None)
+    connection = getattr(saver, "__dict__", {}).get("conn")  # runs no code of the saver
     return connection is not None and not getattr(connection, "closed", False)

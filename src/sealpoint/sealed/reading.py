@@ -37,8 +37,9 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
         if known is None:
             return entry
         want = next(iter(known.heads.values()), None)
-        if entry is not None and (want is None or want.spot <= spot_of(entry.found)):
-            standing, want = yield from _compare(do.heads, entry, known)
+        content = None if entry is None else content_of(entry)
+        if content is not None and (want is None or want.spot <= content.spot):
+            standing, want = yield from _compare(do.heads, content, known)
             if standing is Standing.PRESENT:
                 return entry
             if standing is Standing.ABSENT:
@@ -56,12 +57,11 @@ def _get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
     return (yield from do.opened(found[0], asked)) if found else None
 
 
-def _compare(heads: Heads, entry: Entry, known: Known) -> Steps[tuple[Standing, Head | None]]:
+def _compare(heads: Heads, content: Content, known: Known) -> Steps[tuple[Standing, Head | None]]:
     """Compare a checkpoint, which may be newer than all heads that were asked for, with its head."""
-    spot = spot_of(entry.found)
-    if spot not in known.heads:
-        known = (yield from heads.find([spot])) or known
-    return (yield from heads.compare(content_of(entry), known)), known.heads.get(spot)
+    if content.spot not in known.heads:
+        known = (yield from heads.find([content.spot])) or known
+    return (yield from heads.compare(content, known)), known.heads.get(content.spot)
 
 
 def _latest(do: Procedures, asked: Asked) -> Steps[Entry | None]:

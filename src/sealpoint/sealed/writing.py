@@ -18,7 +18,7 @@ from sealpoint.sealed.heads import Heads, Known, spot_of
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures, named, thread_config
 from sealpoint.sealed.reading import Listed, Listing, compared
-from sealpoint.sealed.steps import Do, Get, Steps
+from sealpoint.sealed.steps import Call, Do, Get, Steps
 from sealpoint.threads.store import Head, Kind, Spot
 
 _KEEP_LATEST: Final = "keep_latest"
@@ -36,9 +36,12 @@ def put(
     """Store a checkpoint, and return the config that names it."""
     claim = yield from _claim(do)
     arguments = do.put(asked, config, checkpoint, metadata, new_versions, claim)
+    # All is computed before: after a wait for the disk, the caches of the processor are cold.
+    record = _record(do, asked.place, checkpoint["id"], claim)
+    stored = named(config, checkpoint, asked)
     yield Do("put", (asked.config, *arguments))
-    yield from _record(do, asked.place._replace(checkpoint_id=checkpoint["id"]), claim)
-    return named(config, checkpoint, asked)
+    yield from record
+    return stored
 
 
 def put_writes(
@@ -56,10 +59,12 @@ def _claim(do: Procedures) -> Steps[str | None]:
     return do.heads.make_claim()
 
 
-def _record(do: Procedures, place: Place, claim: str | None) -> Steps[None]:
-    if do.heads is not None:
-        spot = Spot(place.thread_id, place.checkpoint_ns, str(place.checkpoint_id))
-        yield from do.heads.record(spot, digest_of(claim, "", b""))
+def _record(do: Procedures, place: Place, checkpoint_id: str, claim: str | None) -> Sequence[Call]:
+    """Return what records a checkpoint, once it is stored."""
+    if do.heads is None:
+        return ()
+    spot = Spot(place.thread_id, place.checkpoint_ns, checkpoint_id)
+    return (do.heads.record(spot, digest_of(claim, "", b"")),)
 
 
 def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
@@ -76,8 +81,10 @@ def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
             continue
         claim = yield from _claim(do)
         arguments, writes = do.copied(entry, target, claim)
+        place = entry.place._replace(thread_id=target.place.thread_id)
+        record = _record(do, place, str(place.checkpoint_id), claim)
         yield Do("put", arguments)
-        yield from _record(do, entry.place._replace(thread_id=target.place.thread_id), claim)
+        yield from record
         for each in writes:
             yield Do("put_writes", each)
 

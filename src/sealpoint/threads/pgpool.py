@@ -7,7 +7,7 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -44,6 +44,12 @@ _SETTINGS: Final = {
     "enable_seqscan": "off",
     "jit": "off",
 }
+_IDLE: Final = 0
+"""libpq's PQTRANS_IDLE."""
+
+_BINARY: Final = 1
+"""The format of a parameter."""
+
 _TIMED_OUT: Final = {"57014", "55P03"}  # a statement or a lock
 _READ_ONLY: Final = "25006"
 _FORBIDDEN: Final = "42501"
@@ -139,7 +145,8 @@ class Pool:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 return self._connect()
-            if not connection.closed and not _has_input(connection.fileno()):
+            # Input that no statement asked for is the end of the session.
+            if not connection.closed and not connection.input.poll(0):
                 return connection
             connection.close()
 
@@ -147,9 +154,8 @@ class Pool:
         """Keep a connection for another call, unless it is lost or still runs a statement."""
         if connection.broken:
             return
-        is_usable = connection.info.transaction_status == _psycopg().pq.TransactionStatus.IDLE
         with self._lock:
-            if is_usable and len(self._idle) < MAX_IDLE:
+            if connection.pgconn.transaction_status == _IDLE and len(self._idle) < MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -211,22 +217,47 @@ class Pool:
         return ThreadStoreDownError(f"{self.name}: {kind} (SQLSTATE {code or 'none'})")
 
 
-def _has_input(descriptor: int) -> bool:
-    """Whether the server has sent something that no statement asked for: the end of the session."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
-
-
 @cache
 def _connection_class() -> Any:
-    """Return psycopg's connection, with a time limit in this process: a server may stop without a word."""
+    """Return psycopg's connection, with a time limit in this process: a server may stop without a word.
 
-    class LimitedConnection(_psycopg().Connection):  # type: ignore[misc]
+    It has one cursor for all statements: making one takes as long as executing a small statement.
+    """
+    psycopg = _psycopg()
+
+    class LimitedConnection(psycopg.Connection):  # type: ignore[misc,name-defined]
         until = math.inf
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.own_cursor = self.cursor(binary=True)
+            self.prepared: dict[bytes, bytes] = {}
+            self.input = select.poll()
+            self.input.register(self.fileno(), select.POLLIN)
 
         def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
             return super().wait(_limited(gen, self.until), *arguments, **options)
+
+        def insert(self, statement: bytes, values: Sequence[bytes]) -> int:
+            """Execute a statement without a cursor, in a third of the time.
+
+            Returns:
+                How many rows it has inserted.
+            """
+            name = self.prepared.get(statement)
+            if name is None:
+                name = b"sealpoint_%d" % len(self.prepared)
+                self.pgconn.send_prepare(name, statement)
+                self._result()
+                self.prepared[statement] = name
+            self.pgconn.send_query_prepared(name, values, [_BINARY] * len(values))
+            return int(self._result().command_tuples or 0)
+
+        def _result(self) -> Any:
+            (result,) = self.wait(psycopg.generators.execute(self.pgconn))
+            if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+                raise psycopg.errors.error_from_result(result)
+            return result
 
     return LimitedConnection
 
@@ -274,6 +305,7 @@ def _unreadable() -> ThreadStoreDownError:
 def _psycopg() -> Any:
     try:
         import psycopg
+        import psycopg.generators
     except ImportError:
         raise MissingExtraError("psycopg", "postgres") from None
     return psycopg

@@ -100,6 +100,11 @@ APPEND: Final = f"""
         RETURNING seq
     ) SELECT raised + (SELECT max(seq) FROM added) FROM "{{schema}}".store"""
 
+# Executed without a cursor: arrays, the clock and psycopg's types would take most of the time of a put.
+APPEND_PUT: Final = f"""
+    INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
+    SELECT $1, $2, $3, {Kind.PUT:d}, $4, {_NOW} FROM "{{schema}}".store"""
+
 DELETE_THREAD: Final = f"""
     WITH added AS (
         INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
@@ -111,7 +116,7 @@ DELETE_THREAD: Final = f"""
 
 HEADS: Final = """
     SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
-        thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{schema}".heads {after}
+        thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{schema}".heads {conditions}
     ORDER BY thread_id, checkpoint_ns, checkpoint_id, seq DESC LIMIT %s"""
 AFTER: Final = "WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%s, %s, %s)"
 

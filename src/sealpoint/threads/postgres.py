@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ FLUSHED_EVENTS: Final = 64
 
 SCHEMA: Final = "sealpoint_threads"
 
+LOST_ROW: Final = "a table has lost its only row"
 DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
 
 PAGE_ROWS: Final = 1000
@@ -29,6 +31,9 @@ PAGE_ROWS: Final = 1000
 
 APPEND_ROWS: Final = 10_000
 """How many rows `adopt` sends at a time."""
+
+_HAS_ROWS: Final = 2
+"""libpq's PGRES_TUPLES_OK."""
 
 
 class PostgresThreadStore:
@@ -100,7 +105,7 @@ class PostgresThreadStore:
         given = [(condition, value) for condition, value in limits if value is not None]
         conditions = "".join(f"AND {condition} %s " for condition, _ in given)
         values = _encoded(thread_id, *(value for _, value in given))
-        rows = self._rows(statements.BETWEEN, values, conditions=conditions)
+        rows = self._rows(statements.BETWEEN, values, conditions)
         return Answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
@@ -111,7 +116,10 @@ class PostgresThreadStore:
         """Check that heads can be appended now. See `ThreadStore`."""
         if not self._appended:  # what other processes appended before is flushed too, for `claim`
             self._pool.read(self._flush, is_read=False)
-        self._pool.read(self._execute, statements.REQUIRE_WRITABLE, is_read=False)
+        self._pool.read(self._try_insert, is_read=False)
+
+    def _try_insert(self, connection: Any) -> None:
+        connection.insert(_text(statements.REQUIRE_WRITABLE, self._schema), ())
 
     def _flush(self, connection: Connection[Any]) -> None:
         rows = self._execute_flushed(connection, statements.MARK)
@@ -119,9 +127,17 @@ class PostgresThreadStore:
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""
-        if heads:
-            is_put = all(head.kind is Kind.PUT for head in heads)
+        is_put = all(head.kind is Kind.PUT for head in heads)
+        if len(heads) == 1 and is_put and self._appended % FLUSHED_EVENTS:
+            ((spot, _, mac),) = heads
+            self._pool.write(self._append_put, (*_encoded(*spot), mac))
+            self._appended += 1
+        elif heads:
             self._append(statements.APPEND, _columns(heads), flushed=not is_put)
+
+    def _append_put(self, connection: Any, values: Sequence[bytes]) -> None:
+        if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
+            raise self._refused(LOST_ROW)
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
@@ -148,9 +164,7 @@ class PostgresThreadStore:
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
         after: tuple[bytes, ...] = ()
-        while rows := self._rows(
-            statements.HEADS, (*after, PAGE_ROWS), after=statements.AFTER if after else ""
-        ):
+        while rows := self._rows(statements.HEADS, (*after, PAGE_ROWS), statements.AFTER if after else ""):
             yield from _heads(rows)
             after = rows[-1][:3]
 
@@ -210,20 +224,21 @@ class PostgresThreadStore:
         """Close the connections; a later call opens others."""
         self._pool.close()
 
-    def _rows(self, statement: str, values: Sequence[Any] = (), **parts: str) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, statement: str, values: Sequence[Any] = (), conditions: str = ""
+    ) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that reads."""
-        return self._pool.read(self._execute, statement, values, parts)
+        return self._pool.read(self._execute, statement, values, conditions)
 
     def _execute(
-        self, connection: Connection[Any], statement: str, values: Sequence[Any] = (), parts: Any = None
+        self, connection: Any, statement: str, values: Sequence[Any] = (), conditions: str = ""
     ) -> list[tuple[Any, ...]]:
-        text = statement.format(schema=self._schema, **(parts or {})).encode()
-        cursor = connection.execute(text, values, binary=True)
-        if cursor.description is None:
+        cursor = connection.own_cursor.execute(_text(statement, self._schema, conditions), values)
+        if cursor.pgresult.status != _HAS_ROWS:
             return []
-        rows = cursor.fetchall()
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
         if not rows and statement in statements.HAVE_ROW:
-            raise self._refused("a table has lost its only row")
+            raise self._refused(LOST_ROW)
         return rows
 
     def _open(self, connection: Connection[Any]) -> None:
@@ -264,6 +279,11 @@ class PostgresThreadStore:
             identity = os.urandom(16).hex()
             self._execute(connection, statements.FILL, (statements.VERSION, identity))
             self._execute(connection, statements.NAME, (identity,))
+
+
+@cache
+def _text(statement: str, schema: str, conditions: str = "") -> bytes:
+    return statement.format(schema=schema, conditions=conditions).encode()
 
 
 def _encoded(*texts: str) -> tuple[bytes, ...]:

@@ -129,11 +129,10 @@ class SqliteThreadStore:
         self._file.run(self._append, _values(heads))
 
     def _append(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
-        is_put = all(kind == Kind.PUT for _, _, _, kind, _, _ in rows)
-        if len(rows) == 1 and is_put and opened.appended is not None:
+        if len(rows) == 1 and rows[0][3] == Kind.PUT and opened.appended is not None:
             opened.connection.execute(statements.APPEND, rows[0])  # a transaction of its own
         else:
-            self._begin(opened, flushed=not is_put)
+            self._begin(opened, flushed=any(row[3] != Kind.PUT for row in rows))
             opened.connection.executemany(statements.APPEND, rows)
         self._commit(opened, len(rows))
 

@@ -18,6 +18,7 @@ from sealpoint.keys import files, watch
 from sealpoint.keys.change import lock_ring
 from sealpoint.keys.files import Origin, why_fixed
 from sealpoint.keys.watch import LOOK_SECONDS
+from tests.support.forks import in_child
 from tests.support.kubelet import Volume
 from tests.support.rings import NEW, ring_text, states_text, write
 
@@ -102,26 +103,15 @@ def test_commands_do_not_replace_a_link(volume: Volume) -> None:
 
 def outcome_as(account: int, groups: list[int], work: Callable[[], object]) -> str:
     """The class of the error that ``work`` raises in a process of another account, or ``ok``."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        said = "lost"
-        try:
-            os.setgroups(groups)
-            os.setgid(account)
-            os.setuid(account)
-            work()
-            said = "ok"
-        except SealpointError as error:
-            said = type(error).__name__
-        finally:
-            os.write(writing, said.encode())
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    return said
+
+    def as_other() -> str:
+        os.setgroups(groups)
+        os.setgid(account)
+        os.setuid(account)
+        work()
+        return "ok"
+
+    return in_child(as_other).partition(":")[0]
 
 
 LAYOUTS = [

@@ -216,3 +216,28 @@ def test_key_is_disabled_while_a_service_is_asked(
     assert sealing_id(subject) == "k1"
     service.gate.set()
     assert subject.open(*sealed_under("k3")).typed == VALUE
+
+
+def test_service_that_is_away_for_an_hour(tmp_path: Path, service: Service, clock: list[float]) -> None:
+    """A process that has its keys asks nothing; a key that it lacks is asked for every 30 seconds of use."""
+    both = wrapped_text(k1="active", k2="decrypt-only")
+    tables = wrapped_text(key="two", by="v", k3="decrypt-only").partition("[[wrapper]]")
+    file = write(tmp_path / "keys.toml", both.replace("[[key]]", f"[[wrapper]]{tables[2]}\n[[key]]", 1))
+    service.away.add("two")
+    subject = RingCipher(KeyRing.load(file))
+    wait_until_loaded()
+    service.away.add("one")
+    service.calls.clear()
+    for _ in range(0, 3600, 60):
+        clock[0] += 60
+        replace(file, file.read_text() + "# a change that changes nothing\n")
+        assert subject.open(*sealed_under("k2")).typed == VALUE
+        assert sealing_id(subject) == "k1"
+        for _ in range(3):
+            with pytest.raises(KeyUnavailableError, match="wrapper 'v'"):
+                subject.open(*sealed_under("k3"))
+    assert set(service.calls) == {("unwrap", "k3")}
+    assert service.count("unwrap", "k3") == 60 * ask.ATTEMPTS
+    service.away.clear()
+    clock[0] += material.RETRY_SECONDS
+    assert subject.open(*sealed_under("k3")).typed == VALUE

@@ -157,7 +157,8 @@ def test_blob_of_another_key_or_ring(tmp_path: Path, service: Service, name: str
     """Also that of this key, after the ring was renamed: the error says which name it looked for."""
     blob = blob_of("k0") if name == NAME else blob_of("k1")
     text = ring_text(key_text("k1", "active", blob=blob), name=f"name = '{name}'")
-    with pytest.raises(WrappedKeyError, match=rf"wrapper 'w': not a .* 'k1' of ring '{name}'") as caught:
+    wanted = rf"wrapper 'w' \(fake, one\): not a wrapped key 'k1' of ring '{name}'"
+    with pytest.raises(WrappedKeyError, match=wanted) as caught:
         load(tmp_path, text)
     assert "'name'" in caught.value.hint
 
@@ -172,7 +173,7 @@ def test_blob_with_other_material(tmp_path: Path, service: Service) -> None:
 def test_active_key_whose_service_is_away(tmp_path: Path, service: Service) -> None:
     text = ring_text(key_text("k1", "active"))
     service.away.add("one")
-    with pytest.raises(KeyUnavailableError, match=r"'k1': wrapper 'w': connection refused"):
+    with pytest.raises(KeyUnavailableError, match=r"'k1': wrapper 'w' \(fake, one\): connection refused"):
         load(tmp_path, text)
 
 

@@ -146,7 +146,10 @@ def test_rows_that_no_store_writes(
         with pytest.raises(ThreadStoreDownError, match="does not contain what a thread store writes"):
             [*store.heads()]
     run(admin, f"DELETE FROM {schema}.store")
-    for call in (lambda: store.newest("t", ""), lambda: store.find([]), lambda: store.append([put("2")])):
+    for events in ([put("2")], [put("2"), put("3")]):
+        with pytest.raises(ThreadStoreDownError, match="lost its only row"):
+            store.append(events)
+    for call in (lambda: store.newest("t", ""), lambda: store.find([])):
         with pytest.raises(ThreadStoreDownError, match="lost its only row"):
             call()
 
@@ -324,6 +327,7 @@ def test_calls_of_savers_are_one_round_trip(
         lambda: store.newest("x", ""),
         lambda: store.find([put("1").spot, put("2").spot]),
         lambda: store.between("t", "", "1", "3"),
+        lambda: store.append([put("1")]),
         lambda: store.append([put("1"), put("2")]),
         store.require_writable,
     ]

@@ -37,8 +37,8 @@ class NamedWrapper:
 
     @property
     def name(self) -> str:
-        """Its id, for messages. What the wrapper itself says begins with its service."""
-        return f"wrapper {self.id!r}"
+        """Its id, its kind and its service, for messages."""
+        return f"wrapper {self.id!r} ({self.wrapper.kind}, {self.wrapper.location})"
 
     def wrap(self, material: bytes, context: WrapContext) -> WrappedKey:
         """Encrypt key material, and unwrap the result for comparison.

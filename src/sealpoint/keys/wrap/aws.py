@@ -44,7 +44,7 @@ _QUOTED: Final = frozenset(
 )
 _FIELDS: Final = frozenset({"key", "region", "profile"})
 _HINTS: Final = {
-    "AccessDeniedException": "allow kms:Encrypt and kms:Decrypt for the key to the role of this process",
+    "AccessDeniedException": "allow kms:Decrypt for the key to this role, and kms:Encrypt to wrap keys",
     "ConnectTimeoutError": "check the network of this process, and the region of the key",
     "EndpointConnectionError": "check the network of this process, and the region of the key",
     "NoCredentialsError": "give this process a role or a profile of AWS; the ring contains no credentials",
@@ -122,7 +122,9 @@ class Wrapper:
         text, may_pass = "", False
         try:
             with _without_debug_log():
-                answer = getattr(self._make_client(), operation)(**parameters)
+                call = getattr(self._make_client(), operation)
+            with _without_debug_log():  # again: botocore has made more loggers
+                answer = call(**parameters)
             if member in answer:
                 return answer[member]
             code = f"the answer has no {member}"

@@ -62,7 +62,7 @@ class Wrapper(Protocol):
     """A wrapping key and the service that holds it. Equal wrappers unwrap the same blobs.
 
     An instance contains no credential. A call has a time limit, about 10 seconds; it is made again if its
-    error says that it may pass. Messages of errors begin with the location. None shows material, or has the
+    error says that it may pass. Messages need not name kind and location. No error shows material, or has the
     SDK's exception as its context. Calls may come from several threads, and in a child after a fork.
     """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -282,3 +283,17 @@ def test_service_that_is_not_there() -> None:
         with pytest.raises(KeyUnavailableError, match="EndpointConnectionError") as caught:
             Wrapper(ARN).unwrap(b"blob", CONTEXT)
     assert caught.value.may_pass
+
+
+def test_first_call_of_a_process_logs_no_key() -> None:
+    """Before it no module of botocore is imported, and none of its loggers exists."""
+    code = (
+        "import logging; logging.basicConfig(level=logging.DEBUG)\n"
+        "from sealpoint.keys.wrap import WrapContext\n"
+        "from sealpoint.keys.wrap.aws import Wrapper\n"
+        f"assert Wrapper({ARN!r}).unwrap(b'blob', WrapContext('agents', 'k1')) == {CANARY!r}\n"
+    )
+    with service(200, {"Plaintext": base64.b64encode(CANARY).decode()}):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "botocore" in done.stderr
+    Forms.of(CANARY, TOKEN).require_absent(done.stderr)
