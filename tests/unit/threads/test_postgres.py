@@ -146,13 +146,15 @@ def test_rows_that_no_store_writes(
         with pytest.raises(ThreadStoreDownError, match="does not contain what a thread store writes"):
             [*store.heads()]
     run(admin, f"DELETE FROM {schema}.store")
-    for events in ([put("2")], [put("2"), put("3")]):
+    calls: list[Callable[[], object]] = [
+        lambda: store.newest("t", ""),
+        lambda: store.find([]),
+        lambda: store.append([put("2")]),
+        lambda: store.append([put("2"), put("3")]),
+    ]
+    for call in calls:
         with pytest.raises(ThreadStoreDownError, match="lost its only row"):
-            store.append(events)
-    with pytest.raises(ThreadStoreDownError, match="lost its only row"):
-        store.newest("t", "")
-    with pytest.raises(ThreadStoreDownError, match="lost its only row"):
-        store.find([])
+            call()
 
 
 # --- what messages name ------------------------------------------------------------------------
