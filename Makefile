@@ -3,6 +3,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Without its caches each worker and each process that a test starts compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers
 
 PYTHONS := python3.14 python3.13 python3.12 python3.11 python3 python

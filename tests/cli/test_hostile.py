@@ -60,8 +60,9 @@ def test_database_that_is_no_file(
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
 def test_ring_that_is_no_file(run: Run, tmp_path: Path, path: Path, keys: Path, kind: str) -> None:
-    place = tmp_path / "place"
-    LAID[kind](place, keys)
+    place = tmp_path / "folder" / "place"
+    place.parent.mkdir()
+    LAID[kind](place, keys)  # a link leads out of the folder
     ended = run("rotate", path, "--apply", "--keys", place)
     assert (ended.code, ended.out) == (Exit.KEYS, "")
     assert tags_of(path) == {f"{kind}+cobblestone256@k1" for kind in ("msgpack", "bytes", "null")}

@@ -50,7 +50,7 @@ def empty(tmp_path: Path) -> Path:
 def test_accepted_plaintext_proves_nothing(run: Run, plain: Path, path: Path) -> None:
     ended = run("verify", plain, "--allow-plaintext", "--json")
     assert (ended.code, *says(ended)) == (Exit.FOUND, None, ["plaintext-allowed"])
-    assert ended.document["options"] == {"allow_plaintext": True, "no_threads": False}
+    assert ended.document["options"] == {"allow_plaintext": True, "bound": False, "no_threads": False}
     assert (ended.document["accepted"], ended.document["opened"]) == (VALUES, [])
     assert run("verify", plain, "--allow-plaintext", "--allow-unproven").code == Exit.DONE
     whole = run("verify", path, "--allow-plaintext", "--json")  # nothing was accepted

@@ -45,7 +45,14 @@ def expected_code(document: dict[str, Any], *, allow_unproven: bool = False) -> 
         assert not reasons
         return 0
     assert reasons
-    codes = {"damaged": 4, "values-failed": 4, "heads-differ": 4, "pin-differs": 4, "keys-missing": 5}
+    codes = {
+        "damaged": 4,
+        "values-failed": 4,
+        "heads-differ": 4,
+        "pin-differs": 4,
+        "keys-missing": 5,
+        "wrappers-failing": 5,
+    }
     for reason, code in {**codes, "ended-early": 7}.items():
         if reason in reasons:
             return code

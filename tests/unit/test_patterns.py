@@ -23,6 +23,7 @@ from tests.support.backtracking import MOST_STEPS, Search, steps
 
 SOURCE: Final = Path(sealpoint.__file__).parent
 METHODS: Final = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
+IMPORTED: Final = re.compile(r"^\s*(import re$|from re import |import re as )", re.MULTILINE)
 LENGTH: Final = 24
 FEW_STEPS_A_CHARACTER: Final = 5
 """One that tries every pair takes more for each, as each is tried with half of the others."""
@@ -48,12 +49,15 @@ class Use(NamedTuple):
 
 def uses() -> Iterator[Use]:
     for path in sorted(SOURCE.rglob("*.py")):
-        yield from _uses_in(path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text()))
+        text = path.read_text()
+        if IMPORTED.search(text):
+            yield from _uses_in(path.relative_to(SOURCE).as_posix(), ast.parse(text))
 
 
 def _uses_in(place: str, tree: ast.Module) -> Iterator[Use]:
     named: dict[str, tuple[str, int]] = {}
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and _is_call(node.value, "re", ("compile",)):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             assert isinstance(target, ast.Name)
@@ -61,12 +65,12 @@ def _uses_in(place: str, tree: ast.Module) -> Iterator[Use]:
             named[target.id] = _arguments(node.value)
     used_by_name = {
         node.value.id
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
     for name in named.keys() - used_by_name:
         yield Use(f"{place}:{name}", *named[name], "fullmatch")
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         method, owner = node.func.attr, node.func.value

@@ -19,6 +19,7 @@ from weakref import WeakSet
 from sealpoint.errors import SealpointError
 from sealpoint.keys.files import Origin, why_fixed
 from sealpoint.keys.ids import LEGACY
+from sealpoint.keys.key import Key
 from sealpoint.keys.material import Material, NeverPickled, background
 from sealpoint.keys.ring import KeyRing
 from sealpoint.keys.rollback import marks, require_later, require_later_key
@@ -64,7 +65,7 @@ class Follower(NeverPickled):
     A file that is broken, missing, or older than the ring in use is refused: the ring is unchanged, and the
     refusal is reported once. The file is read again when it changes and every ``RETRY_SECONDS``, since a
     missing source may be the reason. If only a source failed, keys that the file disables or destroys are
-    refused nevertheless.
+    refused nevertheless, and one that it marks as compromised seals nothing, although no key seals then.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Follower(NeverPickled):
             self._use(ring)
 
     def _read(self) -> KeyRing:
-        """Parse the file, and apply its disabled and destroyed states. No source is read."""
+        """Parse the file, and apply what it withdraws from keys. No source is read."""
         from sealpoint.keys.ringfile import RingFile  # rings that are created in code need no TOML
 
         self._marks |= marks(self._ring)  # first: the ring loses the material of keys that are closed below
@@ -154,9 +155,9 @@ class Follower(NeverPickled):
         later = KeyRing.of_file(RingFile(self._path), *held)
         for key in self._ring.keys:
             require_later_key(key, later.get_key(key.id))
-        closed = {key.id: key for key in later.keys if not key.state.opens}
-        if any(key.state.opens and key.id in closed for key in self._ring.keys):
-            self._ring = self._ring.with_keys(closed.get(key.id, key) for key in self._ring.keys)
+        keys = [_withdraw(key, later.get_key(key.id)) for key in self._ring.keys]
+        if any(key is not held for key, held in zip(keys, self._ring.keys, strict=True)):
+            self._ring = self._ring.with_keys(keys)
             self._enforce(self._ring)
         return later
 
@@ -263,6 +264,17 @@ def _warn_if_fixed(path: Path) -> None:
 
 def _stamp(ring: KeyRing) -> tuple[int, ...] | None:
     return None if ring.origin is None else ring.origin.stamp
+
+
+def _withdraw(key: Key, later: Key | None) -> Key:
+    """Return a key as a later file restricts it: closed, or never to seal again. Its other states wait."""
+    if later is None or later.state is key.state:
+        return key
+    if not later.state.opens:
+        return later
+    if later.state is KeyState.COMPROMISED and key.state.opens:
+        return key.with_state(later.state, later.compromised)
+    return key
 
 
 def _interim(ring: KeyRing, later: KeyRing, missing: Collection[Material]) -> tuple[KeyRing, frozenset[str]]:

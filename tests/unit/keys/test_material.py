@@ -185,3 +185,35 @@ def test_source_of_another_kind_is_one_class_and_one_line(
     ring = load(tmp_path, text)  # nothing is read yet
     write(tmp_path / "place", material_of("k0"))
     assert RingCipher(ring).open(*sealed_under("k0"))[:2] == VALUE
+
+
+BESIDE_A_FORK = """
+import os, sys
+from sealpoint.crypto import KeyRing, RingCipher
+folder, tag, blob = sys.argv[1:]
+cipher = RingCipher(KeyRing.load(f"{folder}/keys.toml"))
+gate = open(f"{folder}/gate", "w")  # once the command of k0 stands there; k2 waits for its turn
+child = os.fork()
+if child == 0:
+    open(f"{folder}/open", "w").close()
+    from sealpoint.keys.material import background
+    background.load([cipher.ring.get_key("k2").lazy_material])  # a thread of its own
+    print(cipher.open(tag, bytes.fromhex(blob))[:2], flush=True)
+    os._exit(0)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+gate.write("\\n")
+gate.close()
+sys.exit(code)
+"""
+
+
+def test_child_of_a_fork_has_its_own_thread_in_the_background(tmp_path: Path) -> None:
+    """That of the parent is within a command, and another key waits for it."""
+    os.mkfifo(tmp_path / "gate")
+    text = ring_text(tmp_path, k1="active", k0="decrypt-only", k2="staged")
+    wait = f"test -e {tmp_path}/open || read line < {tmp_path}/gate; printf {material_of('k0').hex()}"
+    write(tmp_path / "keys.toml", text.replace(f"printf {material_of('k0').hex()}", wait))
+    tag, blob = sealed_under("k2")
+    words = [sys.executable, "-c", BESIDE_A_FORK, str(tmp_path), tag, blob.hex()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{VALUE}\n"), done.stderr

@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, cipher
-from sealpoint.errors import KeyDestroyedError, KeyDisabledError, SourceError, UnknownKeyError
+from sealpoint.errors import (
+    KeyDestroyedError,
+    KeyDisabledError,
+    NoActiveKeyError,
+    SourceError,
+    UnknownKeyError,
+)
 from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
 from tests.support.rings import material_of, replace, write
@@ -305,6 +311,31 @@ def test_command_of_a_staged_key_that_fails(
         subject.open(*sealed_under("k0"))
     assert ring.ran("k2") == 1
     assert caplog.text.count("exited with 3") == 1
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_compromised_key_seals_nothing_when_its_successor_fails(
+    ring: Commands, clock: list[float], is_slow: bool
+) -> None:
+    """Not even while no other key can: a value under a key that is known to others is no secret."""
+    subject = RingCipher(KeyRing.load(ring.file))
+    if is_slow:
+        ring.put(k0="decrypt-only", k1="compromised", k2="active", failing="k2")
+    else:
+        missing = "[[key]]\nid = 'k2'\nstate = 'active'\nsource = { file = 'none' }\n"
+        text = ring.text(k0="decrypt-only", k1="compromised")
+        replace(ring.file, text.replace("version = 1", "version = 1\nactive = 'k2'") + missing)
+    for _ in range(3):
+        look(subject, clock)
+        wait_until_loaded(subject)
+        with pytest.raises(NoActiveKeyError):
+            subject.seal(*VALUE)
+        assert subject.open(*sealed_under("k1")).typed == VALUE
+        assert subject.open(*sealed_under("k0")).typed == VALUE
+        clock[0] += RETRY_SECONDS
+    ring.put(k0="decrypt-only", k1="compromised", k2="active")
+    look(subject, clock)
+    assert sealing_id(subject) == "k2"
 
 
 def test_closed_key_stays_closed_when_another_source_fails(ring: Commands, clock: list[float]) -> None:

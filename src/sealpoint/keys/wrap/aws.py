@@ -117,7 +117,6 @@ class Wrapper:
 
     def _call(self, operation: str, member: str, parameters: Mapping[str, object]) -> Any:
         """Return a member of the service's answer."""
-        load_sdk("boto3", "aws")
         exceptions = load_sdk("botocore.exceptions", "aws")
         text, may_pass = "", False
         try:

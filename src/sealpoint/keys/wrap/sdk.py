@@ -17,6 +17,6 @@ def load_sdk(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        missing = error.name or module
+        missing = (error.name or module).partition(".")[0]
     hint = f"pip install 'sealpoint[{extra}]'"
     raise KeyUnavailableError(f"package {missing!r} of the extra {extra!r} is not installed", hint=hint)

@@ -246,8 +246,8 @@ def test_endpoint_that_is_no_address(monkeypatch: pytest.MonkeyPatch, endpoint: 
 
 
 def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(KeyUnavailableError, match="'boto3' of the extra 'aws' is not installed") as caught:
+    monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
+    with pytest.raises(KeyUnavailableError, match="'botocore' of the extra 'aws' is not installed") as caught:
         Wrapper(ARN).unwrap(b"blob", CONTEXT)
     assert caught.value.hint == "pip install 'sealpoint[aws]'"
 
