@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows
+from sealpoint.sealed.tokens import EXACT
 from sealpoint.sqlite.query import are_same
 
 
@@ -32,7 +34,8 @@ class Filter:
             if key in rows.plain or (rows.layout is Layout.WHOLE and key.split(".")[0] in rows.plain):
                 self.stored[key] = value
                 continue
-            token = rows.tokens.token(key, value) if rows.tokens and key in rows.indexed else None
+            is_indexed = key in rows.indexed and not self._has_equals(value)
+            token = rows.tokens.token(key, value) if rows.tokens and is_indexed else None
             # Rows from before the index, and rows that are not bound, have no tokens.
             if token is None or rows.allow_unbound or value is None:
                 self.is_exact = False
@@ -46,6 +49,15 @@ class Filter:
         metadata may lead it to another row.
         """
         return all(self._matches(metadata, key, value) for key, value in self._wanted.items())
+
+    def _has_equals(self, value: Any) -> bool:
+        """Whether the database takes values for equal that have other tokens.
+
+        SQLite and Python do so with 1, 1.0 and true, and with integers that are not exact as floats.
+        """
+        if self._layout is Layout.INLINE or not isinstance(value, int | float):
+            return False
+        return value in (0, 1) or abs(value) >= EXACT
 
     def _matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         if self._layout is Layout.INLINE:
@@ -85,7 +97,7 @@ def _equals(found: Any, wanted: Any) -> bool:
 
 
 def _contains(found: Any, wanted: Any) -> bool:
-    """Whether a JSON value contains another in the sense of Postgres' ``@>``."""
+    """Whether a JSON value contains another as Postgres' ``@>`` says, which compares decimal digits."""
     if isinstance(wanted, tuple):
         wanted = list(wanted)
     if isinstance(wanted, dict):
@@ -94,4 +106,10 @@ def _contains(found: Any, wanted: Any) -> bool:
         )
     if isinstance(wanted, list):
         return isinstance(found, list) and all(any(_contains(one, part) for one in found) for part in wanted)
+    if isinstance(wanted, float) or isinstance(found, float):
+        return _is_number(found) and _is_number(wanted) and Decimal(repr(found)) == Decimal(repr(wanted))
     return are_same(found, wanted)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -25,7 +25,7 @@ PSEUDONYM: Final = re.compile(rf"{PSEUDONYM_START}[a-z2-7]{{32}}\Z")
 _TOKEN_BYTES: Final = 16
 _PSEUDONYM_CHARS: Final = 32
 _CACHED: Final = 4096
-_EXACT: Final = 2**53
+EXACT: Final = 2**53
 """Integers below are exact as floats, so that 1 and 1.0 have one token."""
 
 
@@ -79,5 +79,5 @@ def _canonical(value: Any) -> str | None:
     if isinstance(value, int):
         return f"n:{value:d}"
     if isinstance(value, float):
-        return f"n:{int(value)}" if value.is_integer() and abs(value) < _EXACT else f"n:{value!r}"
+        return f"n:{int(value)}" if value.is_integer() and abs(value) < EXACT else f"n:{value!r}"
     return None

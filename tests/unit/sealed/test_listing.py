@@ -93,6 +93,15 @@ def _sorted(found: list[Any]) -> list[Any]:
     return sorted(found, key=lambda item: (_id(item), str(item[0])), reverse=True)
 
 
+@pytest.mark.parametrize("found", [True, 1, 1.0, False, 0, -0.0, 2**60, float(2**60), 7, 7.0])
+def test_numbers_are_found_as_the_bare_saver_finds_them(pair: Pair, found: float) -> None:
+    """Booleans are numbers in SQLite and in Python, and not in Postgres."""
+    _fill(pair, [(0, 0, {"step": 0, "source": "input", "parents": {}, "user": found})])
+    for wanted in (True, 1, 1.0, False, 0, -0.0, 2**60, float(2**60), 7, 7.0):
+        bare, sealed = (_listed(saver, None, filter={"user": wanted}) for saver in pair)
+        assert (wanted, len(sealed)) == (wanted, len(bare))
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     puts=PUTS,
