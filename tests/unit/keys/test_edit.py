@@ -7,6 +7,9 @@ import builtins
 import errno
 import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -50,6 +53,7 @@ from sealpoint.keys.ids import require_key_id
 from sealpoint.keys.lock import holding
 from sealpoint.keys.ringfile import find_ring_file, read_ring_entries
 from sealpoint.maintenance.transitions import destroy_key, disable_key, promote_key
+from tests.support import containers
 from tests.support.rings import material_of
 from tests.support.sealed import write
 
@@ -624,6 +628,19 @@ def test_folder_that_is_not_ours_is_refused(ring: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(FilePermissionsError, match="may not write in"):
         stage_key(ring, "k2")
+
+
+@pytest.mark.skipif(containers.MISSING is not None, reason=str(containers.MISSING))
+def test_folder_that_is_mounted_read_only_is_named(ring: Path) -> None:
+    """Another account would not help."""
+    folder = shlex.quote(str(ring.parent))
+    code = f"from sealpoint.keys.edit import stage_key; stage_key({str(ring)!r}, 'k2')"
+    mounted = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}"
+    script = f"{mounted} && exec {shlex.quote(sys.executable)} -c {shlex.quote(code)}"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert f"FilePermissionsError: {ring.parent} is on a read-only file system" in done.stderr
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o777, 0o1777])
