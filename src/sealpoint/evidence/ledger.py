@@ -62,6 +62,7 @@ class Ledger:
         """
         self.folder: Final = Folder(folder)
         self.signer: Final = signer
+        self._signed: tuple[bytes, Checkpoint] | None = None
 
     @classmethod
     def create(cls, folder: Path, signer: Signer, entry: Entry) -> Checkpoint:
@@ -114,9 +115,10 @@ class Ledger:
         self.folder.require()
         try:
             with _locked(self.folder.entries) as entries:
-                writer = Writer(self.folder, self.signer, entries)
+                writer = Writer(self.folder, self.signer, entries, self._signed)
                 writer.record_recovery(template)
                 yield writer
+                self._signed = writer.signed
         except OSError as error:
             raise _refused(error, self.folder.path) from None
 
@@ -127,22 +129,28 @@ class Writer:
     Attributes:
         checkpoint: The head.
         last: The last entry, if there is one.
+        signed: A head that this process has signed, if there is one, as the bytes of its note and as such.
     """
 
-    def __init__(self, folder: Folder, signer: Signer, entries: int) -> None:
+    def __init__(
+        self, folder: Folder, signer: Signer, entries: int, signed: tuple[bytes, Checkpoint] | None
+    ) -> None:
         """Read the head, and check that it is one of the signer, over these entries.
 
         Args:
             folder: The files.
             signer: Signs the heads.
             entries: Descriptor of the entries, which holds the lock.
+            signed: As the attribute. A command adds an entry when it begins and when it ends: if the head is
+                still its own, the signature is not checked again, which would take a quarter of the time.
         """
         require_unshared(folder.path)
         self._folder, self._signer, self._entries = folder, signer, entries
         key = folder.read_key()
         if key != signer.key:
             raise LedgerSignerError(f"the ledger belongs to {key}, and the signer is {signer.key}")
-        self.checkpoint = _open_head(folder, key)
+        self.signed = signed
+        self.checkpoint = self._open_head(key)
         size = os.fstat(entries).st_size
         self._tree = _read_edge(folder, self.checkpoint, size) or self._recover(key)
         self.last = _read_last(entries, self._tree.size)
@@ -160,11 +168,12 @@ class Writer:
         tree = self._tree.copy()
         tree.add(line)
         head = Checkpoint.of(self._signer.key.name, tree)
-        _rewrite(self._folder.new, head.sign(self._signer))
+        note = head.sign(self._signer)
+        _rewrite(self._folder.new, note)
         _append(self._entries, line + b"\n")
         self._folder.new.replace(self._folder.checkpoint)
         self._make_new()
-        self._tree, self.checkpoint, self.last = tree, head, entry
+        self._tree, self.checkpoint, self.last, self.signed = tree, head, entry, (note, head)
         self._keep_edge(tree)
         return head
 
@@ -195,6 +204,17 @@ class Writer:
                 replace(template, event="ledger.recovered", outcome="done", subject=subject, counts=counts)
             )
         recovery.name_torn(self._folder, self._tree.size)
+
+    def _open_head(self, key: VerifierKey) -> Checkpoint:
+        note = self._folder.read_note()
+        if self.signed is not None and self.signed[0] == note:
+            return self.signed[1]
+        try:
+            return open_checkpoint(note, key)
+        except NoteError as error:
+            raise LedgerTamperedError(
+                f"the checkpoint of {self._folder.path} is not valid: {error}"
+            ) from None
 
     def _recover(self, key: VerifierKey) -> Tree:
         """Read the entries, repair what a crash left, and prepare the files for `add`."""
@@ -235,13 +255,6 @@ def require_new(folder: Path) -> None:
     if entries.exists() and entries.stat().st_size:
         hint = "nothing is overwritten; name a new folder in [ledger] dir"
         raise OutputExistsError(f"{folder} has a ledger already", hint=hint)
-
-
-def _open_head(folder: Folder, key: VerifierKey) -> Checkpoint:
-    try:
-        return open_checkpoint(folder.read_note(), key)
-    except NoteError as error:
-        raise LedgerTamperedError(f"the checkpoint of {folder.path} is not valid: {error}") from None
 
 
 def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None:
