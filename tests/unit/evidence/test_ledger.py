@@ -23,6 +23,7 @@ from sealpoint.errors import (
     StoppedError,
 )
 from sealpoint.evidence import Checkpoint, Entry, Ledger, ledger, recovery, verify_ledger
+from sealpoint.evidence import writer as writing
 from sealpoint.evidence.checkpoint import open_checkpoint
 from sealpoint.evidence.note import VerifierKey
 from sealpoint.evidence.signer import KeySigner
@@ -140,7 +141,7 @@ def test_own_head_is_not_verified_again(folder: Path, monkeypatch: pytest.Monkey
         opened.append(note)
         return open_checkpoint(note, key)
 
-    monkeypatch.setattr(ledger, "open_checkpoint", counted)
+    monkeypatch.setattr(writing, "open_checkpoint", counted)
     command = Ledger(folder, SIGNER)
     for _ in range(3):
         with command.writing(make_entry()) as writer:
