@@ -148,6 +148,9 @@ def test_check_says_which_key_has_a_file_left(run: Run, ring: Path) -> None:
     ring.write_text(ring.read_text().replace('by = "w"', 'by = "w", left = "keys.d/k2.key"'))
     ended = run("keys", "check")
     assert "warning: key 'k2' is wrapped, and its file keys.d/k2.key is not removed" in ended.err
+    assert "ok" not in ended.out.splitlines()
+    document = run("keys", "check", "--json").document
+    assert (document["ok"], document["reasons"]) == (None, ["material-not-removed"])
     assert run("keys", "wrap", "k2", "--with", "w").code == Exit.DONE
     assert "warning" not in run("keys", "check").err
 

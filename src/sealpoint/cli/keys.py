@@ -55,7 +55,8 @@ NewKeyArgument = Annotated[
 def keys(context: typer.Context) -> None:
     """Show the keys of a ring, and change their states.
 
-    staged -> active <-> decrypt-only <-> disabled -> destroyed, and any but active -> compromised
+    staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be marked as
+    compromised, and then be disabled or destroyed. To change a key: generate, promote, `sealpoint rotate`.
     """
     require_command(context)
 
