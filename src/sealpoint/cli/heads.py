@@ -65,7 +65,7 @@ def verify(
             "--pin",
             metavar="FILE",
             show_default=False,
-            help="A pin that the store must be a continuation of.",
+            help="An earlier pin, which the store must continue.",
         ),
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
@@ -204,7 +204,7 @@ def seal(
 ) -> Exit:
     """Print one hash over all events of a thread store, to be kept elsewhere.
 
-    A pin that is in FILE is replaced only if the store is a continuation of it.
+    A pin that is in FILE is replaced only if the store continues it.
     """
     result = Result("heads seal")
     remembered = require_threads(name, keys)

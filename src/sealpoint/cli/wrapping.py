@@ -72,9 +72,10 @@ def rewrap(
     path: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Unwrap keys and wrap them again, e.g. after the service has rotated its key. No row is touched.
+    """Unwrap keys and wrap them again. No row is touched.
 
-    Running processes keep the keys that they have; their services are not asked again.
+    Use it after the service has rotated its key, or to change to another wrapper. Running processes keep the
+    keys that they have; their services are not asked again.
     """
     file = find_ring_file(path)
     changed = wrapping.rewrap_keys(file, key_ids, wrapper)

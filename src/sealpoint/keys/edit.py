@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -220,14 +220,11 @@ def compromise_key(
     _change_state(path, key_id, KeyState.COMPROMISED, require)
 
 
-def check_ring(
-    path: str | PathLike[str] | None = None, ids: Iterable[str] | None = None
-) -> dict[str, KeyRingError | None]:
-    """Load the material of each key, and compare it with its check value.
+def check_ring(path: str | PathLike[str] | None = None) -> dict[str, KeyRingError | None]:
+    """Load the material of each key that is not destroyed, and compare it with its check value.
 
     Args:
         path: The ring file.
-        ids: The keys to load; by default all that are not destroyed.
 
     Returns:
         The problem by key id; ``None`` for a key whose material is available and correct.
@@ -235,13 +232,31 @@ def check_ring(
     ring = RingFile(find_ring_file(path))
     found: dict[str, KeyRingError | None] = {}
     for entry in ring.entries:
-        if entry.state is not KeyState.DESTROYED and (ids is None or entry.id in ids):
+        if entry.state is not KeyState.DESTROYED:
             try:
                 ring.load_key(entry.id)
                 found[entry.id] = None
             except KeyRingError as error:
                 found[entry.id] = error
     return found
+
+
+def check_index(path: str | PathLike[str] | None = None) -> KeyRingError | None:
+    """Load the material of the index key, if there is one, and compare it with its check value.
+
+    Args:
+        path: The ring file.
+
+    Returns:
+        The problem, if it is not available or not correct.
+    """
+    material = RingFile(find_ring_file(path)).make_index()
+    try:
+        if material is not None:
+            material.load()
+    except KeyRingError as error:
+        return error
+    return None
 
 
 # --- changes of the ring's tree ------------------------------------------------

@@ -99,7 +99,10 @@ class Rows:
             ConfigError: If it is not an `EncryptedSerializer` with a `RingCipher`.
         """
         if not isinstance(serde, EncryptedSerializer):
-            raise ConfigError(f"serde is {type(serde).__name__}, not an EncryptedSerializer")
+            raise ConfigError(
+                f"serde is {type(serde).__name__}, not an EncryptedSerializer",
+                hint="create one: EncryptedSerializer.from_key_file(PATH)",
+            )
         if not isinstance(serde.cipher, RingCipher):
             raise CipherSurfaceError(f"{type(serde.cipher).__name__} cannot bind a row")
         return replace(self, serde=serde)
