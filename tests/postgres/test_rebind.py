@@ -15,6 +15,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.cli.app import run as program
+from sealpoint.databases.postgres import whole
 from sealpoint.databases.postgres.whole import PostgresWholeRows
 from sealpoint.databases.rows import Batch
 from sealpoint.errors import SchemaError, SealpointError
@@ -377,3 +378,32 @@ def test_nothing_that_agents_write_meanwhile_is_lost(url: str, tmp_path: Path, s
         sealed = SealedSaver(saver, serde=EncryptedSerializer(K2))
         assert [lost_at_the_end(sealed, name, steps) for name in agents] == [0] * len(agents)
     assert sentinels(url) == {(name, "") for name in agents}
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_the_values_of_a_long_thread_are_looked_up_by_key(url: str, analyzed: bool) -> None:
+    """Rows are locked meanwhile: reading all values of the thread for each checkpoint takes seconds."""
+    with saver_at(PostgresSaver, url) as saver, psycopg.connect(url, autocommit=True) as connection:
+        saver.setup()
+        connection.execute("""
+            INSERT INTO checkpoints (thread_id, checkpoint_id, checkpoint, metadata)
+            SELECT 't', n::text, jsonb_build_object('channel_versions', jsonb_build_object('a', n)), '{}'
+            FROM generate_series(1, 200) AS n""")
+        connection.execute("""
+            INSERT INTO checkpoint_blobs (thread_id, channel, version, type, blob)
+            SELECT 't', 'a', n::text, 'msgpack', 'x' FROM generate_series(1, 2000) AS n""")
+        if analyzed:
+            connection.execute("ANALYZE")
+        statement = whole._CHANNELS.format("checkpoints", blobs="checkpoint_blobs")
+        keys = [["t"] * 200, [""] * 200, [str(n + 1) for n in range(200)]]
+        assert len(connection.execute(statement, keys).fetchall()) == 200
+        found = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", keys).fetchone()
+    assert found is not None
+    assert rows_read(found[0][0]["Plan"], "checkpoint_blobs") == 200
+
+
+def rows_read(plan: dict[str, Any], table: str) -> int:
+    """How many rows of a table a plan has read, those that it dropped included."""
+    here = sum(plan.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter"))
+    own = here * plan["Actual Loops"] if plan.get("Relation Name") == table else 0
+    return round(own) + sum(rows_read(part, table) for part in plan.get("Plans", ()))

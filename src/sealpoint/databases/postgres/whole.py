@@ -36,13 +36,17 @@ _KEY: Final = ", ".join(CHECKPOINTS.key)
 _FRAME: Final = f"metadata -> '{frame.KEY}'"
 _VERSIONS: Final = """jsonb_each_text(CASE jsonb_typeof(checkpoint -> 'channel_versions')
         WHEN 'object' THEN checkpoint -> 'channel_versions' ELSE '{{}}' END) AS each"""
+# The limit has each value looked up by its key. A join reads all values of a thread for each checkpoint.
 _CHANNELS: Final = f"""
     SELECT thread_id, checkpoint_ns, checkpoint_id, array_agg(bl.channel)
     FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted(thread_id, checkpoint_ns, checkpoint_id)
     JOIN ONLY {{}} AS found USING (thread_id, checkpoint_ns, checkpoint_id)
     CROSS JOIN LATERAL {_VERSIONS}
-    JOIN ONLY {{blobs}} AS bl USING (thread_id, checkpoint_ns)
-    WHERE bl.channel = each.key AND bl.version = each.value AND bl.type <> 'empty'
+    CROSS JOIN LATERAL (
+        SELECT channel FROM ONLY {{blobs}} AS one
+        WHERE one.thread_id = found.thread_id AND one.checkpoint_ns = found.checkpoint_ns
+        AND one.channel = each.key AND one.version = each.value AND one.type <> 'empty' LIMIT 1
+    ) AS bl
     GROUP BY 1, 2, 3"""
 _UPDATE_CHECKPOINTS: Final = """
     UPDATE ONLY {} AS old SET checkpoint = new.document::jsonb, metadata = new.metadata::jsonb,
