@@ -18,6 +18,7 @@ If values are stored apart, the document lacks ``channel_values``.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
@@ -50,6 +51,7 @@ INLINE: Final = (str, int, float, bool, type(None))
 
 _LENGTH: Final = 4
 _INDEX: Final = 4
+_CLAIMS: Final = struct.Struct(">iI")
 
 
 class Header(TypedDict):
@@ -145,15 +147,15 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     Raises:
         DecodeError: If they have another form.
     """
-    start = _INDEX + _LENGTH
-    end = start + int.from_bytes(data[_INDEX:start], "big")
     try:
-        path = data[start:end].decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
+        idx, length = _CLAIMS.unpack_from(data)
+        end = _CLAIMS.size + length
+        path = data[_CLAIMS.size : end].decode("utf-8", "surrogatepass")
+    except (struct.error, UnicodeDecodeError):
         path = None
     if path is None or len(data) < end:
         raise DecodeError("a sealed write does not say its place")
-    return Claims(path, int.from_bytes(data[:_INDEX], "big", signed=True)), data[end:]
+    return Claims(path, idx), data[end:]
 
 
 def require_same_metadata(
