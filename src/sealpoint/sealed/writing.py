@@ -55,7 +55,7 @@ def _claim(do: Procedures) -> Steps[str | None]:
     """Check that heads can be recorded, and return what the checkpoint says of the store."""
     if do.heads is None:
         return None
-    yield from do.heads.require_writable()
+    yield do.heads.require_writable
     return do.heads.make_claim()
 
 
