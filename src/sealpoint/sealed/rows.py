@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
+from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata, PendingWrite
 from sealpoint.base.coordinates import CHECKPOINT, METADATA, VALUE, WRITE
 from sealpoint.base.frame import KEY, make_frame
 from sealpoint.base.place import Place
@@ -100,7 +100,10 @@ class Rows:
             ConfigError: If it is not an `EncryptedSerializer` with a `RingCipher`.
         """
         if not isinstance(serde, EncryptedSerializer):
-            raise ConfigError(f"serde is {type(serde).__name__}, not an EncryptedSerializer")
+            raise ConfigError(
+                f"serde is {type(serde).__name__}, not an EncryptedSerializer",
+                hint="create one: EncryptedSerializer.from_key_file(PATH)",
+            )
         if not isinstance(serde.cipher, RingCipher):
             raise CipherSurfaceError(f"{type(serde.cipher).__name__} cannot bind a row")
         return replace(self, serde=serde)
@@ -260,18 +263,23 @@ class Rows:
             return self.serde.loads_typed((sealed.tag, sealed.blob))
         return self.serde.decode(opened.inner, opened.data)
 
-    def open_write(self, place: Place, task_id: str, channel: str, sealed: Any) -> Write:
-        """Open and decode one write.
+    def open_writes(self, place: Place, writes: Iterable[PendingWrite]) -> list[Write]:
+        """Open and decode writes to a checkpoint.
 
         Raises:
-            RowError: If its index is not that of its channel.
+            RowError: If the index of one is not that of its channel.
         """
-        opened = self.open_bound(require_sealed(sealed), write_row(*self.key(place), task_id, channel))
-        if opened is None:
-            return Write(None, task_id, channel, self.serde.loads_typed((sealed.tag, sealed.blob)))
-        claims, data = split_claims(opened.data)
-        require_same_kind(channel, claims)
-        return Write(claims, task_id, channel, self.serde.decode(opened.inner, data))
+        key, serde, found = self.key(place), self.serde, list[Write]()
+        for task_id, channel, sealed in writes:
+            opened = self.open_bound(require_sealed(sealed), write_row(*key, task_id, channel))
+            if opened is None:
+                value = serde.loads_typed((sealed.tag, sealed.blob))
+                found.append(Write(None, task_id, channel, value))
+                continue
+            claims, data = split_claims(opened.data)
+            require_same_kind(channel, claims)
+            found.append(Write(claims, task_id, channel, serde.decode(opened.inner, data)))
+        return found
 
 
 def is_bound(tag: object) -> bool:
