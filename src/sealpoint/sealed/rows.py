@@ -187,7 +187,8 @@ class Rows:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the saver is given for each value, and the values that are sealed with the header."""
         is_inline = self.layout is Layout.INLINE
-        stored, inline = dict[str, Any](), dict[str, Any]()
+        stored: dict[str, Any] = {}
+        inline: dict[str, Any] = {}
         for name, value in values.items():
             if is_inline and isinstance(value, INLINE):
                 inline[name], stored[name] = value, ""
