@@ -74,7 +74,9 @@ class Procedures:
         """
         thread_id, checkpoint_ns, checkpoint_id = place
         configurable = config["configurable"]
-        more = {key: configurable[key] for key in self.pass_through if key in configurable}
+        more: dict[str, Any] = {}
+        if self.pass_through:
+            more = {key: configurable[key] for key in self.pass_through if key in configurable}
         has_ns = configurable.get("checkpoint_ns") is not None
         if column != thread_id:
             place = Place(column, checkpoint_ns, checkpoint_id)
