@@ -22,11 +22,12 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as encode_text
+from struct import Struct
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
 from sealpoint.base.frame import KEY
-from sealpoint.base.metadata import encode_metadata
+from sealpoint.base.metadata import encode_metadata, prepared_encoder
 from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
 
 SENTINEL: Final = "__sealpoint__"
@@ -50,6 +51,7 @@ INLINE: Final = (str, int, float, bool, type(None))
 
 _LENGTH: Final = 4
 _INDEX: Final = 4
+_index_and_length: Final = Struct(">iI").pack
 
 
 class Header(TypedDict):
@@ -75,8 +77,10 @@ class Claims(NamedTuple):
     idx: int
 
 
+_SHORT: Final = frozenset(("metadata", "parent", "store"))
+
 # ASCII, so that lone surrogates are kept; NaN and infinity as Python writes them.
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_encode: Final = prepared_encoder(json.JSONEncoder(separators=(",", ":"), check_circular=False))
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -88,17 +92,17 @@ def pack_header(header: Header) -> bytes:
         UnsupportedTypeError: If another part has no form in JSON.
     """
     parent = header["parent"]
-    parts = [b'{"metadata":', encode_metadata(header["metadata"])]
-    parts.append(b',"parent":%b' % (b"null" if parent is None else encode_text(parent).encode()))
+    text = f',"parent":{"null" if parent is None else encode_text(parent)}'
     if "store" in header:
-        parts.append(b',"store":%b' % encode_text(header["store"]).encode())
-    # Most headers have nothing else: an encoder takes longer than all that is above.
-    rest = {name: value for name, value in header.items() if name not in ("metadata", "parent", "store")}
-    try:
-        parts.append(f",{_ENCODER.encode(rest)[1:]}".encode() if rest else b"}")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
-    data = b"".join(parts)
+        text += f',"store":{encode_text(header["store"])}'
+    end = "}"
+    if not header.keys() <= _SHORT:  # most headers have nothing else
+        rest = {name: value for name, value in header.items() if name not in _SHORT}
+        try:
+            end = f",{''.join(_encode(rest, False))[1:]}"
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
+    data = b'{"metadata":' + encode_metadata(header["metadata"]) + (text + end).encode()
     return len(data).to_bytes(_LENGTH, "big") + data
 
 
@@ -134,9 +138,7 @@ def digest_of(claim: object, inner: str, data: bytes) -> bytes:
 def pack_claims(claims: Claims) -> bytes:
     """Return the bytes in front of a write's value."""
     path = claims.task_path.encode("utf-8", "surrogatepass")
-    return b"".join(
-        (claims.idx.to_bytes(_INDEX, "big", signed=True), len(path).to_bytes(_LENGTH, "big"), path)
-    )
+    return _index_and_length(claims.idx, len(path)) + path
 
 
 def split_claims(data: bytes) -> tuple[Claims, bytes]:

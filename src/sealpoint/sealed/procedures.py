@@ -76,7 +76,9 @@ class Procedures:
         configurable = config["configurable"]
         more = {key: configurable[key] for key in self.pass_through if key in configurable}
         has_ns = configurable.get("checkpoint_ns") is not None
-        return Asked(Place(column, checkpoint_ns, checkpoint_id), thread_id, has_ns, more)
+        if column != thread_id:
+            place = Place(column, checkpoint_ns, checkpoint_id)
+        return Asked(place, thread_id, has_ns, more)
 
     def check(self, found: CheckpointTuple, place: Place) -> None:
         """Authenticate a row; what is not bound is only authenticated when it is decoded."""
@@ -207,9 +209,14 @@ def thread_config(thread_id: str) -> RunnableConfig:
 
 def named(config: RunnableConfig, checkpoint: Checkpoint, asked: Asked) -> RunnableConfig:
     """Return the config that names a stored checkpoint."""
-    found = Place(asked.thread_id, asked.place.checkpoint_ns, checkpoint["id"]).config(asked.more)
-    found["configurable"]["thread_id"] = config["configurable"]["thread_id"]  # of the caller's type
-    return found
+    return {
+        "configurable": {
+            **asked.more,
+            "thread_id": config["configurable"]["thread_id"],  # of the caller's type
+            "checkpoint_ns": asked.place.checkpoint_ns,
+            "checkpoint_id": checkpoint["id"],
+        }
+    }
 
 
 def listed_ids(thread_ids: Sequence[str]) -> Sequence[str]:

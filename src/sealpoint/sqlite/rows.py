@@ -61,7 +61,10 @@ class CheckpointRow(NamedTuple):
                 every checkpoint. An opaque value is not checked.
             SealpointError: What the serializer raises.
         """
-        return self._require_own(serde.loads_typed((self.type, self.checkpoint)), serde)
+        checkpoint = serde.loads_typed((self.type, self.checkpoint))
+        if isinstance(checkpoint, dict) or not is_opaque(serde, checkpoint):
+            require_document(checkpoint, self.checkpoint_id)
+        return checkpoint  # type: ignore[no-any-return]
 
     def decode_values(
         self, serde: SerializerProtocol, outline: Outline | None = None
@@ -78,18 +81,15 @@ class CheckpointRow(NamedTuple):
         """
         try:
             if outline is not None:
-                return self._require_own(outline(self.type, self.checkpoint))["channel_values"]
+                document = outline(self.type, self.checkpoint)
+                require_document(document, self.checkpoint_id)
+                return document["channel_values"]  # type: ignore[no-any-return]
         except RowError:
             # The checkpoint may be right: an outline has None in place of an object that is a dict, and
             # what a carrier hands on has no outline.
             outline = None
         checkpoint = self.decode(serde)
         return None if is_opaque(serde, checkpoint) else checkpoint["channel_values"]
-
-    def _require_own(self, checkpoint: Any, serde: SerializerProtocol | None = None) -> Checkpoint:
-        if serde is None or isinstance(checkpoint, dict) or not is_opaque(serde, checkpoint):
-            require_document(checkpoint, self.checkpoint_id)
-        return checkpoint  # type: ignore[no-any-return]
 
     def decode_tuple(
         self, serde: SerializerProtocol, writes: list[PendingWrite], config: RunnableConfig | None = None
@@ -101,17 +101,20 @@ class CheckpointRow(NamedTuple):
             SealpointError: What the serializer raises.
         """
         parent = self.require_parent()
-        return CheckpointTuple(
-            config or config_of(*self.key),
-            self.decode(serde),
-            decode_metadata(self.metadata),
-            config_of(self.thread_id, self.checkpoint_ns, parent) if parent else None,
-            writes,
+        return _make_tuple(
+            (
+                config or config_of(*self.key),
+                self.decode(serde),
+                decode_metadata(self.metadata),
+                config_of(self.thread_id, self.checkpoint_ns, parent) if parent else None,
+                writes,
+            )
         )
 
 
-# `CheckpointRow(...)` without its Python constructor.
+# `CheckpointRow(...)` and `CheckpointTuple(...)` without their Python constructors.
 make_row: Final[Callable[[tuple[Any, ...]], CheckpointRow]] = partial(tuple.__new__, CheckpointRow)
+_make_tuple: Final[Callable[[tuple[Any, ...]], CheckpointTuple]] = partial(tuple.__new__, CheckpointTuple)
 
 
 def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
