@@ -95,9 +95,11 @@ def check_all(file: Path, unwrapped: set[str], result: Result) -> list[WrapperCh
     Args:
         file: The ring file.
         unwrapped: Ids of wrappers that have just unwrapped a key.
-        result: Gets the reason that one fails.
+        result: Gets the reasons that one fails, and that a file is left.
     """
-    for key_id, left in wrapping.find_left_files(file).items():
+    left_files = wrapping.find_left_files(file)
+    result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
+    for key_id, left in left_files.items():
         hint = f"run `sealpoint keys wrap {key_id}` again, with its wrapper"
         warn(f"key {key_id!r} is wrapped, and its file {left} is not removed", hint)
     checks = wrapping.check_wrappers(file, unwrapped)
