@@ -3,8 +3,8 @@
 - ```python blocks run in order, in one namespace a page, as a script of the reader's would;
   a ```text or ```output block right below one is what it prints.
 - ```console blocks: lines with ``$ `` are commands for a shell, the others what they print.
-  Each has a shell of its own; what ``export`` sets is there for all that follow. One that is
-  nothing but `sealpoint` with words is run within this process, and `sealpoint` in other
+  Each has a shell of its own; what ``export`` sets is there for all that follow, and what Python sets is not.
+  One that is nothing but `sealpoint` with words is run within this process, and `sealpoint` in other
   commands is a fork of a process that has imported it (tests/support/forked.py).
 - ```toml, ```python and ```sh blocks that begin with ``# NAME.toml``, ``# NAME.py`` or ``# NAME.sh``
   are put into that file.
@@ -129,7 +129,7 @@ def run_shell(command: str, environment: dict[str, str]) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ | environment,
+        env=environment,
         check=False,
     )
     return done.returncode, done.stdout
@@ -139,6 +139,8 @@ def run_sealpoint(command: str, environment: dict[str, str]) -> tuple[int, str]:
     """Run our own program within this process, which takes a tenth of the time."""
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
+        for name in os.environ.keys() - environment.keys():
+            patch.delenv(name)
         for name, value in environment.items():
             patch.setenv(name, value)
         code = program(shlex.split(command)[1:])
@@ -156,7 +158,7 @@ def put_file(block: Block) -> bool:
 def run_page(page: Path) -> None:
     """Run a page in the current folder."""
     namespace = vars(sys.modules["__main__"])
-    exported: dict[str, str] = {}
+    exported = dict(os.environ)
     for block in blocks(page):
         if block.kind == "console":
             run_console(page, block, exported)
