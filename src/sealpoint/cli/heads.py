@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -212,7 +213,8 @@ def seal(
     """
     result = Result("heads seal")
     remembered = require_threads(name, keys)
-    before = read_pin(pin) if pin is not None and pin.exists() else None
+    # Not `exists`: a link to a volume that is not mounted is no first pin.
+    before = read_pin(pin) if pin is not None and os.path.lexists(pin) else None
     with opened_threads(remembered) as store:
         if before is not None:
             result.add(*filter(None, [check_pin(store, before)]))

@@ -128,6 +128,9 @@ class RingFile(NeverPickled):
             KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
         """
         self.origin = Origin.of(file)
+        # From the root: material may be read after a daemon has left the folder, and the same entry of the
+        # same file is recognised when the file is read again.
+        file = self.origin.path
         self.data = _read(file)
         table = _read_table(self.data, file)
         self.wrappers = read_wrappers(table, file)

@@ -18,11 +18,11 @@ If values are stored apart, the document lacks ``channel_values``.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as encode_text
-from struct import Struct
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
@@ -50,8 +50,7 @@ INLINE: Final = (str, int, float, bool, type(None))
 """Types of the values that a Postgres saver stores as JSON, with their subclasses."""
 
 _LENGTH: Final = 4
-_INDEX: Final = 4
-_index_and_length: Final = Struct(">iI").pack
+_CLAIMS: Final = struct.Struct(">iI")
 
 
 class Header(TypedDict):
@@ -138,7 +137,7 @@ def digest_of(claim: object, inner: str, data: bytes) -> bytes:
 def pack_claims(claims: Claims) -> bytes:
     """Return the bytes in front of a write's value."""
     path = claims.task_path.encode("utf-8", "surrogatepass")
-    return _index_and_length(claims.idx, len(path)) + path
+    return _CLAIMS.pack(claims.idx, len(path)) + path
 
 
 def split_claims(data: bytes) -> tuple[Claims, bytes]:
@@ -147,15 +146,15 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     Raises:
         DecodeError: If they have another form.
     """
-    start = _INDEX + _LENGTH
-    end = start + int.from_bytes(data[_INDEX:start], "big")
     try:
-        path = data[start:end].decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
+        idx, length = _CLAIMS.unpack_from(data)
+        end = _CLAIMS.size + length
+        path = data[_CLAIMS.size : end].decode("utf-8", "surrogatepass")
+    except (struct.error, UnicodeDecodeError):
         path = None
     if path is None or len(data) < end:
         raise DecodeError("a sealed write does not say its place")
-    return Claims(path, int.from_bytes(data[:_INDEX], "big", signed=True)), data[end:]
+    return Claims(path, idx), data[end:]
 
 
 def require_same_metadata(

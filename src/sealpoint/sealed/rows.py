@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
+from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata, PendingWrite
 from sealpoint.base.coordinates import CHECKPOINT, METADATA, VALUE, WRITE
 from sealpoint.base.frame import KEY, make_frame
 from sealpoint.base.place import Place
@@ -36,13 +36,14 @@ from sealpoint.sealed.body import (
 )
 from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.layout import Layout
+from sealpoint.sealed.sentinels import Sentinels
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 
 _REBIND: Final = "seal it to its row with `sealpoint rebind`, or pass unbound='allow' while you migrate"
+value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
 document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row
 header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
-value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
 write_row: Final = RowTemplate(dict(WRITE.kind), WRITE.columns).row
 
 
@@ -87,6 +88,10 @@ class Rows:
     tokens: Tokens | None
     allow_unbound: bool
     is_remembered: bool = False
+    _sentinels: Sentinels = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sentinels", Sentinels(self.serde))
 
     def with_serde(self, serde: object) -> Rows:
         """Return the same with another serializer.
@@ -163,8 +168,7 @@ class Rows:
         metadata = header["metadata"]
         if self.layout is Layout.INLINE:
             header["inline"] = inline
-            row = value_row(thread_id, checkpoint_ns, SENTINEL, SENTINEL_VERSION)
-            stored[SENTINEL] = Sealable(partial(self.serde.seal, None, row=row))
+            stored[SENTINEL] = Sealable(partial(self._sentinels.sealed, thread_id, checkpoint_ns))
             versions[SENTINEL] = changed[SENTINEL] = SENTINEL_VERSION
         else:  # the saver passes metadata to its serializer: types that JSON does not have are kept
             header["metadata"] = {}
@@ -182,17 +186,21 @@ class Rows:
         self, place: Place, values: Mapping[str, Any], versions: Mapping[str, Any], changed: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the saver is given for each value, and the values that are sealed with the header."""
-        is_inline, seal = self.layout is Layout.INLINE, self.serde.seal
-        stored, inline = dict[str, Any](), dict[str, Any]()
+        is_inline = self.layout is Layout.INLINE
+        stored: dict[str, Any] = {}
+        inline: dict[str, Any] = {}
         for name, value in values.items():
             if is_inline and isinstance(value, INLINE):
                 inline[name], stored[name] = value, ""
             elif name in versions:  # else the saver would not find it again
                 version = str(changed.get(name, versions[name]))
-                row = value_row(place.thread_id, place.checkpoint_ns, name, version)
-                sealable = Sealable(partial(seal, value, row=row))
+                sealable = Sealable(partial(self._seal_value, place, name, version, value))
                 stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
         return stored, inline
+
+    def _seal_value(self, place: Place, channel: str, version: str, value: Any) -> tuple[str, bytes]:
+        row = value_row(place.thread_id, place.checkpoint_ns, channel, version)
+        return self.serde.seal(value, row=row)
 
     def _readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata that is stored readable: plain keys, and tokens."""
@@ -256,18 +264,23 @@ class Rows:
             return self.serde.loads_typed((sealed.tag, sealed.blob))
         return self.serde.decode(opened.inner, opened.data)
 
-    def open_write(self, place: Place, task_id: str, channel: str, sealed: Any) -> Write:
-        """Open and decode one write.
+    def open_writes(self, place: Place, writes: Iterable[PendingWrite]) -> list[Write]:
+        """Open and decode writes to a checkpoint.
 
         Raises:
-            RowError: If its index is not that of its channel.
+            RowError: If the index of one is not that of its channel.
         """
-        opened = self.open_bound(require_sealed(sealed), write_row(*self.key(place), task_id, channel))
-        if opened is None:
-            return Write(None, task_id, channel, self.serde.loads_typed((sealed.tag, sealed.blob)))
-        claims, data = split_claims(opened.data)
-        require_same_kind(channel, claims)
-        return Write(claims, task_id, channel, self.serde.decode(opened.inner, data))
+        key, serde, found = self.key(place), self.serde, list[Write]()
+        for task_id, channel, sealed in writes:
+            opened = self.open_bound(require_sealed(sealed), write_row(*key, task_id, channel))
+            if opened is None:
+                value = serde.loads_typed((sealed.tag, sealed.blob))
+                found.append(Write(None, task_id, channel, value))
+                continue
+            claims, data = split_claims(opened.data)
+            require_same_kind(channel, claims)
+            found.append(Write(claims, task_id, channel, serde.decode(opened.inner, data)))
+        return found
 
 
 def is_bound(tag: object) -> bool:

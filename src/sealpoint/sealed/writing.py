@@ -53,7 +53,7 @@ def put_writes(
 
 def _claim(heads: Heads) -> Steps[str | None]:
     """Check that heads can be recorded, and return what the checkpoint says of the store."""
-    yield from heads.require_writable()
+    yield heads.require_writable
     return heads.make_claim()
 
 

@@ -18,7 +18,6 @@ Key = tuple[str, str, str]
 """thread_id, checkpoint_ns and checkpoint_id of a row."""
 
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
-_PLACES: Final = ((str, str, str, str), (str, str, str, type(None)))  # with or without a parent
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
 _KEY_NAMES: Final = (str, str, str, *_NAMES)
 WRITE_NAMES: Final = (str, str, *_NAMES)
@@ -47,11 +46,13 @@ class CheckpointRow(NamedTuple):
         Raises:
             RowError: If it or the key is something else than text.
         """
-        if (*map(type, self[:4]),) not in _PLACES:
-            raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
-        if not self.checkpoint_id:  # a config that names it would mean the latest
+        thread_id, ns, checkpoint_id, parent, *_ = self
+        is_named = type(thread_id) is type(ns) is type(checkpoint_id) is str
+        if not is_named or not (parent is None or type(parent) is str):
+            raise RowError(f"row {excerpt(checkpoint_id)} is not named by text")
+        if not checkpoint_id:  # a config that names it would mean the latest
             raise RowError("the id of a checkpoint is empty")
-        return self.parent_checkpoint_id
+        return parent
 
     def decode(self, serde: SerializerProtocol) -> Checkpoint:
         """Return the checkpoint of the row, or the opaque value that a carrier returns in its place.
