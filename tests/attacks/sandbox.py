@@ -28,6 +28,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from sealpoint.cli.app import program
 from tests.attacks import canaries
 from tests.attacks.case import Case, Outcome, Scene
 from tests.attacks.sides import Side
@@ -47,6 +48,8 @@ _MODULES: Final = (
     "numpy",
     "sealpoint.serde.inert",
     "tomlkit",
+    "typer._adapters",
+    "typer._click.decorators",
 )
 
 
@@ -255,6 +258,7 @@ def _brief(value: object) -> str:
 
 
 def load() -> None:
-    """Import what values are made of: it takes a second, and children would need it each for itself."""
+    """Import what values are made of, and build the commands: children would need it each for itself."""
     for name in _MODULES:
         import_module(name)
+    program()

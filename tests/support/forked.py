@@ -64,8 +64,9 @@ def forked_program() -> Iterator[Path]:
 
 def serve(path: str) -> NoReturn:
     """Fork for each connection to a socket, until this process is killed."""
-    from sealpoint.cli.app import run
+    from sealpoint.cli.app import program, run
 
+    program()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whose forks are then not waited for
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from sealpoint.cli import (
     audit,
@@ -122,6 +124,12 @@ COMMANDS: Final = frozenset(
 )
 
 
+@cache
+def program() -> Any:
+    """Return the commands with their options, which are built once: that takes longer than most commands."""
+    return get_command(app)
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command, print how it ended, and return the exit code.
 
@@ -154,7 +162,7 @@ def _command_of(words: Sequence[str]) -> str:
 def _run(words: Sequence[str]) -> int:
     try:
         # In its standalone mode click ends the process itself: an aborted question would exit with 1.
-        code = app(args=words, prog_name="sealpoint", standalone_mode=False) or Exit.DONE
+        code = program()(args=words, prog_name="sealpoint", standalone_mode=False) or Exit.DONE
         if code == _INTERRUPTED:
             say("ended by Ctrl-C; the same command can be run again")
             code = Exit.STOPPED

@@ -74,10 +74,11 @@ def verify(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Compare every checkpoint with the thread store, and name each that is missing or was put back.
+    """Name each checkpoint that is missing or was put back.
 
-    Exits with 4 if there is one. With --pin, it also finds a store that was put back together with the
-    database. `sealpoint verify DB` does the same without the pin, and opens all other values too.
+    Every checkpoint is compared with the thread store. Exits with 4 if one differs. With --pin, it also finds
+    a store that was put back together with the database. `sealpoint verify DB` does the same without the pin,
+    and opens all other values too.
     """
     result = Result("heads verify")
     named, remembered = one_database(database, variable, keys), require_threads(threads, keys)
@@ -130,7 +131,9 @@ def adopt(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Record what a database has as true: for first use, or after a backup was restored on purpose.
+    """Record what a database has as true.
+
+    For the first use of a thread store, or after a backup was restored on purpose.
 
     Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
     agents before; nothing is recorded if a checkpoint does not open.
@@ -203,8 +206,9 @@ def seal(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Print one hash over all events of a thread store, to be kept elsewhere.
+    """Print a pin: one hash over all events of a thread store.
 
+    Keep it where the agents cannot write.
     A pin that is in FILE is replaced only if the store continues it.
     """
     result = Result("heads seal")

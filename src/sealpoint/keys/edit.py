@@ -12,7 +12,6 @@ from typing import Any
 
 from sealpoint.errors import (
     DuplicateKeyError,
-    FilePermissionsError,
     KeyRingError,
     OutputExistsError,
 )
@@ -47,19 +46,15 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
         The id of the key.
 
     Raises:
-        OutputExistsError: If the ring file or the key file exists already.
+        OutputExistsError: If the ring file or the key file exists already, or a folder is a file.
         FilePermissionsError: If every account can write in its folder, or this account cannot.
-        OSError: If a folder cannot be created.
+        StoppedError: If a folder or a file cannot be written.
     """
     file = Path(path)
     if not file.name:
         raise OutputExistsError(f"{file} is a folder")
     for folder in reversed(file.parents):  # parents=True would give the parents the mode of the umask
-        try:
-            folder.mkdir(mode=0o755, exist_ok=True)
-        except PermissionError:
-            hint = "name a place of your own with --keys or $SEALPOINT_KEYS, or run this as another account"
-            raise FilePermissionsError(f"this account may not make {folder}", hint=hint) from None
+        files.make_folder(folder, 0o755)
     with lock_folder(file):
         if os.path.lexists(file):
             hint = f"nothing is overwritten; to add a key: sealpoint keys generate --keys {quote(str(file))}"

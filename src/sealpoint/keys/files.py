@@ -11,8 +11,8 @@ from pathlib import Path
 from pwd import getpwuid
 from typing import Final
 
-from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, excerpt
-from sealpoint.errors.maintenance import stopped_by
+from sealpoint.errors import FileLinkError, FilePermissionsError, OutputExistsError, SourceError, excerpt
+from sealpoint.errors.maintenance import PERMANENT_ERRNOS, stopped_by
 
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_ATTEMPTS: Final = 10
@@ -231,6 +231,35 @@ def fsync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(folder: Path, mode: int) -> None:
+    """Make a folder, unless it is there. The folder above it must be there.
+
+    Raises:
+        FilePermissionsError: If this account may not make it, or the file system is read-only.
+        OutputExistsError: If there is something else at its path.
+        StoppedError: If it cannot be made for another reason.
+    """
+    hint = "name another place with --keys or $SEALPOINT_KEYS"
+    try:
+        folder.mkdir(mode=mode, exist_ok=True)
+    except PermissionError:
+        hint += ", or run this as another account"
+        raise FilePermissionsError(f"this account may not make {folder}", hint=hint) from None
+    except FileExistsError:
+        raise OutputExistsError(f"{folder} is not a folder", hint=hint) from None
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise read_only(folder.parent) from None
+        lasts = error.errno in PERMANENT_ERRNOS
+        raise stopped_by(error, f"{folder} cannot be made", hint if lasts else None) from None
+
+
+def read_only(folder: Path) -> FilePermissionsError:
+    """Return the error for a folder in which nothing can be made, by any account."""
+    hint = "change the ring where it is kept, and deploy that; or mount the file system writable"
+    return FilePermissionsError(f"{folder} is on a read-only file system", hint=hint)
 
 
 def require_unshared(folder: Path) -> None:

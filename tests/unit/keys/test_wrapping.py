@@ -107,7 +107,9 @@ def test_first_key_of_a_ring(tmp_path: Path, service: Service, head: str) -> Non
     assert stage_wrapped_key(ring, "w").startswith("k")
     promote_key(ring, stage_wrapped_key(ring, "w", "k2"))
     assert KeyRing.load(ring).active_id == "k2"
-    assert ring.read_text().startswith(head.rstrip())
+    lines = ring.read_text().splitlines(keepends=True)
+    assert {line.partition(" ")[0] for line in lines[1:3]} == {"name", "active"}
+    assert "".join([lines[0], *lines[3:]]).startswith(head.rstrip())
     assert list(tmp_path.iterdir()) == [ring]
 
 
