@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, AnyStr, Final, NamedTuple, Protocol
+from typing import Any, AnyStr, Final, NamedTuple, Protocol, TypeGuard
 
 from sealpoint.base.frame import decode_value, encode_value
 from sealpoint.crypto import RingCipher
@@ -125,7 +125,10 @@ class ServerCipher:
         """
         try:
             return {
-                key: value if self._is_plain(context, key) else self._seal_value(context, key, _dump(value))
+                key: value
+                # A text that looks sealed would be opened, or refused, when the server reads the row.
+                if self._is_plain(context, key) and not _looks_sealed(value)
+                else self._seal_value(context, key, _dump(value))
                 for key, value in data.items()
             }
         except SealpointError as error:
@@ -142,7 +145,7 @@ class ServerCipher:
         plain, replaced = dict(data), dict[str, Any]()
         try:
             for key, value in data.items():
-                if isinstance(value, str) and value.startswith(PREFIX):
+                if _looks_sealed(value):
                     tag, text = _split(value, ":")
                     blob = decode_value(text)
                     if blob is None:
@@ -211,6 +214,10 @@ class ServerCipher:
         if not self._allows_plaintext:
             raise PlaintextError(f"{what} is not sealed")
         self._cipher.tally.add(PLAINTEXT, "")
+
+
+def _looks_sealed(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.startswith(PREFIX)
 
 
 def _split(text: AnyStr, end: AnyStr) -> tuple[AnyStr, AnyStr]:

@@ -260,6 +260,16 @@ def test_plain_metadata_stays_readable_in_metadata_alone() -> None:
         server.read(sealed, values)
 
 
+def test_plain_metadata_that_looks_sealed_is_sealed() -> None:
+    """A client may send any text: it must not stop the server from reading the row, nor be opened for it."""
+    server, metadata = Server(plain_metadata=["owner"]), at(field="metadata")
+    stolen = Server().seal({"owner": "of another row"}, metadata)["owner"]
+    for text in (PREFIX, f"{PREFIX}x", stolen):
+        sealed = server.seal({"owner": text}, metadata)
+        assert sealed["owner"] != text
+        assert server.read(sealed, metadata) == {"owner": text}
+
+
 def test_a_key_that_became_plain_is_read_where_it_is_sealed() -> None:
     sealed = Server().seal({"owner": "alice"}, at(field="metadata"))
     assert Server(plain_metadata=["owner"]).read(sealed, at(field="metadata")) == {"owner": "alice"}
