@@ -32,6 +32,8 @@ from sealpoint.maintenance.ringcheck import require_own_ring
 
 # Agents with the old ring could keep a run busy without end. The next run does what is left.
 MAX_PASSES: Final = 8
+FIRST_ROWS: Final = 64
+"""Rows of the first batch of a column, of which it is not known how long they take."""
 # Python's sqlite3 raises "database is locked" after 5 s by default; a batch is to stay far below that.
 MAX_LOCK_SECONDS: Final = 0.1
 
@@ -130,7 +132,7 @@ class Run:
         self._selection = selection
         self._batch = batch
         self._max_lock_seconds = max_lock_seconds
-        self._rows = batch.rows
+        self._rows = 1  # of the next batch; each column begins anew
         self._failures = Failures(may_repeat=True)
         self._new_failures: list[Failure] = []
 
@@ -155,6 +157,7 @@ class Run:
         seen = 0
         for column in self._store.columns:
             done: Rewritten | None = None
+            self._rows = min(self._batch.rows, FIRST_ROWS)
             while done is None or done.last is not None:
                 batch = replace(self._batch, rows=self._rows)
                 after = None if done is None else done.last
@@ -179,10 +182,11 @@ class Run:
                 )
 
     def _adapt(self, done: Rewritten) -> None:
-        """Halve batches for which writers waited too long, and let them grow again."""
+        """Shrink batches for which writers waited too long, at least by half, and let them grow again."""
         if done.lock_seconds > self._max_lock_seconds:
-            # The limit in bytes may have ended the batch: half of the limit in rows might not shrink it.
-            self._rows = max(1, min(self._rows, done.seen) // 2)
+            part = min(0.5, self._max_lock_seconds / done.lock_seconds)
+            # The limit in bytes may have ended the batch: part of the limit in rows might not shrink it.
+            self._rows = max(1, int(min(self._rows, done.seen) * part))
         # Only below half of the limit, so that the size does not alternate around it.
         elif done.lock_seconds < self._max_lock_seconds / 2:
             self._rows = min(self._batch.rows, self._rows * 2)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.cells import Cell, open_cell
-from sealpoint.databases.rows import Batch, Progress
+from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, open_cell
+from sealpoint.databases.rows import BATCH, Batch, Change, Progress, Rewritten
 from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
@@ -26,7 +26,7 @@ from sealpoint.errors import (
     TagError,
     UnknownKeyError,
 )
-from sealpoint.maintenance.rotate import outstanding, rotate
+from sealpoint.maintenance.rotate import FIRST_ROWS, outstanding, rotate
 from tests.support.harm import flip
 from tests.support.sealed import (
     SMALL,
@@ -376,6 +376,35 @@ def test_batches_shrink_when_writers_wait_too_long(path: Path) -> None:
     steps = [after.rows - before.rows for before, after in pairwise(seen)]
     assert [step for step in steps if step][-5:] == [1] * 5
     assert seen[-1].changed == len(values_of(path))
+
+
+class SlowRows(SqliteRows):
+    """Every row of a column takes as long as the table says, in milliseconds."""
+
+    def rewrite(
+        self,
+        column: Column,
+        after: Any,
+        change: Change,
+        selection: Selection = EVERYTHING,
+        batch: Batch = BATCH,
+    ) -> Rewritten:
+        done = super().rewrite(column, after, change, selection, batch)
+        return done._replace(lock_seconds=done.seen * {CHECKPOINTS: 0.001, WRITES: 0.02}[column])
+
+
+def test_writers_wait_too_long_for_the_first_batch_of_a_column_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    for number in range(120):
+        write(path, "k1", f"t{number}")
+    with closing(SlowRows(path, writable=True)) as store:
+        events = rotate(store, make_cipher("k2", "k1"), max_lock_seconds=0.1)
+        seen = [event for event in events if isinstance(event, Progress)]
+    assert seen[-1].changed == len(values_of(path))
+    waits = [event.lock_seconds for event in seen if event.table == WRITES.label]
+    first, second, *others = waits  # SQLite reads the next batch while it commits one
+    assert max(first, second) <= FIRST_ROWS * 0.02
+    assert max(others) <= 2 * 0.1
 
 
 def test_no_lock_is_held_between_events(path: Path) -> None:
