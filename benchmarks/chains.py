@@ -10,7 +10,7 @@ from benchmarks.peers import Saver
 def checkpoint(number: int, values: dict[str, Any]) -> Any:
     """Make a checkpoint whose id sorts by ``number``."""
     return {
-        "v": 2,
+        "v": 4,
         "id": f"1f000000-0000-6000-8000-{number:012x}",
         "ts": "2026-01-01T00:00:00+00:00",
         "channel_values": values,

@@ -241,3 +241,15 @@ def test_scrub_in_vain_names_the_writer(run: Run, path: Path, monkeypatch: pytes
     assert ended.code == Exit.FOUND
     advice = "rows are still written unsealed or under an old key: end that writer and run again"
     assert advice in ended.err.splitlines()
+
+
+def test_without_a_ring_a_new_one_is_for_a_new_database(run: Run, tmp_path: Path) -> None:
+    """The ring of a sealed database that is not found is not replaced by following the hint."""
+    ended = run("keys", "list", "--keys", tmp_path / "none.toml")
+    assert "for a new database" in ended.err
+
+
+def test_a_database_without_tables_may_be_the_wrong_one(run: Run, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    assert "is it the right file?" in run("status", tmp_path / "other.db").err

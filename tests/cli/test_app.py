@@ -33,6 +33,17 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
 ALL = list(commands(typer.main.get_command(program_app.app)))
 
 
+def test_lists_of_commands_show_whole_sentences() -> None:
+    """A group lists the first sentence of each command, and cuts off what does not fit."""
+    group: Any = typer.main.get_command(program_app.app)
+    for words in ALL:
+        command = group
+        for word in words:
+            command = command.commands[word]
+        summary = command.get_short_help_str(limit=66)
+        assert re.search(r"(?<!e\.g)(?<!\.)\.$", summary), (words, summary)
+
+
 @pytest.mark.parametrize("words", [(), *ALL], ids=" ".join)
 def test_help(run: Run, words: tuple[str, ...]) -> None:
     """It says what the command is for, and what each of its arguments and options is."""

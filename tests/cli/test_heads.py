@@ -374,6 +374,21 @@ def test_a_pin_is_replaced_by_a_later_one(run: Run, on_file: Scene) -> None:
     assert f"root {second['root']}" in shown.out
 
 
+def test_a_pin_by_a_link_is_that_of_the_other_volume(run: Run, on_file: Scene) -> None:
+    """The pin is kept elsewhere: a link to it is followed, and never replaced by a file beside the store."""
+    elsewhere = Path("elsewhere")
+    elsewhere.mkdir()
+    Path("pin.json").symlink_to("elsewhere/pin.json")
+    words = ["heads", "seal", "threads.db", "--pin", "pin.json"]
+    assert run(*words).code == Exit.USAGE
+    assert (Path("pin.json").is_symlink(), [*elsewhere.iterdir()]) == (True, [])
+    assert run("heads", "seal", "threads.db", "--pin", "elsewhere/pin.json").code == Exit.DONE
+    on_file.play("v")
+    events = run(*words, "--json").document["pin"]["events"]
+    assert Path("pin.json").is_symlink()
+    assert json.loads((elsewhere / "pin.json").read_text())["events"] == events
+
+
 def test_a_pin_of_another_store_differs(run: Run, on_file: Scene) -> None:
     SqliteThreadStore("new.db", create=True).close()
     assert run("heads", "seal", "new.db", "--pin", "pin.json").code == Exit.DONE

@@ -294,6 +294,29 @@ def test_ledger_that_is_not_created_refuses_the_command(ring: Path, run: Run) ->
     assert "k2" not in ring.read_text()
 
 
+def test_ring_that_cannot_be_read_refuses_commands_that_need_none(
+    ledger: Path, ring: Path, run: Run, tmp_path: Path
+) -> None:
+    """It may name a ledger: the end of a log must not be removed without a record."""
+    store = tmp_path / "threads.db"
+    with closing(SqliteThreadStore(store, create=True)) as threads:
+        threads.append([Head(Spot("t", "", "1"), kind, bytes(16)) for kind in (Kind.PUT, Kind.DELETED)])
+        threads.append([Head(Spot("t", "", "2"), Kind.PUT, bytes(16))])
+    trim = ("heads", "trim", str(store), "--before", "2999-01-01", "--yes")
+    text = ring.read_text()
+    for damage in (lambda: ring.chmod(0o660), lambda: ring.write_text("version ="), ring.unlink):
+        damage()
+        for words in (trim, ("heads", "seal", str(store))):
+            assert run(*words).code in (Exit.KEYS, Exit.USAGE)
+            assert run(*words, "--keys", str(ring)).code in (Exit.KEYS, Exit.USAGE)
+    with closing(SqliteThreadStore(store)) as threads:
+        assert threads.trimmed() == 0
+    ring.write_text(text)
+    ended = run(*trim)
+    assert (ended.code, ended.out.splitlines()[0]) == (Exit.DONE, "deleted checkpoints that are forgotten: 1")
+    assert new(ledger) == [("heads.trim", "begun", None), ("heads.trim", "done", 0)]
+
+
 def test_signer_that_is_missing_or_another_refuses_the_command(ledger: Path, ring: Path, run: Run) -> None:
     key = ring.parent / "ledger.key"
     key.rename(key.with_suffix(".away"))

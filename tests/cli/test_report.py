@@ -22,6 +22,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.cli.exits import Exit
+from sealpoint.evidence.ledger import Ledger
 from sealpoint.evidence.report import database
 from sealpoint.evidence.report.changes import find_changes
 from sealpoint.evidence.report.period import parse_period
@@ -191,6 +192,23 @@ def test_entries_of_the_period(tmp_path: Path) -> None:
     assert (len(every.entries), every.others, every.verified) == (6, 0, None)
     (old,) = find_changes(tmp_path / "ledger", parse_period("2020-01-01..2020-01-01"), "x").entries
     assert (old["event"], old["subject"]) == ("<b>scrub", {"key": "k1"})
+
+
+def test_entries_of_a_wrong_clock_are_listed_in_their_order(tmp_path: Path) -> None:
+    """The order of a ledger is signed, and its times are those of each host's clock."""
+    Ledger.create(tmp_path / "ledger", SIGNER, replace(make_entry(), at="2023-01-01T00:00:00Z"))
+    times = {"before": "2024-05-01", "back": "2020-01-01", "after": "2024-05-03", "ahead": "2999-01-01"}
+    with Ledger(tmp_path / "ledger", SIGNER).writing(make_entry()) as writer:
+        for event, day in {**times, "later": "2024-07-01"}.items():
+            writer.add(replace(make_entry(event), at=f"{day}T00:00:00Z"))
+
+    def listed(period: str) -> list[str]:
+        found = find_changes(tmp_path / "ledger", parse_period(period), "x").entries
+        return [entry["event"] for entry in found[-5:] if entry["event"] in {*times, "later"}]
+
+    assert listed("2024-05-01..2024-05-31") == ["before", "back", "after", "ahead"]
+    assert listed("2020-01-01..2020-01-01") == ["back", "ahead"]
+    assert listed("2024-07-01..2024-07-01") == ["ahead", "later"]
 
 
 def test_the_ledger_names_the_report(run: Run, whole: Path) -> None:

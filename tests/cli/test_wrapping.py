@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,28 @@ def test_check_finds_a_wrapping_key_that_waits_for_deletion(run: Run, ring: Path
     assert "waits for deletion" in ended.document["wrappers"][0]["problem"]
 
 
+def test_check_unwraps_each_key_once(run: Run, ring: Path, service: Service) -> None:
+    """Each time is a request to the service."""
+    run("keys", "wrap", "k1", "--with", "w")
+    run("keys", "generate", "k2", "--wrap-with", "w")
+    run("keys", "generate", "--index", "--wrap-with", "w")
+    service.calls.clear()
+    assert run("keys", "check").code == Exit.DONE
+    asked = Counter(key for act, key in service.calls if act == "unwrap")
+    assert asked == {"k1": 1, "k2": 1, "index": 1, "keys-check": 2}  # two wrappers
+
+
+def test_check_finds_an_index_key_that_does_not_unwrap(run: Run, ring: Path, service: Service) -> None:
+    """Named beside the keys that do not."""
+    run("keys", "wrap", "k1", "--with", "w")
+    run("keys", "generate", "--index", "--wrap-with", "v")
+    service.away.update({"one", "two"})
+    ended = run("keys", "check")
+    assert ended.code == Exit.KEYS
+    assert "key 'k1': wrapper 'w' (fake, one): connection refused" in ended.err
+    assert "[[index]]: wrapper 'v' (fake, two): connection refused" in ended.err
+
+
 def test_check_on_a_host_that_may_only_unwrap(run: Run, ring: Path, service: Service) -> None:
     run("keys", "wrap", "k1", "--with", "w")
     ring.write_text(ring.read_text().replace(wrapper_text("v", "two"), ""))
@@ -125,6 +148,9 @@ def test_check_says_which_key_has_a_file_left(run: Run, ring: Path) -> None:
     ring.write_text(ring.read_text().replace('by = "w"', 'by = "w", left = "keys.d/k2.key"'))
     ended = run("keys", "check")
     assert "warning: key 'k2' is wrapped, and its file keys.d/k2.key is not removed" in ended.err
+    assert "ok" not in ended.out.splitlines()
+    document = run("keys", "check", "--json").document
+    assert (document["ok"], document["reasons"]) == (None, ["material-not-removed"])
     assert run("keys", "wrap", "k2", "--with", "w").code == Exit.DONE
     assert "warning" not in run("keys", "check").err
 

@@ -1,4 +1,4 @@
-"""The role for maintenance of docs/rotation.md: its rights are enough, and each of them is needed."""
+"""The role for maintenance of docs/rotation.md and rebind.md: its rights are enough, and each is needed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from sealpoint.databases.postgres.columns import BLOBS
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.errors import SchemaError
 from tests.postgres.test_commands import at
+from tests.postgres.test_rebind import put
 from tests.postgres.test_schema import alter, schema_of
 from tests.support.postgres import K1, put_blobs, put_writes, reseal
 from tests.support.rings import states_text, write
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "rotation.md"
+DOCS: Final = Path(__file__).parents[2] / "docs"
 VALUE: Final = K1.seal("msgpack", b"\x01")
 READERS: Final = (
     ("status",),
@@ -40,6 +41,12 @@ def keys(tmp_path: Path) -> str:
     return str(write(tmp_path / "keys.toml", states_text(k2="active", k1="decrypt-only")))
 
 
+def granted(page: str, name: str) -> str:
+    """The statements of a page, for a role of another name."""
+    (made,) = re.findall(r"```sql\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    return re.sub(r"\bsealpoint\b", name, made)
+
+
 @pytest.fixture
 def role(url: str) -> Iterator[str]:
     """URL of the role that the page makes."""
@@ -47,8 +54,7 @@ def role(url: str) -> Iterator[str]:
     put_writes(url, [("task", 0, "n", *VALUE)])
     schema = schema_of(url)
     name = f"{schema}_role"
-    (made,) = re.findall(r"```sql\n(CREATE ROLE.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    alter(url, re.sub(r"\bsealpoint\b", name, made).replace("SCHEMA public", f"SCHEMA {schema}"))
+    alter(url, granted("rotation.md", name).replace("SCHEMA public", f"SCHEMA {schema}"))
     try:
         yield make_conninfo(url, user=name)
     finally:
@@ -77,6 +83,25 @@ def test_select_alone_is_enough_to_read(
         assert run(command) == Exit.DONE, command
     assert run(["rotate", at(role), "--apply", "--keys", keys]) == Exit.USAGE
     assert "InsufficientPrivilege" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lacking", ["", "UPDATE ON checkpoints", "INSERT ON checkpoint_blobs"])
+def test_rebinding_needs_the_rights_of_its_page(url: str, role: str, tmp_path: Path, lacking: str) -> None:
+    alter(url, "DELETE FROM checkpoint_blobs; DELETE FROM checkpoint_writes")
+    put(url)
+    name = psycopg.conninfo.conninfo_to_dict(role)["user"]
+    alter(url, granted("rebind.md", str(name)))
+    if lacking:
+        alter(url, f"REVOKE {lacking} FROM {name}")
+    ring = write(tmp_path / "k1.toml", states_text(k1="active"))
+    words = ["rebind", at(role), "--apply", "--keys", str(ring)]
+    assert run(words) == (Exit.USAGE if lacking else Exit.DONE)
+    if not lacking:
+        assert run(["verify", at(role), "--bound", "--keys", str(ring)]) == Exit.DONE
+        alter(url, f"REVOKE DELETE ON checkpoint_blobs FROM {name}")
+        assert run([*words, "--unbind"]) == Exit.USAGE
+        alter(url, f"GRANT DELETE ON checkpoint_blobs TO {name}")
+        assert run([*words, "--unbind"]) == Exit.DONE
 
 
 def test_a_superuser_is_warned_in_one_line(

@@ -1,18 +1,23 @@
-"""Every error that SealedSaver raises is counted once, by its class, in the statistics of its cipher."""
+"""Every error that a saver of this package raises is counted once, by class, in its cipher's statistics."""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import RingCipher
-from sealpoint.errors import ConfigError, RolledBackError, SealpointError
+from sealpoint.errors import ConfigError, RolledBackError, SchemaError, SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.sqlite import SqliteSaver
 from sealpoint.threads.memory import MemoryThreadStore
 from tests.graphs.savers import SEALED
 from tests.sealed.moves import found, of
@@ -77,6 +82,38 @@ def test_sync_and_async(tmp_path: Path, name: str, damage: str) -> None:
         met = raised(Called(saver, runner, awaited="Async" in name))
         assert met
         assert refused() - before == met
+
+
+CALLS: Final[dict[str, Callable[[Any], Any]]] = {
+    "setup": lambda saver: saver.setup(),
+    "cursor": lambda saver: saver.cursor().__enter__(),
+    "cursor without a transaction": lambda saver: saver.cursor(transaction=False).__enter__(),
+    "get_tuple": lambda saver: saver.get_tuple(at("t")),
+    "list": lambda saver: list(saver.list(at("t"))),
+    "put": lambda saver: saver.put(at("t"), empty_checkpoint(), {}, {}),
+    "put_writes": lambda saver: saver.put_writes(at("t", ROOT, "1"), [("a", 1)], "task"),
+    "delete_thread": lambda saver: saver.delete_thread("t"),
+    "delete_for_runs": lambda saver: saver.delete_for_runs(["r"]),
+    "copy_thread": lambda saver: saver.copy_thread("t", "u"),
+    "prune": lambda saver: saver.prune(["t"]),
+    "history": lambda saver: saver.get_delta_channel_history(config=at("t"), channels=["a"]),
+    "aget_tuple": lambda saver: asyncio.run(saver.aget_tuple(at("t"))),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_sqlite_saver_without_sealed_saver(tmp_path: Path, call: Callable[[Any], Any]) -> None:
+    """The same rule: what the saver itself raises is counted."""
+    cipher = RingCipher(SEALED.cipher.ring)  # type: ignore[attr-defined]
+    with closing(sqlite3.connect(tmp_path / "x.db", check_same_thread=False)) as connection:
+        connection.execute("CREATE TABLE checkpoints (x)")
+        saver = SqliteSaver(connection, serde=EncryptedSerializer(cipher))
+        with pytest.raises(SchemaError):
+            call(saver)
+        assert cipher.stats().refused == {"SchemaError": 1}
+        plain = SqliteSaver(connection)
+        with pytest.raises(SchemaError):
+            call(plain)
 
 
 def test_heads_that_are_required_and_tolerated() -> None:

@@ -29,7 +29,7 @@ def make_entry(event: str = "key.stage", outcome: str = "done", run: str = RUN) 
 def add(ledger: Ledger, *events: str) -> Checkpoint:
     """Add entries, each as a process of its own would."""
     for event in events:
-        with ledger.writing(make_entry()) as writer:
+        with Ledger(ledger.folder.path, ledger.signer).writing(make_entry()) as writer:
             writer.add(make_entry(event))
     with ledger.writing(make_entry()) as writer:
         return writer.checkpoint

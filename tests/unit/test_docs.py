@@ -3,8 +3,8 @@
 - ```python blocks run in order, in one namespace a page, as a script of the reader's would;
   a ```text or ```output block right below one is what it prints.
 - ```console blocks: lines with ``$ `` are commands for a shell, the others what they print.
-  Each has a shell of its own; what ``export`` sets is there for all that follow. One that is
-  nothing but `sealpoint` with words is run within this process, and `sealpoint` in other
+  Each has a shell of its own; what ``export`` sets is there for all that follow, and what Python sets is not.
+  One that is nothing but `sealpoint` with words is run within this process, and `sealpoint` in other
   commands is a fork of a process that has imported it (tests/support/forked.py).
 - ```toml, ```python and ```sh blocks that begin with ``# NAME.toml``, ``# NAME.py`` or ``# NAME.sh``
   are put into that file.
@@ -39,7 +39,9 @@ from sealpoint.cli.app import run as program
 from sealpoint.cli.exits import Exit
 from sealpoint.evidence.report import questions
 from sealpoint.evidence.report.why import Why
+from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance.result import Reason
+from tests.support.rings import states_text, write
 from tests.support.server import schema, server
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +129,7 @@ def run_shell(command: str, environment: dict[str, str]) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ | environment,
+        env=environment,
         check=False,
     )
     return done.returncode, done.stdout
@@ -137,6 +139,8 @@ def run_sealpoint(command: str, environment: dict[str, str]) -> tuple[int, str]:
     """Run our own program within this process, which takes a tenth of the time."""
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
+        for name in os.environ.keys() - environment.keys():
+            patch.delenv(name)
         for name, value in environment.items():
             patch.setenv(name, value)
         code = program(shlex.split(command)[1:])
@@ -154,7 +158,7 @@ def put_file(block: Block) -> bool:
 def run_page(page: Path) -> None:
     """Run a page in the current folder."""
     namespace = vars(sys.modules["__main__"])
-    exported: dict[str, str] = {}
+    exported = dict(os.environ)
     for block in blocks(page):
         if block.kind == "console":
             run_console(page, block, exported)
@@ -230,7 +234,9 @@ def test_page_that_is_wrong_is_noticed(text: str, tmp_path: Path) -> None:
         run_page(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name
+)
 def test_links_lead_somewhere(page: Path) -> None:
     """Files are there, and so are the headings that an address names."""
     for target, heading in LINK.findall(page.read_text(encoding="utf-8")):
@@ -242,11 +248,28 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert heading in slugs, f"{page.name} leads to {target}#{heading}"
 
 
+def test_readme_leads_to_every_page() -> None:
+    """Its list by task is the index of the documentation."""
+    index = PAGES[0].read_text(encoding="utf-8").partition("\n## Documentation\n")[2]
+    linked = {ROOT / target for target, _ in LINK.findall(index)}
+    assert {page.name for page in PAGES[1:] if page not in linked} == set()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_extras_exist(page: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for extras in EXTRA.findall(page.read_text(encoding="utf-8")):
         assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+
+
+KEYS = ROOT / "docs" / "keys.md"
+ENTRIES = [block.text for block in blocks(KEYS) if block.kind == "toml" and not FILE_NAME.match(block.text)]
+
+
+@pytest.mark.parametrize("entries", ENTRIES, ids=lambda text: text.split("]]")[0].strip("["))
+def test_keys_page_shows_entries_that_a_ring_takes(entries: str, tmp_path: Path) -> None:
+    ring = write(tmp_path / "keys.toml", states_text(k1="active") + entries)
+    assert read_ring_entries(ring)
 
 
 def test_keys_page_names_every_error_of_keys() -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,14 @@ def test_core_loads_nothing_foreign() -> None:
 def test_package_is_typed() -> None:
     """Without this file no type checker reads the annotations."""
     assert (ROOT / "py.typed").is_file()
+
+
+def test_guide_has_every_layer() -> None:
+    """Its list of layers is the one that import-linter checks, from the top down."""
+    settings = tomllib.loads((GUIDE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    checked = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    listed = GUIDE.read_text(encoding="utf-8").partition("```text\n")[2].partition("```")[0]
+    assert [line.split("  ")[0] for line in listed.splitlines()] == checked
 
 
 def test_guide_names_modules_that_exist() -> None:

@@ -105,8 +105,6 @@ class DeltaChannelHistory(TypedDict):
 
 
 DOCUMENT_MAPPINGS: Final = ("channel_values", "channel_versions", "versions_seen")
-_DOCUMENT_KEYS: Final = ("id", *DOCUMENT_MAPPINGS)
-_THREE_DICTS: Final = [dict, dict, dict]
 
 
 def require_document(
@@ -123,8 +121,9 @@ def require_document(
         RowError: If it is not a mapping with the id of the row and the three mappings of every checkpoint.
     """
     if type(document) is dict:  # nearly always, and without a loop
-        found, *parts = map(document.get, _DOCUMENT_KEYS)
-        if found == checkpoint_id and [*map(type, parts)] == _THREE_DICTS:
+        get = document.get
+        values, versions, seen = get("channel_values"), get("channel_versions"), get("versions_seen")
+        if get("id") == checkpoint_id and type(values) is type(versions) is type(seen) is dict:
             return
     if not isinstance(document, dict) or document.get("id") != checkpoint_id:
         raise RowError(f"row {excerpt(checkpoint_id)} does not hold the checkpoint of that id")

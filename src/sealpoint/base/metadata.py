@@ -110,7 +110,7 @@ def _report_change(what: str) -> None:
         logger.warning("text in metadata has %s, and is stored without them", what)
 
 
-def _is_ordinary(table: Any, *, depth: int = 2) -> bool:
+def _is_ordinary(table: Any, depth: int = 2) -> bool:
     """Whether ASCII JSON of this metadata can certainly be read back, so that it need not be tried.
 
     Nearly all metadata has plain strings as keys, and as values scalars or dicts of scalars, such as
@@ -118,10 +118,10 @@ def _is_ordinary(table: Any, *, depth: int = 2) -> bool:
     """
     if type(table) is not dict or depth == 0 or not _TEXT.issuperset(map(type, table)):
         return False
-    if _SCALARS.issuperset(map(type, table.values())):
-        return True
-    others = [value for value in table.values() if type(value) not in _SCALARS]
-    return all(_is_ordinary(value, depth=depth - 1) for value in others)
+    for value in table.values():  # a generator takes as long as all of it
+        if type(value) not in _SCALARS and not _is_ordinary(value, depth - 1):
+            return False
+    return True
 
 
 def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
@@ -150,21 +150,24 @@ def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
     raise MetadataError(f"metadata is not strict JSON: {reason}")
 
 
-def _make_encode() -> Callable[[Any, bool], Iterable[str]]:
-    """Return a function that encodes a value; its second argument is ``False``.
+def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterable[str]]:
+    """Return a function that encodes a value as an encoder does; its second argument is ``False``.
 
     `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as using it. Without
     ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`.
+
+    Args:
+        encoder: Has no indentation, neither sorts nor skips keys, and does not look for cycles.
     """
-    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False)
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # a Python without the C accelerator
         return encoder.iterencode
+    text = json.encoder.encode_basestring_ascii if encoder.ensure_ascii else json.encoder.encode_basestring
     separators = encoder.key_separator, encoder.item_separator
     made: Callable[[Any, bool], Iterable[str]] = make(
-        None, encoder.default, json.encoder.encode_basestring, None, *separators, False, False, False
+        None, encoder.default, text, None, *separators, False, False, encoder.allow_nan
     )
     return made
 
 
-_encode: Final = _make_encode()
+_encode: Final = prepared_encoder(json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False))

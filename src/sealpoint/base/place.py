@@ -29,9 +29,6 @@ class Place(NamedTuple):
         return {"configurable": configurable}
 
 
-_PLACE: Final = Place._fields
-_ALL_TEXT: Final = (str, str, str)
-_NO_ID: Final = (str, str, type(None))
 # What `Place(...)` does, without the call of its Python constructor.
 _place: Final[Callable[[tuple[Any, ...]], Place]] = partial(tuple.__new__, Place)
 
@@ -97,13 +94,14 @@ def require_place(config: RunnableConfig, *needed: str) -> Place:
         ConfigError: If one is of the wrong type.
     """
     if type(config) is dict and type(found := config.get("configurable")) is dict:
-        place: tuple[Any, ...] = (*map(found.get, _PLACE),)
-        types = (*map(type, place),)
+        get = found.get
+        place = thread_id, ns, checkpoint_id = get("thread_id"), get("checkpoint_ns"), get("checkpoint_id")
         # Nearly always plain ASCII text: what follows takes seven calls.
-        if types == _ALL_TEXT and "".join(place).isascii():
-            return _place(place)
-        if types == _NO_ID and "checkpoint_id" not in needed and "".join(place[:2]).isascii():
-            return _place(place)
+        if type(thread_id) is str and type(ns) is str and thread_id.isascii() and ns.isascii():
+            if type(checkpoint_id) is str and checkpoint_id.isascii():
+                return _place(place)
+            if checkpoint_id is None and "checkpoint_id" not in needed:
+                return _place(place)
     configurable = configurable_of(config)
     for name in ("thread_id", *needed):
         if name not in configurable:

@@ -49,6 +49,8 @@ _USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer brings it, a
 _INTERRUPTED: Final = 130  # what typer makes of Ctrl-C
 
 EPILOG: Final = (
+    "To seal a new database, begin with `sealpoint keys init`. To see what a database contains, begin with"
+    " `sealpoint status DB`, which needs no key.\n\n"
     "Exit codes: 0 done, 2 usage or configuration, 3 a check found something, 4 a row failed to open,"
     " 5 keys not available, 6 another run holds it, 7 stopped early and safe to run again, 1 a bug."
 )
@@ -82,7 +84,7 @@ def sealpoint(
     context: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Keys, rotation and verification for sealed LangGraph checkpoints."""
+    """Manage the keys of sealed LangGraph checkpoints, and rotate, verify and examine databases."""
     if show_version:
         print(f"sealpoint {version('sealpoint')}")
         raise typer.Exit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -65,7 +66,7 @@ def verify(
             "--pin",
             metavar="FILE",
             show_default=False,
-            help="A pin that the store must be a continuation of.",
+            help="An earlier pin, which the store must continue.",
         ),
     ] = None,
     allow_unproven: AllowUnprovenOption = False,
@@ -73,10 +74,11 @@ def verify(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Compare every checkpoint with the thread store, and name each that is missing or was put back.
+    """Name each checkpoint that is missing or was put back.
 
-    Exits with 4 if there is one. With --pin, it also finds a store that was put back together with the
-    database. `sealpoint verify DB` does the same without the pin, and opens all other values too.
+    Every checkpoint is compared with the thread store. Exits with 4 if one differs. With --pin, it also finds
+    a store that was put back together with the database. `sealpoint verify DB` does the same without the pin,
+    and opens all other values too.
     """
     result = Result("heads verify")
     named, remembered = one_database(database, variable, keys), require_threads(threads, keys)
@@ -129,7 +131,9 @@ def adopt(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Record what a database has as true: for first use, or after a backup was restored on purpose.
+    """Record what a database has as true.
+
+    For the first use of a thread store, or after a backup was restored on purpose.
 
     Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
     agents before; nothing is recorded if a checkpoint does not open.
@@ -202,13 +206,15 @@ def seal(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Print one hash over all events of a thread store, to be kept elsewhere.
+    """Print a pin: one hash over all events of a thread store.
 
-    A pin that is in FILE is replaced only if the store is a continuation of it.
+    Keep it where the agents cannot write.
+    A pin that is in FILE is replaced only if the store continues it.
     """
     result = Result("heads seal")
     remembered = require_threads(name, keys)
-    before = read_pin(pin) if pin is not None and pin.exists() else None
+    # Not `exists`: a link to a volume that is not mounted is no first pin.
+    before = read_pin(pin) if pin is not None and os.path.lexists(pin) else None
     with opened_threads(remembered) as store:
         if before is not None:
             result.add(*filter(None, [check_pin(store, before)]))

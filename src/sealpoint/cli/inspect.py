@@ -30,7 +30,7 @@ def inspect(
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=100_000, help="Show so many values, or ids, at most.")
+        int, typer.Option("--limit", min=1, max=100_000, help="How many values, or ids, to show at most.")
     ] = 100,
     variable: VariableOption = None,
     keys: KeysOption = None,

@@ -24,8 +24,6 @@ from sealpoint.cli.wrapping import (
     wrap,
     wrapper_object,
 )
-from sealpoint.crypto import KeyRing
-from sealpoint.errors import KeyRingError
 from sealpoint.keys import edit
 from sealpoint.keys.entry import require_entry
 from sealpoint.keys.leftovers import KEY_FOLDER, key_file
@@ -57,7 +55,8 @@ NewKeyArgument = Annotated[
 def keys(context: typer.Context) -> None:
     """Show the keys of a ring, and change their states.
 
-    staged -> active <-> decrypt-only <-> disabled -> destroyed, and any but active -> compromised
+    staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be marked as
+    compromised, and then be disabled or destroyed. To change a key: generate, promote, `sealpoint rotate`.
     """
     require_command(context)
 
@@ -149,8 +148,7 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     entries = [entry for entry in read_entries(file, result) if entry.id in found]
     problems = {key_id: message(error) if error else None for key_id, error in found.items()}
     needed = [found[entry.id] for entry in entries if entry.state.opens]
-    # What is wrong with the ring as a whole, or with its index key, only shows when all of it is loaded.
-    errors = [error for error in needed if error is not None] or _load_errors(file)
+    errors = [error for error in (*needed, edit.check_index(file)) if error is not None]
     result.add(Reason.KEYS_MISSING, when=bool(errors))
     result.add(Reason.NO_KEYS, when=not needed)
     wrappers = check_all(file, {str(entry.wrapper) for entry in entries if found[entry.id] is None}, result)
@@ -170,14 +168,6 @@ def check(path: KeysOption = None, as_json: JsonOption = False) -> Exit:
     for error in errors:
         complain(message(error), error.hint)
     return exit_code(errors[0]) if errors and not any(needed) else result_code(result)
-
-
-def _load_errors(file: Path) -> list[KeyRingError]:
-    try:
-        KeyRing.load(file).load_material()
-    except KeyRingError as error:
-        return [error]
-    return []
 
 
 @app.command()

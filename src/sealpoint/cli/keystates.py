@@ -144,7 +144,8 @@ def compromise(key_id: KeyArgument, path: KeysOption = None, as_json: JsonOption
     file = find_ring_file(path)
     edit.compromise_key(file, key_id)
     show_keys(Result("keys compromise"), file, [key_id], as_json)
-    say(f"Seal what is under it anew: {command_line('rotate DB --apply', path)}")
+    say(f"Reseal its rows: {command_line('rotate DB --apply', path)}")
+    say(f"Then refuse it at once: {command_line(f'keys disable {key_id} --db DB', path)}")
     say("Copies and backups made before can still be read with it.")
 
 

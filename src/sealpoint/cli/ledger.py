@@ -97,7 +97,8 @@ def init(
 @app.command()
 def show(
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=MAX_SHOWN, help="Show the last so many entries, at most.")
+        int,
+        typer.Option("--limit", min=1, max=MAX_SHOWN, help="How many entries to show at most."),
     ] = 20,
     folder: LedgerOption = None,
     keys: KeysOption = None,

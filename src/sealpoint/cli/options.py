@@ -67,7 +67,7 @@ AllowPlaintextOption = Annotated[
     bool, typer.Option("--allow-plaintext", help="Accept values that are not sealed.")
 ]
 AllowLegacyOption = Annotated[
-    bool, typer.Option("--allow-legacy", help="Also seal values under LANGGRAPH_AES_KEY anew.")
+    bool, typer.Option("--allow-legacy", help="Also reseal values under LANGGRAPH_AES_KEY.")
 ]
 ApplyOption = Annotated[bool, typer.Option("--apply", help="Apply the plan; without it, only show the plan.")]
 CheckOption = Annotated[Check, typer.Option("--verify", help="Which values to open once more at the end.")]

@@ -61,8 +61,8 @@ _ENDS: Final = {
 }
 _ADVICE: Final = {
     Action.NEEDS_PLAINTEXT: "not sealed: --allow-plaintext seals them",
-    Action.NEEDS_LEGACY: "under LANGGRAPH_AES_KEY: --allow-legacy seals them anew",
-    Action.NEEDS_KEY: "under a key that the ring has not, or does not open with",
+    Action.NEEDS_LEGACY: "under LANGGRAPH_AES_KEY: --allow-legacy reseals them",
+    Action.NEEDS_KEY: "under a key that is not in the ring, or that opens nothing",
     Action.PICKLE: "pickles that are not sealed: read them with LangGraph and put them again",
     Action.OTHER_TYPE: "of other types: read them as the writer did and put them again",
     Action.UNRECOGNISED: "with an unrecognised tag: `sealpoint status DB` shows them",
@@ -75,7 +75,7 @@ def rebind(
     database: DatabaseArgument = None,
     apply: ApplyOption = False,
     unbind: Annotated[
-        bool, typer.Option("--unbind", help="The reverse: for a saver with the serializer alone.")
+        bool, typer.Option("--unbind", help="The reverse: for a saver without SealedSaver.")
     ] = False,
     plain_metadata: Annotated[
         list[str] | None,

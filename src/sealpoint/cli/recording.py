@@ -6,6 +6,7 @@ run. `finish` records its exit code.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sealpoint.cli.databases import all_databases
 from sealpoint.cli.exits import Exit, exit_code, message
 from sealpoint.cli.output import complain, say
-from sealpoint.errors import KeyRingError, SealpointError, excerpt
+from sealpoint.errors import KeyRingError, RingFileMissingError, SealpointError, excerpt
 from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK
 from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.ring import KeyRing
@@ -48,6 +49,7 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The events of each command that is recorded: when it begins, and when it has ended."""
 
+_WITHOUT_RING: Final = ("heads seal", "heads trim")
 _CHECKS: Final = {"no_database_check": DATABASE_CHECK, "allow_unrelated": RELATION_CHECK}
 _OUTCOMES: Final = {
     Exit.DONE: "done",
@@ -107,7 +109,7 @@ def finish(code: int) -> int:
 
 
 def _begin(command: str, options: Mapping[str, Any]) -> None:
-    ring = _find_ring(options.get("keys") or options.get("path"))
+    ring = _find_ring(command, options.get("keys") or options.get("path"))
     if ring is None or ring.ledger is None:
         return
     from sealpoint.evidence.recorder import Act, Recorder
@@ -120,11 +122,18 @@ def _begin(command: str, options: Mapping[str, Any]) -> None:
     _running.append(recorder)
 
 
-def _find_ring(path: Path | None) -> RingFile | None:
-    """Return the ring file of a command line, if there is a valid one; else the command itself reports it."""
+def _find_ring(command: str, path: Path | None) -> RingFile | None:
+    """Return the ring file of a command line; ``None`` if there is none.
+
+    Raises:
+        KeyRingError: If it is not valid, or a command that needs no ring names one that is missing: it may
+            name a ledger, and the command would not be recorded there.
+    """
     try:
         return RingFile(find_ring_file(path))
-    except KeyRingError:
+    except RingFileMissingError:
+        if command in _WITHOUT_RING and (path is not None or os.environ.get("SEALPOINT_KEYS")):
+            raise
         return None
 
 

@@ -52,7 +52,7 @@ def report(
             "--pin",
             metavar="FILE",
             show_default=False,
-            help="A pin that the thread store must be a continuation of.",
+            help="An earlier pin, which the thread store must continue.",
         ),
     ] = None,
     vkey: Annotated[

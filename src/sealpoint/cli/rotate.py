@@ -115,7 +115,7 @@ def warn_of_scrub(path: Path) -> None:
         return
     users = f", which {' and '.join(expected.processes)} have open" if expected.processes else ""
     warn(
-        f"--scrub will write {expected.size_bytes:,} bytes anew and lock {path} for about"
+        f"--scrub will write {expected.size_bytes:,} bytes and lock {path} for about"
         f" {max(1, round(expected.lock_seconds))} s or longer{users}",
         "writers wait that long, and fail if their timeout is shorter (in Python 5 s, if nothing else is"
         " said): rotate without --scrub, and scrub when the agents are stopped",

@@ -57,7 +57,7 @@ def trial(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build allowed types alone.")
+        bool, typer.Option("--strict", help="As LANGGRAPH_STRICT_MSGPACK does, build only allowed types.")
     ] = False,
     allow_plaintext: AllowPlaintextOption = False,
     variable: VariableOption = None,

@@ -72,9 +72,10 @@ def rewrap(
     path: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Unwrap keys and wrap them again, e.g. after the service has rotated its key. No row is touched.
+    """Unwrap keys and wrap them again. No row is touched.
 
-    Running processes keep the keys that they have; their services are not asked again.
+    Use it after the service has rotated its key, or to change to another wrapper. Running processes keep the
+    keys that they have; their services are not asked again.
     """
     file = find_ring_file(path)
     changed = wrapping.rewrap_keys(file, key_ids, wrapper)
@@ -94,9 +95,11 @@ def check_all(file: Path, unwrapped: set[str], result: Result) -> list[WrapperCh
     Args:
         file: The ring file.
         unwrapped: Ids of wrappers that have just unwrapped a key.
-        result: Gets the reason that one fails.
+        result: Gets the reasons that one fails, and that a file is left.
     """
-    for key_id, left in wrapping.find_left_files(file).items():
+    left_files = wrapping.find_left_files(file)
+    result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
+    for key_id, left in left_files.items():
         hint = f"run `sealpoint keys wrap {key_id}` again, with its wrapper"
         warn(f"key {key_id!r} is wrapped, and its file {left} is not removed", hint)
     checks = wrapping.check_wrappers(file, unwrapped)

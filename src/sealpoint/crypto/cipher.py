@@ -34,6 +34,15 @@ from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
 _RETRY_AFTER_RELOAD: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
 
 
+class _NoType(str):
+    """The type name of bytes that have none. `RingCipher.seal` refuses any other empty name."""
+
+    __slots__ = ()
+
+
+_NO_TYPE: Final = _NoType()
+
+
 class RingCipher(NeverPickled):
     """Seals with the ring's active key and opens with the key that a tag names.
 
@@ -116,14 +125,9 @@ class RingCipher(NeverPickled):
             NoActiveKeyError: If the ring has no active key.
             TagError: If ``inner`` cannot be part of a tag.
         """
-        if not inner:
-            raise self.tally.refuse(TagError("a value without a type name cannot be sealed"))
-        return self._seal(inner, data, row, secret)
-
-    def _seal(
-        self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None
-    ) -> tuple[str, bytes]:
         try:
+            if not inner and inner is not _NO_TYPE:
+                raise TagError("a value without a type name cannot be sealed")
             if self._follower is not None and monotonic() >= self._look_at:
                 self._look()
             prepared = self._prepared
@@ -256,7 +260,7 @@ class RingCipher(NeverPickled):
             ``<suite>@<key id>`` and the sealed bytes. The type that such code writes before the name is not
             authenticated; `EncryptedSerializer` authenticates it.
         """
-        tag, blob = self._seal("", plaintext, None, None)
+        tag, blob = self.seal(_NO_TYPE, plaintext)
         return tag[1:], blob
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:

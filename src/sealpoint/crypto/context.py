@@ -11,6 +11,7 @@ that several values share.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from struct import Struct
 from typing import Final
 
 PREFIX: Final = b"sealpoint\x00\x01"
@@ -20,7 +21,7 @@ Row = Mapping[str, str]
 """Coordinates of a row: the text of its columns, by name."""
 
 
-_LENGTH_BYTES: Final = 4
+_length: Final = Struct(">I").pack
 
 
 class PackedRow(bytes):
@@ -31,7 +32,7 @@ class PackedRow(bytes):
 
 def _field(text: str) -> bytes:
     data = str.encode(text)
-    return len(data).to_bytes(4, "big") + data
+    return _length(len(data)) + data
 
 
 def pack_tag(tag: str) -> bytes:
@@ -50,7 +51,7 @@ def pack_row(row: Row) -> PackedRow:
         for pair in sorted(row.items()):
             for text in pair:
                 data = str.encode(text)  # `_field` inlined: a call would double the time
-                parts += len(data).to_bytes(4, "big"), data
+                parts += _length(len(data)), data
     except TypeError:
         kinds = ", ".join(f"{type(name).__name__}: {type(value).__name__}" for name, value in row.items())
         raise TypeError(f"row coordinates are strings, not {kinds}") from None
@@ -64,7 +65,7 @@ class RowTemplate:
     serializer.open(tag, blob, row=writes.row("task-1", "messages"))
     """
 
-    __slots__ = ("_between", "_names", "_order")
+    __slots__ = ("_first", "_steps")
 
     def __init__(self, shared: Row, names: Iterable[str]) -> None:
         """Pack the shared coordinates.
@@ -80,31 +81,17 @@ class RowTemplate:
         names = tuple(names)
         if len({*shared, *names}) != len(shared) + len(names):
             raise ValueError(f"a coordinate is named twice: {', '.join([*shared, *names])}")
-        self._order = sorted(range(len(names)), key=names.__getitem__)
-        self._names = names
         # The bytes before the value of each name, in sorted order, and after the last one.
-        self._between = [b""]
+        between = [b""]
         for name in sorted((*shared, *names)):
             if name in shared:
-                self._between[-1] += pack_row({name: shared[name]})
+                between[-1] += pack_row({name: shared[name]})
             else:
-                self._between[-1] += _field(name)
-                self._between.append(b"")
-
-    def bind(self, *values: str) -> RowTemplate:
-        """Return a template of which one name is left: the one that sorts first.
-
-        Args:
-            values: One for each of the other names, in their order.
-        """
-        first = self._order[0]
-        given = (*values[:first], "", *values[first:])
-        bound = RowTemplate.__new__(RowTemplate)
-        bound._names, bound._order = (self._names[first],), [0]
-        head = self._between[0]
-        end = self.row(*given)[len(head) + _LENGTH_BYTES :]
-        bound._between = [head, end]
-        return bound
+                between[-1] += _field(name)
+                between.append(b"")
+        order = sorted(range(len(names)), key=names.__getitem__)
+        self._first = between[0]
+        self._steps = [*zip(order, between[1:], strict=True)]
 
     def row(self, *values: str) -> PackedRow:
         """Return the packed coordinates of one row, as `pack_row` returns them for all coordinates.
@@ -115,13 +102,12 @@ class RowTemplate:
         Raises:
             TypeError: If a value is not a string, or the number of values differs from the number of names.
         """
-        if len(values) != len(self._names):
-            raise TypeError(f"{len(values)} values for {len(self._names)} coordinates")
-        between = self._between
-        parts = [between[0]]
-        for number, place in enumerate(self._order, 1):
+        if len(values) != len(self._steps):
+            raise TypeError(f"{len(values)} values for {len(self._steps)} coordinates")
+        parts = [self._first]
+        for place, following in self._steps:
             data = str.encode(values[place])
-            parts += len(data).to_bytes(4, "big"), data, between[number]
+            parts += _length(len(data)), data, following
         return PackedRow(b"".join(parts))
 
 

@@ -44,6 +44,22 @@ _TAIL_BYTES: Final = 12
 _XAES_OVERHEAD_BYTES: Final = 24 + 16
 
 
+def random_source() -> Callable[[int], bytes]:
+    """Return `os.getrandom`, or `os.urandom` where the system has only this.
+
+    Both return bytes of the kernel. `os.urandom` releases the GIL, so that with several threads each value
+    that is sealed may cost a switch to another thread and back.
+    """
+    try:
+        os.getrandom(1, os.GRND_NONBLOCK)
+    except (AttributeError, OSError):  # another system, or a sandbox that refuses the call
+        return os.urandom
+    return os.getrandom
+
+
+_random: Final = random_source()
+
+
 class Suite(Protocol):
     """One suite under one key."""
 
@@ -163,7 +179,7 @@ class Xaes256Gcm:
         if sealing is None or next(sealing.messages) >= self.MAX_MESSAGES:
             sealing = self._draw()
         prefix, cipher, _ = sealing
-        tail = os.urandom(_TAIL_BYTES)
+        tail = _random(_TAIL_BYTES)
         if len(data) < IN_PLACE_BYTES:
             return prefix + tail + cipher.encrypt(tail, data, context)
         made = BytesIO(bytes(len(data) + self.OVERHEAD_BYTES))
@@ -174,7 +190,7 @@ class Xaes256Gcm:
 
     def _draw(self) -> _Sealing:
         """Choose a prefix, and count its first message. Two threads may each choose one; both are valid."""
-        prefix = os.urandom(self.PREFIX_BYTES)
+        prefix = _random(self.PREFIX_BYTES)
         cipher = AESGCM(derive_xaes_key(self._key, prefix))
         self._sealing = _Sealing(prefix, cipher, count(1))
         return self._sealing

@@ -120,7 +120,10 @@ class RingFileError(KeyRingError, ValueError):
 class RingFileMissingError(RingFileError, FileNotFoundError):
     """There is no ring file at the given path or at the default locations."""
 
-    hint = "name one (--keys FILE or $SEALPOINT_KEYS), or create it: sealpoint keys init --keys FILE"
+    hint = (
+        "name one (--keys FILE or $SEALPOINT_KEYS);"
+        " for a new database, create one: sealpoint keys init --keys FILE"
+    )
 
 
 class TestKeysError(RingFileError):

@@ -1,6 +1,6 @@
 """Evidence: a ledger of what happened to keys and databases, in formats that other tools check.
 
-`sealpoint.evidence.ledger` writes it, `sealpoint.evidence.verify` checks it.
+`sealpoint.evidence.ledger` and `writer` write it, `sealpoint.evidence.verify` checks it.
 """
 
 from sealpoint.evidence.checkpoint import Checkpoint

@@ -8,7 +8,7 @@
     documents/          what commands found, each file named after its SHA-256
     entries.torn        the rest of an entry whose writing was interrupted
 
-Nothing but `sealpoint.evidence.ledger` writes in it.
+Only `sealpoint.evidence.writer` and `recovery` write in it, while `ledger` has it locked.
 """
 
 from __future__ import annotations

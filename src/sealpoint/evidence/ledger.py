@@ -1,43 +1,22 @@
-"""Ledger: adds entries, in an order that a crash at any point leaves whole or shows.
-
-1. The next head is signed over the tree with the new entry, and written to `checkpoint.new`.
-2. The entry is added to the entries.
-3. `checkpoint.new` is renamed to `checkpoint`, and an empty one is created for the entry after this.
-
-Each step is on the disk before the next begins: three calls of fsync, since the name of `checkpoint.new` is
-there from the entry before. `edge` is written last: if it is the edge of the checkpoint, all three steps were
-completed. `sealpoint.evidence.recovery` repairs what a crash left.
-"""
+"""Ledger: creates one, and locks it for a writer."""
 
 from __future__ import annotations
 
-import base64
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import (
-    EntryError,
-    HeldError,
-    LedgerSignerError,
-    LedgerTamperedError,
-    NoteError,
-    OutputExistsError,
-    SealpointError,
-)
+from sealpoint.errors import HeldError, OutputExistsError, SealpointError
 from sealpoint.errors.maintenance import stopped_by
-from sealpoint.evidence import recovery
-from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint
-from sealpoint.evidence.entry import MAX_BYTES, Entry
-from sealpoint.evidence.folder import Folder, digest_of
-from sealpoint.evidence.note import VerifierKey
+from sealpoint.evidence.checkpoint import Checkpoint
+from sealpoint.evidence.entry import Entry
+from sealpoint.evidence.folder import Folder
 from sealpoint.evidence.signer import Signer
+from sealpoint.evidence.writer import Writer
 from sealpoint.keys.files import fsync_path, require_unshared, write_private
 from sealpoint.merkle import Tree
 
@@ -45,8 +24,6 @@ LOCK_SECONDS: Final = 30.0
 """How long a writer waits for another one, which needs about a millisecond."""
 
 _RETRY_SECONDS: Final = 0.005
-_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_decode: Final = json.JSONDecoder().raw_decode
 _HINT: Final = "make room, or let this account write to the folder: recorded commands are refused until then"
 
 
@@ -62,6 +39,7 @@ class Ledger:
         """
         self.folder: Final = Folder(folder)
         self.signer: Final = signer
+        self._signed: tuple[bytes, Checkpoint] | None = None
 
     @classmethod
     def create(cls, folder: Path, signer: Signer, entry: Entry) -> Checkpoint:
@@ -114,115 +92,12 @@ class Ledger:
         self.folder.require()
         try:
             with _locked(self.folder.entries) as entries:
-                writer = Writer(self.folder, self.signer, entries)
+                writer = Writer(self.folder, self.signer, entries, self._signed)
                 writer.record_recovery(template)
                 yield writer
+                self._signed = writer.signed
         except OSError as error:
             raise _refused(error, self.folder.path) from None
-
-
-class Writer:
-    """Adds entries to a ledger that is locked.
-
-    Attributes:
-        checkpoint: The head.
-        last: The last entry, if there is one.
-    """
-
-    def __init__(self, folder: Folder, signer: Signer, entries: int) -> None:
-        """Read the head, and check that it is one of the signer, over these entries.
-
-        Args:
-            folder: The files.
-            signer: Signs the heads.
-            entries: Descriptor of the entries, which holds the lock.
-        """
-        require_unshared(folder.path)
-        self._folder, self._signer, self._entries = folder, signer, entries
-        key = folder.read_key()
-        if key != signer.key:
-            raise LedgerSignerError(f"the ledger belongs to {key}, and the signer is {signer.key}")
-        self.checkpoint = _open_head(folder, key)
-        size = os.fstat(entries).st_size
-        self._tree = _read_edge(folder, self.checkpoint, size) or self._recover(key)
-        self.last = _read_last(entries, self._tree.size)
-
-    def add(self, entry: Entry) -> Checkpoint:
-        """Add an entry, which gets the next number. When this returns, it is on the disk.
-
-        Raises:
-            EntryError: If it is too long.
-            StoppedError: If it cannot be written; then it is not part of the ledger, or will be completed.
-            KeyRingError: If the signing key is not available.
-        """
-        entry = replace(entry, seq=self._tree.size)
-        line = entry.line()
-        tree = self._tree.copy()
-        tree.add(line)
-        head = Checkpoint.of(self._signer.key.name, tree)
-        _rewrite(self._folder.new, head.sign(self._signer))
-        _append(self._entries, line + b"\n")
-        self._folder.new.replace(self._folder.checkpoint)
-        self._make_new()
-        self._tree, self.checkpoint, self.last = tree, head, entry
-        self._keep_edge(tree)
-        return head
-
-    def add_document(self, data: bytes) -> str:
-        """Write a document, and return the name by which an entry refers to it.
-
-        Raises:
-            StoppedError: If it cannot be written.
-        """
-        digest = digest_of(data)
-        file = self._folder.document(digest)
-        if not file.exists():
-            write_private(file.with_suffix(".new"), data).replace(file)
-            fsync_path(file.parent)
-        return digest
-
-    def record_recovery(self, template: Entry) -> None:
-        """Record the rest of an interrupted entry that a recovery has set aside, if there is one."""
-        torn = recovery.pending(self._folder)
-        if torn is None:
-            return
-        subject = {"torn": digest_of(torn)}
-        if (
-            self.last is None or dict(self.last.subject) != subject
-        ):  # else recorded, and interrupted after that
-            counts = {"bytes": len(torn)}
-            self.add(
-                replace(template, event="ledger.recovered", outcome="done", subject=subject, counts=counts)
-            )
-        recovery.name_torn(self._folder, self._tree.size)
-
-    def _recover(self, key: VerifierKey) -> Tree:
-        """Read the entries, repair what a crash left, and prepare the files for `add`."""
-        tree = recovery.recover(self._folder, self.checkpoint, key)
-        self.checkpoint = Checkpoint.of(key.name, tree)
-        self._folder.edge.unlink(missing_ok=True)  # an edge says that what follows was completed
-        os.fsync(self._entries)  # a recovery that was interrupted may have cut them
-        self._folder.new.unlink(missing_ok=True)
-        self._make_new()
-        self._keep_edge(tree)
-        return tree
-
-    def _make_new(self) -> None:
-        """Create the file of the next head; its name and the rename before it are then on the disk."""
-        os.close(os.open(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
-        fsync_path(self._folder.path)
-
-    def _keep_edge(self, tree: Tree) -> None:
-        """Write the edge. It is checked before it is used, so that it need not be on the disk."""
-        edge = [base64.b64encode(node).decode() for node in tree.edge]
-        size = os.fstat(self._entries).st_size
-        data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
-        with suppress(OSError):
-            descriptor = os.open(self._folder.edge, _WRITE | os.O_CREAT, 0o600)
-            try:
-                os.write(descriptor, data)  # over a longer one: what follows is not read
-            finally:
-                os.close(descriptor)
 
 
 def require_new(folder: Path) -> None:
@@ -235,77 +110,6 @@ def require_new(folder: Path) -> None:
     if entries.exists() and entries.stat().st_size:
         hint = "nothing is overwritten; name a new folder in [ledger] dir"
         raise OutputExistsError(f"{folder} has a ledger already", hint=hint)
-
-
-def _open_head(folder: Folder, key: VerifierKey) -> Checkpoint:
-    try:
-        return open_checkpoint(folder.read_note(), key)
-    except NoteError as error:
-        raise LedgerTamperedError(f"the checkpoint of {folder.path} is not valid: {error}") from None
-
-
-def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None:
-    """Return the tree if the last entry was completed: the edge is that of the checkpoint.
-
-    Args:
-        folder: The files.
-        checkpoint: The head.
-        size: How many bytes the entries have.
-    """
-    if recovery.pending(folder) is not None or not folder.new.is_file():
-        return None
-    try:
-        found, _ = _decode(folder.edge.read_text(encoding="ascii"))
-        edge = [base64.b64decode(node, validate=True) for node in found["edge"]]
-        tree = Tree.from_edge(checkpoint.size, edge)
-        if found["bytes"] == size and tree.root() == checkpoint.root:
-            return tree
-    except (OSError, ValueError, KeyError, TypeError):  # missing, torn or edited: it is made anew
-        pass
-    return None
-
-
-def _read_last(entries: int, size: int) -> Entry | None:
-    """Return the last of ``size`` entries, without reading the others.
-
-    Raises:
-        LedgerTamperedError: If the last line is not that entry.
-    """
-    if not size:
-        return None
-    start = max(0, os.fstat(entries).st_size - MAX_BYTES - 2)
-    line = os.pread(entries, MAX_BYTES + 2, start)[:-1].rpartition(b"\n")[2]
-    try:
-        return Entry.parse(line, size - 1)
-    except EntryError as error:
-        raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
-
-
-def _rewrite(file: Path, data: bytes) -> None:
-    """Replace the contents of a file that exists."""
-    descriptor = os.open(file, _WRITE | os.O_TRUNC)
-    try:
-        _write(descriptor, data)
-    finally:
-        os.close(descriptor)
-
-
-def _append(entries: int, data: bytes) -> None:
-    size = os.fstat(entries).st_size
-    try:
-        _write(entries, data)
-    except OSError:
-        # Without room for all of it nothing is added. If this fails too, the next writer cuts it off.
-        os.ftruncate(entries, size)
-        os.fsync(entries)
-        raise
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
-    os.fsync(descriptor)
 
 
 @contextmanager

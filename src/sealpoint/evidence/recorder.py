@@ -12,10 +12,11 @@ from sealpoint.errors import KeyRingError
 from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint
 from sealpoint.evidence.entry import Entry
 from sealpoint.evidence.folder import Folder
-from sealpoint.evidence.ledger import Ledger, Writer, require_new
+from sealpoint.evidence.ledger import Ledger, require_new
 from sealpoint.evidence.note import VerifierKey
 from sealpoint.evidence.signer import make_signing_key, open_signer
 from sealpoint.evidence.verify import BEGUN
+from sealpoint.evidence.writer import Writer
 from sealpoint.keys.digest import ring_digest
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.state import KeyState

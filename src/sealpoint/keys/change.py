@@ -103,8 +103,7 @@ def lock_folder(file: Path) -> Iterator[None]:
     """
     if not os.access(file.parent, os.W_OK | os.X_OK):
         if file.parent.is_dir() and os.statvfs(file.parent).f_flag & os.ST_RDONLY:
-            hint = "change the ring where it is kept, and deploy that; or mount the file system writable"
-            raise FilePermissionsError(f"{file.parent} is on a read-only file system", hint=hint)
+            raise files.read_only(file.parent)
         raise FilePermissionsError(
             f"this account may not write in {file.parent}", hint="run this as the account that owns the ring"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 from sealpoint.errors import (
     DuplicateKeyError,
-    FilePermissionsError,
     KeyRingError,
     OutputExistsError,
 )
@@ -47,19 +46,15 @@ def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
         The id of the key.
 
     Raises:
-        OutputExistsError: If the ring file or the key file exists already.
+        OutputExistsError: If the ring file or the key file exists already, or a folder is a file.
         FilePermissionsError: If every account can write in its folder, or this account cannot.
-        OSError: If a folder cannot be created.
+        StoppedError: If a folder or a file cannot be written.
     """
     file = Path(path)
     if not file.name:
         raise OutputExistsError(f"{file} is a folder")
     for folder in reversed(file.parents):  # parents=True would give the parents the mode of the umask
-        try:
-            folder.mkdir(mode=0o755, exist_ok=True)
-        except PermissionError:
-            hint = "name a place of your own with --keys or $SEALPOINT_KEYS, or run this as another account"
-            raise FilePermissionsError(f"this account may not make {folder}", hint=hint) from None
+        files.make_folder(folder, 0o755)
     with lock_folder(file):
         if os.path.lexists(file):
             hint = f"nothing is overwritten; to add a key: sealpoint keys generate --keys {quote(str(file))}"
@@ -220,14 +215,11 @@ def compromise_key(
     _change_state(path, key_id, KeyState.COMPROMISED, require)
 
 
-def check_ring(
-    path: str | PathLike[str] | None = None, ids: Iterable[str] | None = None
-) -> dict[str, KeyRingError | None]:
-    """Load the material of each key, and compare it with its check value.
+def check_ring(path: str | PathLike[str] | None = None) -> dict[str, KeyRingError | None]:
+    """Load the material of each key that is not destroyed, and compare it with its check value.
 
     Args:
         path: The ring file.
-        ids: The keys to load; by default all that are not destroyed.
 
     Returns:
         The problem by key id; ``None`` for a key whose material is available and correct.
@@ -235,13 +227,31 @@ def check_ring(
     ring = RingFile(find_ring_file(path))
     found: dict[str, KeyRingError | None] = {}
     for entry in ring.entries:
-        if entry.state is not KeyState.DESTROYED and (ids is None or entry.id in ids):
+        if entry.state is not KeyState.DESTROYED:
             try:
                 ring.load_key(entry.id)
                 found[entry.id] = None
             except KeyRingError as error:
                 found[entry.id] = error
     return found
+
+
+def check_index(path: str | PathLike[str] | None = None) -> KeyRingError | None:
+    """Load the material of the index key, if there is one, and compare it with its check value.
+
+    Args:
+        path: The ring file.
+
+    Returns:
+        The problem, if it is not available or not correct.
+    """
+    material = RingFile(find_ring_file(path)).make_index()
+    try:
+        if material is not None:
+            material.load()
+    except KeyRingError as error:
+        return error
+    return None
 
 
 # --- changes of the ring's tree ------------------------------------------------

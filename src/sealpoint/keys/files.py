@@ -11,10 +11,13 @@ from pathlib import Path
 from pwd import getpwuid
 from typing import Final
 
-from sealpoint.errors import FileLinkError, FilePermissionsError, SourceError, excerpt
-from sealpoint.errors.maintenance import stopped_by
+from sealpoint.errors import FileLinkError, FilePermissionsError, OutputExistsError, SourceError, excerpt
+from sealpoint.errors.maintenance import PERMANENT_ERRNOS, stopped_by
 
 MAX_FILE_BYTES: Final = 1 << 20
+MAX_ATTEMPTS: Final = 10
+"""How often a file is opened whose link is replaced meanwhile."""
+
 _GONE: Final = (
     "restore its copy at this path; a key that is no longer needed can be disabled, and is then not read"
 )
@@ -72,22 +75,7 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
             account that is not root.
         SourceError: If it cannot be read or has over 1 MiB.
     """
-    is_link = allow_links and os.path.islink(path)  # noqa: PTH114 -- False for a path that is too long
-    target = _require_within(path) if is_link else path
-    try:
-        # The checks use the descriptor: a file replaced after a check by path would be read unchecked.
-        # O_NONBLOCK: opening a FIFO waits for a writer, and the process would hang.
-        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise FileLinkError(f"{path} is a symbolic link") from None
-        if is_link and error.errno == errno.ENOENT and os.path.realpath(path) != str(target):
-            # Kubernetes has replaced ``..data`` meanwhile, and removed the earlier folder.
-            return read_private(path, forbidden=forbidden, allow_links=True)
-        hint = _GONE if error.errno == errno.ENOENT else None
-        raise SourceError(f"{path} cannot be read: {os.strerror(error.errno or 0)}", hint=hint) from None
-    except ValueError:
-        raise SourceError(f"{excerpt(str(path))} is not a path") from None
+    descriptor = _open(path, allow_links=allow_links)
     try:
         _require_private(path, os.fstat(descriptor), forbidden)
         data = _read(path, descriptor)
@@ -96,6 +84,31 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
     if len(data) > MAX_FILE_BYTES:
         raise SourceError(f"{path} has over {MAX_FILE_BYTES} bytes", hint="name the right file")
     return data
+
+
+def _open(path: Path, *, allow_links: bool) -> int:
+    for _ in range(MAX_ATTEMPTS):
+        is_link = allow_links and os.path.islink(path)  # noqa: PTH114 -- False for a path that is too long
+        target = _require_within(path) if is_link else path
+        try:
+            # The checks use the descriptor: a file replaced after a check by path would be read unchecked.
+            # O_NONBLOCK: opening a FIFO waits for a writer, and the process would hang.
+            return os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise FileLinkError(f"{path} is a symbolic link") from None
+            # Kubernetes may have replaced ``..data`` meanwhile, and removed the earlier folder.
+            is_replaced = is_link and os.path.realpath(path) != str(target)
+            if error.errno != errno.ENOENT or not is_replaced:
+                hint = _GONE if error.errno == errno.ENOENT else None
+                problem = f"{path} cannot be read: {os.strerror(error.errno or 0)}"
+                raise SourceError(problem, hint=hint) from None
+        except ValueError:
+            raise SourceError(f"{excerpt(str(path))} is not a path") from None
+    hint = "try again; if it stays so, find out what replaces the link all the time"
+    raise SourceError(
+        f"{path} cannot be read: the link was replaced {MAX_ATTEMPTS} times meanwhile", hint=hint
+    )
 
 
 def _read(path: Path, descriptor: int) -> bytes:
@@ -218,6 +231,35 @@ def fsync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(folder: Path, mode: int) -> None:
+    """Make a folder, unless it is there. The folder above it must be there.
+
+    Raises:
+        FilePermissionsError: If this account may not make it, or the file system is read-only.
+        OutputExistsError: If there is something else at its path.
+        StoppedError: If it cannot be made for another reason.
+    """
+    hint = "name another place with --keys or $SEALPOINT_KEYS"
+    try:
+        folder.mkdir(mode=mode, exist_ok=True)
+    except PermissionError:
+        hint += ", or run this as another account"
+        raise FilePermissionsError(f"this account may not make {folder}", hint=hint) from None
+    except FileExistsError:
+        raise OutputExistsError(f"{folder} is not a folder", hint=hint) from None
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise read_only(folder.parent) from None
+        lasts = error.errno in PERMANENT_ERRNOS
+        raise stopped_by(error, f"{folder} cannot be made", hint if lasts else None) from None
+
+
+def read_only(folder: Path) -> FilePermissionsError:
+    """Return the error for a folder in which nothing can be made, by any account."""
+    hint = "change the ring where it is kept, and deploy that; or mount the file system writable"
+    return FilePermissionsError(f"{folder} is on a read-only file system", hint=hint)
 
 
 def require_unshared(folder: Path) -> None:

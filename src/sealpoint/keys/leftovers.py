@@ -20,7 +20,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
 from sealpoint.errors import FileLinkError, OutputExistsError
-from sealpoint.keys.files import fsync_path, read_private, require_unshared, write_private
+from sealpoint.keys.files import fsync_path, make_folder, read_private, require_unshared, write_private
 from sealpoint.keys.ids import KEY_BYTES
 from sealpoint.keys.material import parse_material
 
@@ -99,13 +99,13 @@ def make_material(ring: Path, key_id: str) -> bytes:
     command is interrupted, the next one for this id uses the same material.
 
     Raises:
-        OutputExistsError: If another file has this name.
+        OutputExistsError: If another file has this name, or that of the folder.
         FileLinkError: If the folder for key files is a link.
         FilePermissionsError: If others can write in it.
         StoppedError: If it cannot be written.
     """
     file, pending = key_file(ring, key_id), _pending(ring, key_id)
-    file.parent.mkdir(mode=0o700, exist_ok=True)
+    make_folder(file.parent, 0o700)
     _require_own_folder(file.parent)
     if _is_left_over(ring, key_id):
         return parse_material(read_private(file), str(file))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from threading import Lock, Thread
 from time import monotonic
 from typing import Final, NoReturn, Protocol
-from weakref import WeakSet
 
 from sealpoint.errors import KeyMaterialError, KeyPickleError, KeyRingError
+from sealpoint.forks import reset_in_child
 from sealpoint.keys.ids import KEY_BYTES
 from sealpoint.keys.stats import FAILED, READ, tally
 
@@ -70,7 +69,7 @@ class Material(NeverPickled):
         self._retry_at = 0.0
         self._lock = Lock()
         self._thread: Thread | None = None
-        _materials.add(self)
+        reset_in_child(self)
 
     def __repr__(self) -> str:
         return f"Material({'loaded' if self.is_loaded else 'not loaded'})"
@@ -152,6 +151,7 @@ class Background:
         self._lock = Lock()
         self._waiting = deque[Material]()
         self._is_running = False
+        reset_in_child(self)
 
     def load(self, materials: Iterable[Material]) -> None:
         """Load material soon. A failure is logged once, and raised when the key is used."""
@@ -183,17 +183,7 @@ class Background:
         self._is_running = False
 
 
-_materials: Final = WeakSet[Material]()
 background: Final = Background()
-
-
-def _reset_after_fork() -> None:
-    background.reset_after_fork()
-    for material in _materials:
-        material.reset_after_fork()
-
-
-os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def parse_material(text: bytes, what: str) -> bytes:

@@ -211,5 +211,5 @@ class KeyRing(NeverPickled):
             KeyRingError: Another of its subclasses, if the index key's material is not available.
         """
         if self._index is None:
-            raise UnknownKeyError("index", self.ids, hint="add an [[index]] entry, which never rotates")
+            raise UnknownKeyError("index", self.ids, hint="add an index key: sealpoint keys generate --index")
         return expand(self._index.get(), f"index {purpose}")

@@ -18,6 +18,7 @@ from sealpoint.errors import (
     KeyDestroyedError,
     RingFileError,
     RingFileMissingError,
+    SourceError,
     excerpt,
 )
 from sealpoint.keys.databasetable import read_database_tables
@@ -127,7 +128,10 @@ class RingFile(NeverPickled):
             KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
         """
         self.origin = Origin.of(file)
-        self.data = read_private(file, forbidden=SHARED, allow_links=True)
+        # From the root: material may be read after a daemon has left the folder, and the same entry of the
+        # same file is recognised when the file is read again.
+        file = self.origin.path
+        self.data = _read(file)
         table = _read_table(self.data, file)
         self.wrappers = read_wrappers(table, file)
         entries = [read_entry(key, file, self.wrappers) for key in _get_tables(table, "key", file)]
@@ -214,6 +218,14 @@ class RingFile(NeverPickled):
             suite=entry.suite,
             compromised=entry.compromised,
         )
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return read_private(file, forbidden=SHARED, allow_links=True)
+    except SourceError:
+        find_ring_file(file)  # if it is missing, that is the error
+        raise
 
 
 def _read_table(data: bytes, file: Path) -> dict[str, Any]:

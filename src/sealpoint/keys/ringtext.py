@@ -7,6 +7,7 @@ exactly the changed tree.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -35,6 +36,9 @@ version = 1
 # destroyed   no    no     destroy: no longer usable; the entry reserves the id
 
 """
+
+
+_VERSION: Final = re.compile(r"^version[ \t]*=.*\n", re.MULTILINE)
 
 
 def entry_text(
@@ -116,14 +120,22 @@ def changed(text: str, change: Change, name: str) -> str:
     """
     text = text if text.endswith("\n") else f"{text}\n"
     wanted = tomllib.loads(text)
+    known = set(wanted)
     change(wanted, tomllib.loads)
-    new = _rewritten(text, change)
+    fresh = {field: value for field, value in wanted.items() if field not in known and isinstance(value, str)}
+    new = _rewritten(_with_fields(text, fresh), change)
     if new is None or tomllib.loads(new) != wanted:
         raise RingFileError(
             f"{name} is written in a way that cannot be changed without loss",
             hint="write its keys as [[key]] entries, one after another, or change it by hand",
         )
     return new
+
+
+def _with_fields(text: str, fields: Mapping[str, str]) -> str:
+    """Add fields of the ring below its version; tomlkit would add them below the comment about states."""
+    lines = "".join(f"{field} = {_quote(value)}\n" for field, value in fields.items())
+    return _VERSION.sub(lambda found: found[0] + lines, text, count=1)
 
 
 def _rewritten(text: str, change: Change) -> str | None:

@@ -8,15 +8,14 @@ same reason material from a slow source is not asked for again.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final, NamedTuple
-from weakref import WeakSet
 
 from sealpoint.errors import SealpointError
+from sealpoint.forks import reset_in_child
 from sealpoint.keys.files import Origin, why_fixed
 from sealpoint.keys.ids import LEGACY
 from sealpoint.keys.key import Key
@@ -90,7 +89,7 @@ class Follower(NeverPickled):
         self._lock = Lock()
         self._load: _Load | None = None
         self._is_running = False  # the thread
-        _followers.add(self)
+        reset_in_child(self)
         _warn_if_fixed(origin.path)
         background.load(material for material in ring.materials if not material.is_loaded)
 
@@ -293,14 +292,3 @@ def _interim(ring: KeyRing, later: KeyRing, missing: Collection[Material]) -> tu
             if key.state is KeyState.ACTIVE:
                 needs.add(SEALING)
     return ring.with_keys(keys), frozenset(needs)
-
-
-_followers: Final = WeakSet[Follower]()
-
-
-def _reset_after_fork() -> None:
-    for follower in _followers:
-        follower.reset_after_fork()
-
-
-os.register_at_fork(after_in_child=_reset_after_fork)

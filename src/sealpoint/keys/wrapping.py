@@ -126,7 +126,8 @@ def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> 
         The file that was removed, if the key was in one.
 
     Raises:
-        KeyTransitionError: If the key is wrapped already, or another key has the same file.
+        KeyTransitionError: If the key is wrapped already, or by another wrapper, or another key has the same
+            file.
         FileLinkError: If the file is a symbolic link.
         StoppedError: If the file cannot be removed.
         KeyRingError: Another of its subclasses, if the key is not available, or the wrapper does not wrap it.
@@ -135,9 +136,8 @@ def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> 
         ring, source = locked, locked.parsed.require_loader(key_id).source
         if not isinstance(source, WrappedSource):
             ring = _wrap_key(ring, key_id, wrapper_id)
-        elif source.left is None:
-            hint = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
-            raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
+        else:
+            _require_resumed(ring, key_id, source, wrapper_id)
         return _remove_left(ring, key_id)
 
 
@@ -216,7 +216,8 @@ def check_wrappers(
         try:
             one.wrap(os.urandom(KEY_BYTES), context)
         except (KeyUnavailableError, WrappedKeyError) as error:
-            problem, is_failing = str(error).removeprefix(f"{one.name}: "), one.id not in unwrapped
+            problem = str(error).removeprefix(f"{one.name}: ")
+            is_failing = one.id not in unwrapped or isinstance(error, WrappedKeyError)
         try:
             state = one.describe()
         except KeyUnavailableError as error:
@@ -277,6 +278,18 @@ def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
     material = loader()
     name, text = _wrap(ring, material, key_id, wrapper_id, left)
     return _set_source(ring, key_id, text, name, check_value(material))
+
+
+def _require_resumed(ring: LockedRing, key_id: str, source: WrappedSource, wrapper_id: str) -> None:
+    """Refuse a wrapped key, unless this command was interrupted before it removed the key's file."""
+    if source.left is None or source.wrapper.id != wrapper_id:
+        again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
+        first = f"its file is not removed: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
+        hint = again if source.left is None else first
+        raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
+    if os.path.lexists(ring.file.parent / source.left):
+        # The file may be the last copy: the service may have lost its key since the interruption.
+        ring.parsed.require_loader(key_id)()
 
 
 def _remove_left(ring: LockedRing, key_id: str) -> Path | None:

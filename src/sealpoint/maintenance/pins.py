@@ -101,12 +101,13 @@ def read_pin(path: Path) -> Pin:
 
 
 def write_pin(path: Path, pin: Pin) -> None:
-    """Write a pin, in one step.
+    """Write a pin, in one step; by a link to the file that it names.
 
     Raises:
         OSError: If the file cannot be written.
     """
     text = json.dumps({"pin": VERSION, **pin._asdict()}, indent=2)
+    path = Path(os.path.realpath(path))
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with fresh.open("x", encoding="ascii") as file:

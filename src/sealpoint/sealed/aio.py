@@ -17,7 +17,7 @@ from sealpoint.base import (
 from sealpoint.base.place import require_place
 from sealpoint.errors import SealpointError
 from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, thread_config
-from sealpoint.sealed.reading import Listing, decoded, get
+from sealpoint.sealed.reading import Listing, get_tuple
 from sealpoint.sealed.steps import R, Steps, arun
 from sealpoint.sealed.transactions import require_own_transactions
 from sealpoint.sealed.walk import histories
@@ -40,9 +40,7 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
-        asked = await self._aask(config)
-        entry = await self._arun(get(self._do, asked))
-        return None if entry is None else await self._arun(decoded(self._do, entry, asked))
+        return await self._arun(get_tuple(self._do, await self._aask(config)))
 
     async def alist(
         self,
@@ -57,8 +55,8 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
         listing = Listing(self._do, asked, filter, before, limit)
         while listing.is_open:
             for row in await self._arun(listing.page()):
-                if (entry := await self._arun(listing.take(row))) is not None:
-                    yield await self._arun(decoded(self._do, entry, asked))
+                if (found := await self._arun(listing.checkpoint(row))) is not None:
+                    yield found
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -18,6 +18,7 @@ If values are stored apart, the document lacks ``channel_values``.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
@@ -26,7 +27,7 @@ from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
 from sealpoint.base.frame import KEY
-from sealpoint.base.metadata import encode_metadata
+from sealpoint.base.metadata import encode_metadata, prepared_encoder
 from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
 
 SENTINEL: Final = "__sealpoint__"
@@ -49,7 +50,7 @@ INLINE: Final = (str, int, float, bool, type(None))
 """Types of the values that a Postgres saver stores as JSON, with their subclasses."""
 
 _LENGTH: Final = 4
-_INDEX: Final = 4
+_CLAIMS: Final = struct.Struct(">iI")
 
 
 class Header(TypedDict):
@@ -75,8 +76,10 @@ class Claims(NamedTuple):
     idx: int
 
 
+_SHORT: Final = frozenset(("metadata", "parent", "store"))
+
 # ASCII, so that lone surrogates are kept; NaN and infinity as Python writes them.
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_encode: Final = prepared_encoder(json.JSONEncoder(separators=(",", ":"), check_circular=False))
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -88,17 +91,17 @@ def pack_header(header: Header) -> bytes:
         UnsupportedTypeError: If another part has no form in JSON.
     """
     parent = header["parent"]
-    parts = [b'{"metadata":', encode_metadata(header["metadata"])]
-    parts.append(b',"parent":%b' % (b"null" if parent is None else encode_text(parent).encode()))
+    text = f',"parent":{"null" if parent is None else encode_text(parent)}'
     if "store" in header:
-        parts.append(b',"store":%b' % encode_text(header["store"]).encode())
-    # Most headers have nothing else: an encoder takes longer than all that is above.
-    rest = {name: value for name, value in header.items() if name not in ("metadata", "parent", "store")}
-    try:
-        parts.append(f",{_ENCODER.encode(rest)[1:]}".encode() if rest else b"}")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
-    data = b"".join(parts)
+        text += f',"store":{encode_text(header["store"])}'
+    end = "}"
+    if not header.keys() <= _SHORT:  # most headers have nothing else
+        rest = {name: value for name, value in header.items() if name not in _SHORT}
+        try:
+            end = f",{''.join(_encode(rest, False))[1:]}"
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UnsupportedTypeError(f"a value has no form in JSON: {type(error).__name__}") from None
+    data = b'{"metadata":' + encode_metadata(header["metadata"]) + (text + end).encode()
     return len(data).to_bytes(_LENGTH, "big") + data
 
 
@@ -134,9 +137,7 @@ def digest_of(claim: object, inner: str, data: bytes) -> bytes:
 def pack_claims(claims: Claims) -> bytes:
     """Return the bytes in front of a write's value."""
     path = claims.task_path.encode("utf-8", "surrogatepass")
-    return b"".join(
-        (claims.idx.to_bytes(_INDEX, "big", signed=True), len(path).to_bytes(_LENGTH, "big"), path)
-    )
+    return _CLAIMS.pack(claims.idx, len(path)) + path
 
 
 def split_claims(data: bytes) -> tuple[Claims, bytes]:
@@ -145,15 +146,15 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     Raises:
         DecodeError: If they have another form.
     """
-    start = _INDEX + _LENGTH
-    end = start + int.from_bytes(data[_INDEX:start], "big")
     try:
-        path = data[start:end].decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
+        idx, length = _CLAIMS.unpack_from(data)
+        end = _CLAIMS.size + length
+        path = data[_CLAIMS.size : end].decode("utf-8", "surrogatepass")
+    except (struct.error, UnicodeDecodeError):
         path = None
     if path is None or len(data) < end:
         raise DecodeError("a sealed write does not say its place")
-    return Claims(path, int.from_bytes(data[:_INDEX], "big", signed=True)), data[end:]
+    return Claims(path, idx), data[end:]
 
 
 def require_same_metadata(

@@ -7,7 +7,7 @@ their bytes, and gets back what is stored, unopened. The serializer has no key.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, Self
 
 from sealpoint.base.frame import KEY
@@ -54,7 +54,7 @@ class Document(dict[str, Any]):
 
     __slots__ = ("dump",)
 
-    def __init__(self, parts: dict[str, Any], dump: Dump) -> None:
+    def __init__(self, parts: Mapping[str, Any], dump: Dump) -> None:
         """Make a document of the parts that the saver sees."""
         super().__init__(parts)
         self.dump = dump
@@ -62,6 +62,9 @@ class Document(dict[str, Any]):
     def copy(self) -> Self:
         """Return a shallow copy of the same class: savers remove parts from a copy."""
         return type(self)(self, self.dump)
+
+
+_PREPARED: Final = (Sealable, Document)  # a union would be created for every value
 
 
 class Sealed:
@@ -98,7 +101,7 @@ class Carrier:
         Raises:
             SealingError: If it is anything else.
         """
-        if isinstance(obj, Sealable | Document):
+        if isinstance(obj, _PREPARED):
             return obj.dump()
         value = getattr(obj, "value", None)  # of LangGraph's mark of a snapshot, which savers look at
         if type(value) is Sealable:

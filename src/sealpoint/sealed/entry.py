@@ -24,6 +24,7 @@ from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
 from sealpoint.serde.types import TASKS
 
+_TEXT: Final = {str}
 SENDS_MOVED: Final = 4
 """Version of checkpoints from which on the messages of a step are among its own values."""
 
@@ -64,10 +65,11 @@ def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
 
 def _require_names(found: CheckpointTuple, place: Place) -> None:
     """Check what stands beside the values: a database may hold anything in any column."""
-    names = {type(place[0]), type(place[1]), type(place[2])}
+    kinds = {*map(type, place)}
     for task_id, channel, _ in found.pending_writes or ():
-        names |= {type(task_id), type(channel)}
-    if names != {str}:
+        kinds.add(type(task_id))
+        kinds.add(type(channel))
+    if kinds != _TEXT:
         raise RowError("the row of a checkpoint or of a write is not named by text")
     if not isinstance(found.metadata, dict):
         raise RowError(f"metadata is {type(found.metadata).__name__}, not an object")
@@ -138,7 +140,7 @@ class Entry:
             return self._decode()[1]
         return self._header["metadata"]
 
-    def document(self, sends: Sequence[Write] | None = None) -> Checkpoint:
+    def document(self, sends: Sequence[Write] = ()) -> Checkpoint:
         """Return the checkpoint.
 
         Args:
@@ -150,7 +152,7 @@ class Entry:
         document = self._decode()[0]
         if self._rows.layout is not Layout.WHOLE:
             document = {**document, "channel_values": self.values()}
-            if messages := [write.value for write in sends or () if write.channel == TASKS]:
+            if messages := [write.value for write in sends if write.channel == TASKS]:
                 document["channel_values"][TASKS] = messages
                 last = max(document["channel_versions"].values(), default=None)
                 document["channel_versions"] = {**document["channel_versions"], TASKS: last}
@@ -201,15 +203,12 @@ class Entry:
         Raises:
             RowError: If two stand at one place.
         """
-        writes = [
-            self._rows.open_write(self.place, task_id, channel, sealed)
-            for task_id, channel, sealed in self.found.pending_writes or ()
-            if channels is None or channel in channels
-        ]
-        places = [
-            (write.claims.task_path, write.task_id, write.claims.idx) for write in writes if write.claims
-        ]
-        if len({place[1:] for place in places}) != len(places):
+        stored = self.found.pending_writes or ()
+        if channels is not None:
+            stored = [write for write in stored if write[1] in channels]
+        writes = self._rows.open_writes(self.place, stored)
+        places = [(task_id, claims.idx) for claims, task_id, _, _ in writes if claims]
+        if len({*places}) != len(places):
             raise RowError("a write of a task is stored twice")
         if len(places) == len(writes):  # else the saver's order is the only one
             writes.sort(key=_order)
@@ -217,7 +216,7 @@ class Entry:
 
     def pending(self, channels: Collection[str] | None = None) -> list[PendingWrite]:
         """Return `writes` as a saver returns them."""
-        return [(write.task_id, write.channel, write.value) for write in self.writes(channels)]
+        return [write[1:] for write in self.writes(channels)]
 
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
         """Return the document and the metadata, decoded once."""

@@ -60,8 +60,10 @@ def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
         spot: The row.
         digest: `digest_of` what is sealed.
     """
-    names = [part.encode("utf-8", "surrogatepass") for part in spot]
-    packed = b"".join(len(name).to_bytes(4, "big") + name for name in names)
+    packed = b""
+    for part in spot:
+        name = part.encode("utf-8", "surrogatepass")
+        packed += len(name).to_bytes(4, "big") + name
     return keyed(packed + digest)[:MAC_BYTES]
 
 
@@ -135,6 +137,8 @@ class Heads:
         self._policy, self._also_count = policy, count
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
+        self.require_writable: Final = Call(self._store.require_writable)
+        """Checks that heads can be recorded; to be made before anything is stored."""
 
     def make_claim(self) -> str:
         """Return what a checkpoint says of the store when it is sealed."""
@@ -274,10 +278,6 @@ class Heads:
                 self.report(ThreadStoreBehindError(f"the thread store is at {now.clock}; it was at {at}"))
 
     # --- writing ------------------------------------------------------------------------------
-
-    def require_writable(self) -> Steps[None]:
-        """Check that heads can be recorded, before anything is stored."""
-        yield Call(self._store.require_writable)
 
     def record(self, spot: Spot, digest: bytes) -> Call:
         """Return the call that records a checkpoint, to be made once it is stored."""

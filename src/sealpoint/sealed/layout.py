@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
 from typing import Any, Final
 
@@ -47,6 +48,13 @@ def layout_of(saver: Any, layout: str) -> Layout:
     Raises:
         ConfigError: If the saver cannot be sealed, or its layout is not known.
     """
+    managers = AbstractContextManager, AbstractAsyncContextManager
+    if isinstance(saver, managers) and not hasattr(saver, "get_tuple"):
+        entered = "with" if isinstance(saver, AbstractContextManager) else "async with"
+        raise ConfigError(
+            "the saver is a context manager, as `from_conn_string` returns it, and has not been entered",
+            hint=f"enter it first: {entered} ... as saver: SealedSaver(saver, ...)",
+        )
     names = [f"{base.__module__}.{base.__qualname__}" for base in type(saver).__mro__]
     if not _SHALLOW.isdisjoint(names) or any("Shallow" in name for name in names):
         raise ConfigError(

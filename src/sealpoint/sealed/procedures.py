@@ -24,7 +24,7 @@ from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.rows import Put, Rows, Write
-from sealpoint.sealed.steps import Call, Get, Steps
+from sealpoint.sealed.steps import Call, Steps
 
 
 class Asked(NamedTuple):
@@ -74,9 +74,13 @@ class Procedures:
         """
         thread_id, checkpoint_ns, checkpoint_id = place
         configurable = config["configurable"]
-        more = {key: configurable[key] for key in self.pass_through if key in configurable}
+        more: dict[str, Any] = {}
+        if self.pass_through:
+            more = {key: configurable[key] for key in self.pass_through if key in configurable}
         has_ns = configurable.get("checkpoint_ns") is not None
-        return Asked(Place(column, checkpoint_ns, checkpoint_id), thread_id, has_ns, more)
+        if column != thread_id:
+            place = Place(column, checkpoint_ns, checkpoint_id)
+        return Asked(place, thread_id, has_ns, more)
 
     def check(self, found: CheckpointTuple, place: Place) -> None:
         """Authenticate a row; what is not bound is only authenticated when it is decoded."""
@@ -110,16 +114,7 @@ class Procedures:
         entry: Entry = yield Call(self.entry, (found, asked), found)
         return entry
 
-    def sends(self, entry: Entry) -> Steps[Sequence[Write]]:
-        """Return the writes to the parent, for `Entry.needs_sends`."""
-        thread_id, checkpoint_ns, _ = entry.place
-        parent = Place(thread_id, checkpoint_ns, entry.parent)
-        found = yield Get(parent.config())
-        return open_entry(self.rows, found[0], parent).writes() if found else []
-
-    def decode(
-        self, entry: Entry, asked: Asked | None, sends: Sequence[Write] | None = None
-    ) -> CheckpointTuple:
+    def decode(self, entry: Entry, asked: Asked | None, sends: Sequence[Write] = ()) -> CheckpointTuple:
         """Return a checkpoint as a saver returns it."""
         _, ns, checkpoint_id = entry.place
         more = None if asked is None else asked.more
@@ -207,9 +202,14 @@ def thread_config(thread_id: str) -> RunnableConfig:
 
 def named(config: RunnableConfig, checkpoint: Checkpoint, asked: Asked) -> RunnableConfig:
     """Return the config that names a stored checkpoint."""
-    found = Place(asked.thread_id, asked.place.checkpoint_ns, checkpoint["id"]).config(asked.more)
-    found["configurable"]["thread_id"] = config["configurable"]["thread_id"]  # of the caller's type
-    return found
+    return {
+        "configurable": {
+            **asked.more,
+            "thread_id": config["configurable"]["thread_id"],  # of the caller's type
+            "checkpoint_ns": asked.place.checkpoint_ns,
+            "checkpoint_id": checkpoint["id"],
+        }
+    }
 
 
 def listed_ids(thread_ids: Sequence[str]) -> Sequence[str]:

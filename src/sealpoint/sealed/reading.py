@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError
-from sealpoint.sealed.entry import Entry
+from sealpoint.sealed.entry import Entry, open_entry
 from sealpoint.sealed.filters import Filter
 from sealpoint.sealed.heads import LOOKS, Content, Heads, Known, Standing, missing, spot_of
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.pages import FIRST_ROWS, Pages
 from sealpoint.sealed.procedures import Asked, Procedures
+from sealpoint.sealed.rows import Write
 from sealpoint.sealed.steps import Call, Get, Steps
 from sealpoint.threads.store import Head, Kind, Spot
 
@@ -26,7 +27,8 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
         RolledBackError: If the database lacks it, or has an earlier state of it.
         SealpointError: If the row is not what was stored there.
     """
-    asked = asked._replace(has_ns=True)  # no namespace is that of the root
+    if not asked.has_ns:
+        asked = asked._replace(has_ns=True)  # no namespace is that of the root
     if do.heads is None:
         return (yield from _get(do, asked))
     suspect: Head | None = None
@@ -116,11 +118,34 @@ def content_of(entry: Entry) -> Content:
     return Content(entry.thread_id, spot_of(entry.found), entry.digest, entry.claim, entry.removed_parent)
 
 
-def decoded(do: Procedures, entry: Entry, asked: Asked | None) -> Steps[CheckpointTuple]:
-    """Return a checkpoint as a saver returns it."""
-    sends = (yield from do.sends(entry)) if entry.needs_sends else None
-    found: CheckpointTuple = yield Call(do.decode, (entry, asked, sends), entry.found)
-    return found
+def get_tuple(do: Procedures, asked: Asked) -> Steps[CheckpointTuple | None]:
+    """Return what `get` returns, as a saver returns it."""
+    entry = yield from get(do, asked)
+    return None if entry is None else (yield from _decoded(do, entry, asked, {}))
+
+
+def _decoded(
+    do: Procedures, entry: Entry, asked: Asked | None, rows: Mapping[Spot, CheckpointTuple]
+) -> Steps[CheckpointTuple]:
+    """Return a checkpoint as a saver returns it.
+
+    Args:
+        do: What all methods share.
+        entry: The checkpoint.
+        asked: What the caller asked for; ``None`` for all threads.
+        rows: Rows that were read already, among which its parent may be.
+    """
+    sends = (yield from _sends(do, entry, rows)) if entry.needs_sends else ()
+    made: CheckpointTuple = yield Call(do.decode, (entry, asked, sends), entry.found)
+    return made
+
+
+def _sends(do: Procedures, entry: Entry, rows: Mapping[Spot, CheckpointTuple]) -> Steps[Sequence[Write]]:
+    """Return the writes to the parent, for `Entry.needs_sends`."""
+    parent = entry.place._replace(checkpoint_id=entry.parent)
+    found = rows.get(Spot(*parent[:2], str(entry.parent)))
+    found = found or next(iter((yield Get(parent.config()))), None)
+    return [] if found is None else open_entry(do.rows, found, parent).writes()
 
 
 class Listed(NamedTuple):
@@ -159,6 +184,8 @@ class Listing:
             ConfigError: If ``before`` names no checkpoint.
         """
         self._do, self._asked, self._left = do, asked, limit
+        self._page: list[Listed] = []
+        self._by_spot: dict[Spot, CheckpointTuple] = {}
         self._filter = Filter(do.rows, wanted)
         older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
         if before is not None and older is None:
@@ -188,6 +215,11 @@ class Listing:
         Raises:
             RolledBackError: If one is missing.
         """
+        self._page, self._by_spot = [], {}  # before the next page is read: memory holds one
+        self._page = yield from self._next()
+        return self._page
+
+    def _next(self) -> Steps[list[Listed]]:
         request, heads, asked = self._pages.request, self._do.heads, self._asked
         if request is None:
             return []
@@ -239,6 +271,15 @@ class Listing:
             return None
         self._left = None if self._left is None else self._left - 1
         return entry
+
+    def checkpoint(self, row: Listed) -> Steps[CheckpointTuple | None]:
+        """Return what `take` returns, as a saver returns it."""
+        entry = yield from self.take(row)
+        if entry is None:
+            return None
+        if entry.needs_sends and not self._by_spot:
+            self._by_spot = {spot_of(listed.found): listed.found for listed in self._page}
+        return (yield from _decoded(self._do, entry, self._asked, self._by_spot))
 
 
 def _spots(found: Sequence[CheckpointTuple]) -> list[Spot]:

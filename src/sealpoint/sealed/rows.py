@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
+from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata, PendingWrite
 from sealpoint.base.coordinates import CHECKPOINT, METADATA, VALUE, WRITE
 from sealpoint.base.frame import KEY, make_frame
 from sealpoint.base.place import Place
@@ -36,22 +36,19 @@ from sealpoint.sealed.body import (
 )
 from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.layout import Layout
+from sealpoint.sealed.sentinels import Sentinels
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 
 _REBIND: Final = "seal it to its row with `sealpoint rebind`, or pass unbound='allow' while you migrate"
+value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
 document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row
 header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
-value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
-_WRITES: Final = RowTemplate(dict(WRITE.kind), WRITE.columns)
+write_row: Final = RowTemplate(dict(WRITE.kind), WRITE.columns).row
 
 
-class Put(NamedTuple):
-    """What a wrapped saver's ``put`` is given beside the config."""
-
-    checkpoint: dict[str, Any]
-    metadata: dict[str, Any]
-    new_versions: dict[str, Any]
+Put = tuple[Document, dict[str, Any], dict[str, Any]]
+"""What a wrapped saver's ``put`` is given after the config: checkpoint, metadata and new versions."""
 
 
 class Write(NamedTuple):
@@ -91,6 +88,10 @@ class Rows:
     tokens: Tokens | None
     allow_unbound: bool
     is_remembered: bool = False
+    _sentinels: Sentinels = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sentinels", Sentinels(self.serde))
 
     def with_serde(self, serde: object) -> Rows:
         """Return the same with another serializer.
@@ -99,7 +100,10 @@ class Rows:
             ConfigError: If it is not an `EncryptedSerializer` with a `RingCipher`.
         """
         if not isinstance(serde, EncryptedSerializer):
-            raise ConfigError(f"serde is {type(serde).__name__}, not an EncryptedSerializer")
+            raise ConfigError(
+                f"serde is {type(serde).__name__}, not an EncryptedSerializer",
+                hint="create one: EncryptedSerializer.from_key_file(PATH)",
+            )
         if not isinstance(serde.cipher, RingCipher):
             raise CipherSurfaceError(f"{type(serde.cipher).__name__} cannot bind a row")
         return replace(self, serde=serde)
@@ -140,11 +144,11 @@ class Rows:
         if claim is not None:
             header["store"] = claim
         if self.layout is Layout.WHOLE:
-            row = document_row(*place[:2], checkpoint_id)
+            row = document_row(place.thread_id, place.checkpoint_ns, checkpoint_id)
             dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
-            values = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
-            parts = {**checkpoint, "channel_values": values}
-            return Put(Document(parts, dump), self._readable(metadata), dict(new_versions))
+            document = Document(checkpoint, dump)
+            document["channel_values"] = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
+            return document, self._readable(metadata), dict(new_versions)
         return self._seal_apart(place, header, checkpoint, new_versions)
 
     def _seal_apart(
@@ -156,39 +160,52 @@ class Rows:
     ) -> Put:
         """Seal a checkpoint whose values are stored apart: the header and the rest go into the metadata."""
         thread_id, checkpoint_ns, checkpoint_id = place
-        versions = dict(checkpoint["channel_versions"])
-        stored = dict[str, Any]()
-        inline = dict[str, Any]()
-        for name, value in checkpoint["channel_values"].items():
-            if self.layout is Layout.INLINE and isinstance(value, INLINE):
-                inline[name], stored[name] = value, ""
-            elif name in versions:  # else the saver would not find it again
-                row = value_row(thread_id, checkpoint_ns, name, str(new_versions.get(name, versions[name])))
-                sealable = Sealable(partial(self.serde.seal, value, row=row))
-                stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
+        changed, versions = dict(new_versions), dict(checkpoint["channel_versions"])
+        stored, inline = self._values_apart(place, checkpoint["channel_values"], versions, changed)
+        document: Any = dict(checkpoint)
+        del document["channel_values"]
         header["channels"] = list(stored)
-        document: Any = {name: part for name, part in checkpoint.items() if name != "channel_values"}
         metadata = header["metadata"]
         if self.layout is Layout.INLINE:
             header["inline"] = inline
-            row = value_row(thread_id, checkpoint_ns, SENTINEL, SENTINEL_VERSION)
-            stored[SENTINEL] = Sealable(partial(self.serde.seal, None, row=row))
-            versions[SENTINEL] = SENTINEL_VERSION
-            new_versions = {**new_versions, SENTINEL: SENTINEL_VERSION}
+            stored[SENTINEL] = Sealable(partial(self._sentinels.sealed, thread_id, checkpoint_ns))
+            versions[SENTINEL] = changed[SENTINEL] = SENTINEL_VERSION
         else:  # the saver passes metadata to its serializer: types that JSON does not have are kept
             header["metadata"] = {}
             document = [document, metadata]
         row = header_row(thread_id, checkpoint_ns, str(checkpoint_id))
         tag, blob = self.serde.seal(document, row=row, head=pack_header(header))
-        frame = {**self._readable(metadata), KEY: make_frame(tag, blob)}
+        frame = self._readable(metadata)
+        frame[KEY] = make_frame(tag, blob)
         parts = {name: checkpoint[name] for name in ("v", "id") if name in checkpoint}
         parts |= {"channel_values": stored, "channel_versions": versions}
         seen = {"channel_versions": versions}
-        return Put(Document(parts, lambda: (OPEN, dump_mapping(seen))), frame, dict(new_versions))
+        return Document(parts, lambda: (OPEN, dump_mapping(seen))), frame, changed
+
+    def _values_apart(
+        self, place: Place, values: Mapping[str, Any], versions: Mapping[str, Any], changed: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what the saver is given for each value, and the values that are sealed with the header."""
+        is_inline = self.layout is Layout.INLINE
+        stored: dict[str, Any] = {}
+        inline: dict[str, Any] = {}
+        for name, value in values.items():
+            if is_inline and isinstance(value, INLINE):
+                inline[name], stored[name] = value, ""
+            elif name in versions:  # else the saver would not find it again
+                version = str(changed.get(name, versions[name]))
+                sealable = Sealable(partial(self._seal_value, place, name, version, value))
+                stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
+        return stored, inline
+
+    def _seal_value(self, place: Place, channel: str, version: str, value: Any) -> tuple[str, bytes]:
+        row = value_row(place.thread_id, place.checkpoint_ns, channel, version)
+        return self.serde.seal(value, row=row)
 
     def _readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata that is stored readable: plain keys, and tokens."""
-        frame = {key: value for key, value in metadata.items() if key in self.plain}
+        plain = self.plain
+        frame = {key: value for key, value in metadata.items() if key in plain}
         if self.tokens is not None:
             for key in self.indexed:
                 if key in metadata and (token := self.tokens.token(key, metadata[key])):
@@ -199,18 +216,19 @@ class Rows:
         self, place: Place, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]
     ) -> list[tuple[str, Sealable]]:
         """Return what to store for the writes of a task, in their order."""
-        row, seal = _WRITES.bind(*self.key(place), task_id).row, self.serde.seal
+        key, seal = self.key(place), self.serde.seal
         found = []
         for idx, (channel, value) in enumerate(writes):
+            row = write_row(*key, task_id, channel)
             head = pack_claims(Claims(task_path, WRITES_IDX_MAP.get(channel, idx)))
-            found.append((channel, Sealable(partial(seal, value, row=row(channel), head=head))))
+            found.append((channel, Sealable(partial(seal, value, row=row, head=head))))
         return found
 
     def seal_claimed(self, place: Place, writes: Sequence[Write]) -> list[tuple[str, Sealable]]:
         """Return what to store for writes whose places are known."""
         found = []
         for claims, task_id, channel, value in writes:
-            row = _WRITES.row(*self.key(place), task_id, channel)
+            row = write_row(*self.key(place), task_id, channel)
             head = pack_claims(claims or Claims("", 0))
             found.append((channel, Sealable(partial(self.serde.seal, value, row=row, head=head))))
         return found
@@ -246,18 +264,23 @@ class Rows:
             return self.serde.loads_typed((sealed.tag, sealed.blob))
         return self.serde.decode(opened.inner, opened.data)
 
-    def open_write(self, place: Place, task_id: str, channel: str, sealed: Any) -> Write:
-        """Open and decode one write.
+    def open_writes(self, place: Place, writes: Iterable[PendingWrite]) -> list[Write]:
+        """Open and decode writes to a checkpoint.
 
         Raises:
-            RowError: If its index is not that of its channel.
+            RowError: If the index of one is not that of its channel.
         """
-        opened = self.open_bound(require_sealed(sealed), _WRITES.row(*self.key(place), task_id, channel))
-        if opened is None:
-            return Write(None, task_id, channel, self.serde.loads_typed((sealed.tag, sealed.blob)))
-        claims, data = split_claims(opened.data)
-        require_same_kind(channel, claims)
-        return Write(claims, task_id, channel, self.serde.decode(opened.inner, data))
+        key, serde, found = self.key(place), self.serde, list[Write]()
+        for task_id, channel, sealed in writes:
+            opened = self.open_bound(require_sealed(sealed), write_row(*key, task_id, channel))
+            if opened is None:
+                value = serde.loads_typed((sealed.tag, sealed.blob))
+                found.append(Write(None, task_id, channel, value))
+                continue
+            claims, data = split_claims(opened.data)
+            require_same_kind(channel, claims)
+            found.append(Write(claims, task_id, channel, serde.decode(opened.inner, data)))
+        return found
 
 
 def is_bound(tag: object) -> bool:

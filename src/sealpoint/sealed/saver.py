@@ -30,7 +30,7 @@ from sealpoint.sealed.inherited import InheritedSaver, is_inherited
 from sealpoint.sealed.layout import Layout, layout_of
 from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, thread_config
 from sealpoint.sealed.pseudonyms import Pseudonyms
-from sealpoint.sealed.reading import Listing, decoded, get
+from sealpoint.sealed.reading import Listing, get_tuple
 from sealpoint.sealed.rows import Rows
 from sealpoint.sealed.steps import R, Steps, run
 from sealpoint.sealed.tokens import Tokens
@@ -206,9 +206,7 @@ class SealedSaver(AsyncMethods):
             ConfigError: If ``config`` does not name a thread.
             SealpointError: If the row is not what was stored there.
         """
-        asked = self._ask(config)
-        entry = self._run(get(self._do, asked))
-        return None if entry is None else self._run(decoded(self._do, entry, asked))
+        return self._run(get_tuple(self._do, self._ask(config)))
 
     def list(
         self,
@@ -236,8 +234,8 @@ class SealedSaver(AsyncMethods):
         listing = Listing(self._do, asked, filter, before, limit)
         while listing.is_open:
             for row in self._run(listing.page()):
-                if (entry := self._run(listing.take(row))) is not None:
-                    yield self._run(decoded(self._do, entry, asked))
+                if (found := self._run(listing.checkpoint(row))) is not None:
+                    yield found
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

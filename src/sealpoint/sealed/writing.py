@@ -34,7 +34,7 @@ def put(
     new_versions: ChannelVersions,
 ) -> Steps[RunnableConfig]:
     """Store a checkpoint, and return the config that names it."""
-    claim = yield from _claim(do)
+    claim = None if do.heads is None else (yield from _claim(do.heads))
     arguments = do.put(asked, config, checkpoint, metadata, new_versions, claim)
     # All is computed before: after a wait for the disk, the caches of the processor are cold.
     record = _record(do, asked.place, checkpoint["id"], claim)
@@ -51,12 +51,10 @@ def put_writes(
     yield Do("put_writes", (asked.config, *do.put_writes(asked, writes, task_id, task_path)))
 
 
-def _claim(do: Procedures) -> Steps[str | None]:
+def _claim(heads: Heads) -> Steps[str | None]:
     """Check that heads can be recorded, and return what the checkpoint says of the store."""
-    if do.heads is None:
-        return None
-    yield from do.heads.require_writable()
-    return do.heads.make_claim()
+    yield heads.require_writable
+    return heads.make_claim()
 
 
 def _record(do: Procedures, place: Place, checkpoint_id: str, claim: str | None) -> Sequence[Call]:
@@ -79,7 +77,7 @@ def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
     for row in reversed(rows):
         if (entry := (yield from listing.take(row))) is None:
             continue
-        claim = yield from _claim(do)
+        claim = None if do.heads is None else (yield from _claim(do.heads))
         arguments, writes = do.copied(entry, target, claim)
         place = entry.place._replace(thread_id=target.place.thread_id)
         record = _record(do, place, str(place.checkpoint_id), claim)

@@ -67,19 +67,20 @@ class Decoder:
             BlockedTypeError: If they name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
-        limits, extension = self.limits, hook or self._extension
+        limits = self.limits
         if limits is None:
-            return self._unpack(data, extension)
+            return self.unpack(data, hook)
         payloads = scan(data, limits)
         if not payloads:
-            return self._unpack(data, extension)
+            return self.unpack(data, hook)
         require_few_costly(data, payloads, limits)
-        return json_budget.run(limits.elements, lambda: self._unpack(data, extension))
+        return json_budget.run(limits.elements, lambda: self.unpack(data, hook))
 
-    def _unpack(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
+    def unpack(self, data: bytes, hook: Callable[[int, bytes], Any] | None = None) -> Any:
+        """Return the value of trusted msgpack bytes: as `decode`, without the check against ``limits``."""
         self._latest_call[0] = object()
         try:
-            return ormsgpack.unpackb(data, ext_hook=hook, option=UNPACK)
+            return ormsgpack.unpackb(data, ext_hook=hook or self._extension, option=UNPACK)
         except ormsgpack.MsgpackDecodeError as error:
             failure = vars(self._failed).pop("error", None)
             if isinstance(failure, RecursionError):

@@ -121,6 +121,8 @@ class JsonPlusSerializer:
         self._decoder = Decoder(allowlist, on_blocked)
         self._checking = Decoder(allowlist, on_blocked, self.limits)
         self._strictest = Decoder(Allowlist(allowlist.types), on_blocked, self.limits)
+        self._unpack = self._decoder.unpack
+        self._default = self._decoder if allowlist.permissive else self._checking
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Return ``null``, ``bytes``, ``bytearray``, ``msgpack`` or ``pickle``, and the bytes.
@@ -157,9 +159,12 @@ class JsonPlusSerializer:
             BlockedTypeError: If they name a type that is not allowed.
             UnbuildableValueError: If a type refuses its arguments.
         """
-        if self.allowlist.permissive:
-            return self._loads(*data, self._decoder, allow_pickle=self.pickle_fallback)
-        return self._loads(*data, self._checking)
+        kind, content = data
+        decoder = self._default
+        if kind == MSGPACK and type(content) is bytes:  # nearly always, and a call less
+            return decoder.decode(content, self._ext_hook)
+        is_trusted = decoder is self._decoder
+        return self._loads(kind, content, decoder, allow_pickle=is_trusted and self.pickle_fallback)
 
     def loads_sealed(self, kind: str, content: bytes) -> Any:
         """Return the value of authenticated bytes: their writer holds the key.
@@ -167,8 +172,10 @@ class JsonPlusSerializer:
         Raises:
             SerdeError: As `loads_typed`.
         """
-        if kind == MSGPACK and type(content) is bytes:  # nearly always, and a call less
-            return self._decoder.decode(content, self._ext_hook)
+        if kind == MSGPACK and type(content) is bytes:  # nearly always, and two calls less
+            return self._unpack(content, self._ext_hook)
+        if kind == NULL and content == b"":  # what a branch of a graph writes
+            return None
         return self._loads(kind, content, self._decoder, allow_pickle=self.pickle_fallback)
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:

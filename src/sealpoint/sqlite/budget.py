@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from itertools import islice
-from operator import length_hint
 from typing import Any, Final
 
 from sealpoint.errors import EndlessTreeError
@@ -23,7 +21,8 @@ class Budget:
 
         The first ``uncounted`` rows are not part of either.
         """
-        self._rows, self._bytes, self._uncounted = rows, size_bytes, uncounted
+        self._bytes, self._uncounted = size_bytes, uncounted
+        self._most_rows = uncounted + max(rows, 1)
         self.spent = False
 
     def take(self, cursor: sqlite3.Cursor, most_bytes: int = sys.maxsize) -> list[tuple[Any, ...]]:
@@ -36,15 +35,19 @@ class Budget:
         Raises:
             EndlessTreeError: If the rows have more bytes than that.
         """
-        taken: list[tuple[Any, ...]] = [*islice(cursor, self._uncounted)]
-        size_bytes = room = min(self._bytes, most_bytes)
-        for row in islice(cursor, max(self._rows, 1)):
+        taken: list[tuple[Any, ...]] = []
+        self.spent, size_bytes, room = False, 0, min(self._bytes, most_bytes)
+        for row in cursor:
             taken.append(row)
-            size_bytes -= sum(map(length_hint, row))  # of texts and values; a number counts as 0
-            if size_bytes < 0:
+            if len(taken) <= self._uncounted:
+                continue
+            for value in row:
+                if type(value) is str or type(value) is bytes:  # a number counts as 0
+                    size_bytes += len(value)
+            if size_bytes > room or len(taken) == self._most_rows:
+                self.spent = next(cursor, None) is not None
                 break
-        self.spent = next(cursor, None) is not None
-        if room - size_bytes > most_bytes:
+        if size_bytes > most_bytes:
             raise EndlessTreeError("the rows of a table are more than the file can hold")
         return taken
 

@@ -33,23 +33,18 @@ _BYTES_PER_ROW: Final = 100  # opcodes per written row
 class Session:
     """One transaction on a connection: all its queries see the same state of the database."""
 
-    __slots__ = ("_database", "cursor")
+    __slots__ = ("cursor", "database")
 
     def __init__(self, database: Database, cursor: sqlite3.Cursor) -> None:
         """Create a session on ``cursor``, for ``database``."""
-        self._database = database
+        self.database = database
         self.cursor = cursor
-
-    @property
-    def has_task_path(self) -> bool:
-        """Whether ``writes`` has the column."""
-        return self._database.has_task_path
 
     def read(
         self, statement: str, parameters: Sequence[Any] | dict[str, Any] = (), budget: Budget | None = None
     ) -> list[tuple[Any, ...]]:
         """Return the rows of a query. See `Database.read`."""
-        database, taken = self._database, budget or UNLIMITED
+        database, taken = self.database, budget or UNLIMITED
         while True:
             size_bytes = database.size_bytes
             guard.allow(size_bytes, len(parameters), schema.SUBQUERIES)
@@ -65,7 +60,7 @@ class Session:
 
     def run(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement that writes, for each of ``rows``."""
-        guard.allow(self._database.size_bytes + _BYTES_PER_ROW * len(rows))
+        guard.allow(self.database.size_bytes + _BYTES_PER_ROW * len(rows))
         self.cursor.executemany(statement, rows)
 
 

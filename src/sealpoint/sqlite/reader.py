@@ -45,7 +45,7 @@ def _read_one(session: Session, place: Place) -> tuple[CheckpointRow, list[tuple
     """Return the row at ``place`` and those of its writes."""
     thread_id, ns, checkpoint_id = place
     is_latest = not checkpoint_id
-    statement = schema.SELECT_TUPLE[is_latest, session.has_task_path]
+    statement = schema.SELECT_TUPLE[is_latest, session.database.has_task_path]
     budget = Budget(MAX_WRITES, MAX_WRITES_BYTES, uncounted=1)  # the checkpoint
     found = session.read(statement, place[:2] if is_latest else place, budget)
     if not found or found[0][0] != "checkpoint":
@@ -111,7 +111,7 @@ def _find_writes(
     session: Session, page: Sequence[Key], channels: Sequence[str] = ()
 ) -> tuple[list[tuple[Any, ...]], Sequence[Key]]:
     """Return rows of writes, as `decode_writes` takes them, and how much of the page they belong to."""
-    task_path = "task_path" if session.has_task_path else "''"
+    task_path = "task_path" if session.database.has_task_path else "''"
     while True:
         budget = Budget(MAX_WRITES, PAGE_BYTES if len(page) > 1 else MAX_WRITES_BYTES)
         parameters = page[0] if len(page) == 1 else [part for key in page for part in key]

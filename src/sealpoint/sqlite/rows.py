@@ -18,7 +18,6 @@ Key = tuple[str, str, str]
 """thread_id, checkpoint_ns and checkpoint_id of a row."""
 
 _SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
-_PLACES: Final = ((str, str, str, str), (str, str, str, type(None)))  # with or without a parent
 _NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
 _KEY_NAMES: Final = (str, str, str, *_NAMES)
 WRITE_NAMES: Final = (str, str, *_NAMES)
@@ -47,11 +46,13 @@ class CheckpointRow(NamedTuple):
         Raises:
             RowError: If it or the key is something else than text.
         """
-        if (*map(type, self[:4]),) not in _PLACES:
-            raise RowError(f"row {excerpt(self.checkpoint_id)} is not named by text")
-        if not self.checkpoint_id:  # a config that names it would mean the latest
+        thread_id, ns, checkpoint_id, parent, *_ = self
+        is_named = type(thread_id) is type(ns) is type(checkpoint_id) is str
+        if not is_named or not (parent is None or type(parent) is str):
+            raise RowError(f"row {excerpt(checkpoint_id)} is not named by text")
+        if not checkpoint_id:  # a config that names it would mean the latest
             raise RowError("the id of a checkpoint is empty")
-        return self.parent_checkpoint_id
+        return parent
 
     def decode(self, serde: SerializerProtocol) -> Checkpoint:
         """Return the checkpoint of the row, or the opaque value that a carrier returns in its place.
@@ -61,7 +62,10 @@ class CheckpointRow(NamedTuple):
                 every checkpoint. An opaque value is not checked.
             SealpointError: What the serializer raises.
         """
-        return self._require_own(serde.loads_typed((self.type, self.checkpoint)), serde)
+        checkpoint = serde.loads_typed((self.type, self.checkpoint))
+        if isinstance(checkpoint, dict) or not is_opaque(serde, checkpoint):
+            require_document(checkpoint, self.checkpoint_id)
+        return checkpoint  # type: ignore[no-any-return]
 
     def decode_values(
         self, serde: SerializerProtocol, outline: Outline | None = None
@@ -78,18 +82,15 @@ class CheckpointRow(NamedTuple):
         """
         try:
             if outline is not None:
-                return self._require_own(outline(self.type, self.checkpoint))["channel_values"]
+                document = outline(self.type, self.checkpoint)
+                require_document(document, self.checkpoint_id)
+                return document["channel_values"]  # type: ignore[no-any-return]
         except RowError:
             # The checkpoint may be right: an outline has None in place of an object that is a dict, and
             # what a carrier hands on has no outline.
             outline = None
         checkpoint = self.decode(serde)
         return None if is_opaque(serde, checkpoint) else checkpoint["channel_values"]
-
-    def _require_own(self, checkpoint: Any, serde: SerializerProtocol | None = None) -> Checkpoint:
-        if serde is None or isinstance(checkpoint, dict) or not is_opaque(serde, checkpoint):
-            require_document(checkpoint, self.checkpoint_id)
-        return checkpoint  # type: ignore[no-any-return]
 
     def decode_tuple(
         self, serde: SerializerProtocol, writes: list[PendingWrite], config: RunnableConfig | None = None
@@ -101,17 +102,20 @@ class CheckpointRow(NamedTuple):
             SealpointError: What the serializer raises.
         """
         parent = self.require_parent()
-        return CheckpointTuple(
-            config or config_of(*self.key),
-            self.decode(serde),
-            decode_metadata(self.metadata),
-            config_of(self.thread_id, self.checkpoint_ns, parent) if parent else None,
-            writes,
+        return _make_tuple(
+            (
+                config or config_of(*self.key),
+                self.decode(serde),
+                decode_metadata(self.metadata),
+                config_of(self.thread_id, self.checkpoint_ns, parent) if parent else None,
+                writes,
+            )
         )
 
 
-# `CheckpointRow(...)` without its Python constructor.
+# `CheckpointRow(...)` and `CheckpointTuple(...)` without their Python constructors.
 make_row: Final[Callable[[tuple[Any, ...]], CheckpointRow]] = partial(tuple.__new__, CheckpointRow)
+_make_tuple: Final[Callable[[tuple[Any, ...]], CheckpointTuple]] = partial(tuple.__new__, CheckpointTuple)
 
 
 def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:

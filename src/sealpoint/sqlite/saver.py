@@ -24,9 +24,10 @@ from sealpoint.base import (
 )
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.base.place import require_place, require_thread_id, require_unicode
-from sealpoint.errors import ConfigError, excerpt
+from sealpoint.errors import ConfigError, SealpointError, excerpt
 from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
+from sealpoint.sqlite.counting import count, counted
 from sealpoint.sqlite.database import WRITE, Database, Session
 from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
@@ -100,6 +101,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         """Whether the tables have been made or checked."""
         return self._database.is_setup
 
+    @counted
     def setup(self) -> None:
         """Create the tables, or check existing ones. Every other method does this if necessary.
 
@@ -111,15 +113,20 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """Give a cursor, alone on the connection; with ``transaction``, commit at the end or roll back."""
-        if transaction:
-            with self._database.writing() as cursor:
-                yield cursor
-            return
-        with self.lock:
-            self.setup()
-            with self._database.open_cursor() as cursor:
-                yield cursor
+        try:
+            if transaction:
+                with self._database.writing() as cursor:
+                    yield cursor
+                return
+            with self.lock:
+                self.setup()
+                with self._database.open_cursor() as cursor:
+                    yield cursor
+        except SealpointError as error:
+            count(self, error)
+            raise
 
+    @counted
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that ``config`` names, or the latest of its thread, or ``None``.
 
@@ -151,10 +158,15 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         Raises:
             ConfigError: If an argument does not have the form it needs.
         """
-        statement, parameters = select_keys(config, filter, before, limit)
-        keys: list[Any] = self._database.read(statement, parameters)
-        yield from read_many(self._database, self.serde, keys)
+        try:
+            statement, parameters = select_keys(config, filter, before, limit)
+            keys: list[Any] = self._database.read(statement, parameters)
+            yield from read_many(self._database, self.serde, keys)
+        except SealpointError as error:
+            count(self, error)
+            raise
 
+    @counted
     def put(
         self,
         config: RunnableConfig,
@@ -179,6 +191,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         self._database.at_once(WRITE, Session.run_once, schema.PUT_CHECKPOINT, row)
         return config_of(config["configurable"]["thread_id"], *key[1:])
 
+    @counted
     def put_writes(
         self,
         config: RunnableConfig,
@@ -216,20 +229,24 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         else:
             self._database.change(Session.run, schema.REPLACE_WRITE if special else schema.ADD_WRITE, rows)
 
+    @counted
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
         self._database.change(run_all, schema.DELETE_THREAD, [(require_thread_id(thread_id),)])
 
+    @counted
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names one of the runs, and the writes on top of them."""
         ids = [require_unicode("run id", str(run_id)) for run_id in run_ids]
         self._database.change(delete_runs, ids)
 
+    @counted
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread, with all their ancestors, to another."""
         source, target = require_thread_id(source_thread_id), require_thread_id(target_thread_id)
         self._database.change(run_all, schema.COPY_THREAD, [(target, source)])
 
+    @counted
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints and the writes on top of them.
 
@@ -249,6 +266,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             else:
                 self._database.change(keep_latest, self.serde, thread_id)
 
+    @counted
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:

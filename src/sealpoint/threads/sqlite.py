@@ -275,4 +275,5 @@ class SqliteThreadStore:
 def _values(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
     """Return the columns of heads that are appended now."""
     now = int(time.time())
-    return [(*spot, int(kind), mac, now) for spot, kind, mac in heads]
+    # sqlite3 searches for an adapter of each value that is bytes, and not of a bytearray.
+    return [(*spot, int(kind), bytearray(mac), now) for spot, kind, mac in heads]

@@ -9,7 +9,14 @@ from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encr
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sealpoint.crypto.eax import AesEax
-from sealpoint.crypto.suites import IN_PLACE_BYTES, Cobblestone256, Xaes256Gcm, derive_xaes_key, make_suite
+from sealpoint.crypto.suites import (
+    IN_PLACE_BYTES,
+    Cobblestone256,
+    Xaes256Gcm,
+    derive_xaes_key,
+    make_suite,
+    random_source,
+)
 from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError
 from tests.support.rings import NEW, OTHER, SUITES
 
@@ -116,3 +123,19 @@ def test_the_legacy_suite_never_seals() -> None:
 def test_unknown_suite(name: str) -> None:
     with pytest.raises(UnknownSuiteError):
         make_suite(name, NEW)
+
+
+def _refuse(*_: object) -> bytes:
+    raise OSError("not implemented")
+
+
+@pytest.mark.skipif(not hasattr(os, "getrandom"), reason="a call of Linux")
+def test_random_bytes_are_those_of_the_kernel_with_or_without_getrandom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`os.getrandom` does not release the GIL; a sandbox may refuse it, and other systems lack it."""
+    assert random_source() is os.getrandom
+    monkeypatch.setattr(os, "getrandom", _refuse)
+    assert random_source() is os.urandom
+    monkeypatch.delattr(os, "getrandom")
+    assert random_source() is os.urandom

@@ -23,7 +23,10 @@ from sealpoint.errors import (
     StoppedError,
 )
 from sealpoint.evidence import Checkpoint, Entry, Ledger, ledger, recovery, verify_ledger
+from sealpoint.evidence import writer as writing
 from sealpoint.evidence.checkpoint import open_checkpoint
+from sealpoint.evidence.note import VerifierKey
+from sealpoint.evidence.signer import KeySigner
 from sealpoint.merkle import Tree
 from tests.support.ledgers import ORIGIN, OTHER_SIGNER, SIGNER, add, make_entry, make_ledger
 
@@ -128,6 +131,44 @@ def test_entry_costs_three_calls_of_fsync(folder: Path, monkeypatch: pytest.Monk
     with Ledger(folder, SIGNER).writing(make_entry()) as writer:
         writer.add(make_entry("next"))
     assert calls == ["fsync", "fsync", "replace", "checkpoint.new", "fsync", "edge"]
+
+
+def test_own_head_is_not_verified_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command adds an entry when it begins and when it ends."""
+    opened = list[bytes]()
+
+    def counted(note: bytes, key: VerifierKey) -> Checkpoint:
+        opened.append(note)
+        return open_checkpoint(note, key)
+
+    monkeypatch.setattr(writing, "open_checkpoint", counted)
+    command = Ledger(folder, SIGNER)
+    for _ in range(3):
+        with command.writing(make_entry()) as writer:
+            writer.add(make_entry("next"))
+    assert len(opened) == 1
+    add(Ledger(folder, SIGNER), "of another process")
+    with command.writing(make_entry()) as writer:
+        writer.add(make_entry("last"))
+    assert len(opened) == 4
+    assert is_whole(folder)
+
+
+@pytest.mark.parametrize("act", ["earlier", "other key", "edited"])
+def test_head_that_was_replaced_between_two_entries_is_refused(folder: Path, act: str) -> None:
+    command, file = Ledger(folder, SIGNER), folder / "checkpoint"
+    earlier = file.read_bytes()
+    with command.writing(make_entry()) as writer:
+        writer.add(make_entry("begin"))
+        head = writer.checkpoint
+    notes = {
+        "earlier": earlier,
+        "other key": head.sign(KeySigner(ORIGIN, bytes(32))),
+        "edited": file.read_bytes().replace(f"\n{head.size}\n".encode(), f"\n{head.size + 1}\n".encode()),
+    }
+    file.write_bytes(notes[act])
+    with pytest.raises(LedgerTamperedError), command.writing(make_entry()) as writer:
+        writer.add(make_entry("end"))
 
 
 def test_edge_does_not_hide_a_cut(folder: Path) -> None:

@@ -35,6 +35,7 @@ from sealpoint.errors import (
     MissingExtraError,
     OutputExistsError,
     RingFileError,
+    SealpointError,
     SourceError,
     StoppedError,
     UnknownKeyError,
@@ -631,16 +632,36 @@ def test_folder_that_is_not_ours_is_refused(ring: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(containers.MISSING is not None, reason=str(containers.MISSING))
-def test_folder_that_is_mounted_read_only_is_named(ring: Path) -> None:
+@pytest.mark.parametrize("call", ["stage_key({!r}, 'k2')", "create_ring({!r} + '.d/keys.toml', 'k1')"])
+def test_folder_that_is_mounted_read_only_is_named(ring: Path, call: str) -> None:
     """Another account would not help."""
     folder = shlex.quote(str(ring.parent))
-    code = f"from sealpoint.keys.edit import stage_key; stage_key({str(ring)!r}, 'k2')"
+    code = f"from sealpoint.keys.edit import create_ring, stage_key; {call.format(str(ring))}"
     mounted = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}"
     script = f"{mounted} && exec {shlex.quote(sys.executable)} -c {shlex.quote(code)}"
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=False
     )
     assert f"FilePermissionsError: {ring.parent} is on a read-only file system" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "problem"),
+    [
+        ("file/keys.toml", OutputExistsError, "file is not a folder"),
+        ("file/below/keys.toml", OutputExistsError, "file is not a folder"),
+        ("here/keys.toml", OutputExistsError, "keys.d is not a folder"),
+        (f"{'x' * 256}/keys.toml", StoppedError, "x cannot be made: File name too long"),
+    ],
+)
+def test_folder_that_cannot_be_made(
+    tmp_path: Path, place: str, error: type[SealpointError], problem: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "keys.d").touch()
+    with pytest.raises(error, match=problem):
+        create_ring(tmp_path / place, "k1")
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o777, 0o1777])

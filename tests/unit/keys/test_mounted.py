@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from sealpoint.crypto import KeyRing, RingCipher, cipher
-from sealpoint.errors import FileLinkError, SealpointError
+from sealpoint.errors import FileLinkError, SealpointError, SourceError
 from sealpoint.keys import files, watch
 from sealpoint.keys.change import lock_ring
 from sealpoint.keys.files import Origin, why_fixed
@@ -68,6 +68,23 @@ def test_volume_that_is_replaced_while_it_is_read(volume: Volume, monkeypatch: p
     monkeypatch.setattr(files, "_require_within", swapped)
     assert KeyRing.load(volume.folder / "keys.toml").active_id == "k2"
     assert swaps
+
+
+def test_volume_that_is_replaced_again_and_again(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that can be handled, and not one of the interpreter."""
+    find, swaps = files._require_within, list[Path]()
+
+    def swapped(path: Path) -> Path:
+        target = find(path)
+        swaps.append(path)
+        volume.write({"keys.toml": ring_of(k1="active")})
+        return target
+
+    monkeypatch.setattr(files, "_require_within", swapped)
+    with pytest.raises(SourceError, match=f"was replaced {files.MAX_ATTEMPTS} times meanwhile") as caught:
+        KeyRing.load(volume.folder / "keys.toml")
+    assert len(swaps) == files.MAX_ATTEMPTS
+    assert "try again" in caught.value.hint
 
 
 def test_removed_ring_is_missing(volume: Volume) -> None:

@@ -22,8 +22,10 @@ from sealpoint.keys.edit import (
     promote_key,
     stage_key,
 )
-from sealpoint.keys.ringfile import read_ring_entries
+from sealpoint.keys.ringfile import RingFile, read_ring_entries
 from sealpoint.keys.ringtext import entry_text
+from sealpoint.keys.wrapping import wrap_key
+from tests.support.wrappers import fake_service, wrapper_text
 
 TABLES = """
 [[wrapper]]
@@ -76,6 +78,24 @@ def test_every_change_preserves_them(ring: Path, at_the_end: bool) -> None:
         "destroyed",
         "staged",
     ]
+
+
+HEAD = "# Agents of the shop.\n\nversion = 1 # of the format\n"
+STATES = "\n# state  seals\n# active yes\n"
+
+
+def test_new_fields_of_the_ring_are_where_its_version_is(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not behind the comment about the states, where no reader looks for them."""
+    text = ring.read_text()
+    entry = text[text.index("[[key]]") :].replace('"active"', '"staged"')
+    ring.write_text(f"{HEAD}{STATES}\n{entry}")
+    promote_key(ring, "k1")
+    assert ring.read_text().startswith(f'{HEAD}active = "k1"\n{STATES}')
+    with fake_service(monkeypatch):
+        ring.write_text(f"{ring.read_text()}\n{wrapper_text()}")
+        wrap_key(ring, "k1", "w")
+    name = RingFile(ring).wrappers.ring
+    assert ring.read_text().startswith(f'{HEAD}name = "{name}"\nactive = "k1"\n{STATES}')
 
 
 def test_unknown_table_is_refused(ring: Path) -> None:

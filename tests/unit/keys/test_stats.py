@@ -79,7 +79,7 @@ def test_a_missing_file_is_recorded(tmp_path: Path) -> None:
     cipher = RingCipher(KeyRing.load(file))
     file.unlink()
     check(cipher)
-    assert cipher.stats().ring.error == "SourceError"
+    assert cipher.stats().ring.error == "RingFileMissingError"
 
 
 def test_reads_of_a_slow_source_are_counted_once_for_all_ciphers(tmp_path: Path) -> None:

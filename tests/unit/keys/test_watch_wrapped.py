@@ -109,6 +109,24 @@ def test_rewrapped_key_is_not_asked_for(tmp_path: Path, service: Service, clock:
     assert subject.ring.ids == ("k1", "k2", "k3")
 
 
+def test_ring_by_a_relative_path_is_the_same_ring(
+    tmp_path: Path, service: Service, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon leaves the folder: its keys are loaded, and a service that is away is not asked again."""
+    file = write(tmp_path / "keys.toml", wrapped_text(k1="active"))
+    monkeypatch.chdir(tmp_path)
+    subject = RingCipher(KeyRing.load("keys.toml"))
+    monkeypatch.chdir("/")
+    rewrapped = wrapped_text(key="two", by="v", k1="active")
+    service.away.add("two")
+    service.calls.clear()
+    replace(file, rewrapped)
+    look(subject, clock)
+    wait_until_loaded()
+    assert not service.calls
+    assert subject.ring.origin == Origin.of(file)
+
+
 def test_key_that_moves_from_a_file_to_a_wrapper_is_not_asked_for(
     tmp_path: Path, service: Service, clock: list[float]
 ) -> None:

@@ -107,7 +107,9 @@ def test_first_key_of_a_ring(tmp_path: Path, service: Service, head: str) -> Non
     assert stage_wrapped_key(ring, "w").startswith("k")
     promote_key(ring, stage_wrapped_key(ring, "w", "k2"))
     assert KeyRing.load(ring).active_id == "k2"
-    assert ring.read_text().startswith(head.rstrip())
+    lines = ring.read_text().splitlines(keepends=True)
+    assert {line.partition(" ")[0] for line in lines[1:3]} == {"name", "active"}
+    assert "".join([lines[0], *lines[3:]]).startswith(head.rstrip())
     assert list(tmp_path.iterdir()) == [ring]
 
 
@@ -294,6 +296,52 @@ def test_file_with_another_key_is_not_removed(ring: Path, monkeypatch: pytest.Mo
     assert not find_left_files(ring)
 
 
+def leave_file(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrap ``k1`` by ``w``, and be interrupted before its file is removed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(StoppedError):
+            wrap_key(ring, "k1", "w")
+
+
+def test_file_is_kept_if_the_service_has_lost_its_key_meanwhile(
+    ring: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may be the last copy: the wrapped key is tried again before it is removed."""
+    leave_file(ring, monkeypatch)
+    service.away.add("one")
+    with pytest.raises(KeyUnavailableError, match="wrapper 'w'"):
+        wrap_key(ring, "k1", "w")
+    assert key_file(ring, "k1").exists()
+    service.away.clear()
+    blob = source(ring, "k1")["wrapped"]
+    ring.write_text(ring.read_text().replace(blob, b64encode(b"damaged").decode()))
+    with pytest.raises(WrappedKeyError):
+        wrap_key(ring, "k1", "w")
+    assert key_file(ring, "k1").exists()
+
+
+def test_file_that_is_gone_needs_no_service(
+    ring: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_file(ring, monkeypatch)
+    key_file(ring, "k1").unlink()
+    service.away.add("one")
+    assert wrap_key(ring, "k1", "w") is None
+    assert not find_left_files(ring)
+
+
+def test_interrupted_key_is_not_wrapped_by_another_wrapper(
+    ring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_file(ring, monkeypatch)
+    for wrapper in ("v", "unknown"):
+        with pytest.raises(KeyTransitionError, match="wrapped by 'w' already") as caught:
+            wrap_key(ring, "k1", wrapper)
+        assert "keys wrap k1 --with w" in caught.value.hint
+    assert key_file(ring, "k1").exists()
+
+
 def test_keys_are_rewrapped(ring: Path, service: Service) -> None:
     """All of them, or some; under the newest version, or by another wrapper. Their material is the same."""
     service.version = "1"
@@ -384,6 +432,16 @@ def test_host_that_may_not_wrap(ring: Path, service: Service) -> None:
     first, second = check_wrappers(ring, unwrapped=["w"])
     assert "access denied" in str(first.problem)
     assert (first.is_failing, second.is_failing) == (False, True)
+
+
+def test_wrapper_that_wraps_wrongly_fails_although_it_unwraps(
+    ring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This is no missing right: the next key that it wraps would be refused."""
+    monkeypatch.setattr(Wrapper, "unwrap", lambda *_: bytes(32))
+    first, _ = check_wrappers(ring, unwrapped=["w"])
+    assert "does not unwrap what it wrapped" in str(first.problem)
+    assert first.is_failing
 
 
 def test_material_is_in_no_file(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -23,9 +24,11 @@ from sealpoint.errors import (
     UnknownKeyError,
     WrongThreadStoreError,
 )
+from sealpoint.keys.key import KeyedHash
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SqliteSaver
+from sealpoint.sealed.heads import mac_of
 from sealpoint.threads.memory import MemoryThreadStore
-from sealpoint.threads.store import Kind
+from sealpoint.threads.store import Kind, Spot
 from tests.graphs.savers import SEALED
 
 THREAD: Final = "t"
@@ -484,3 +487,14 @@ def test_async_is_as_sync() -> None:
         assert await saver.aget_tuple(at()) is None
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "spot", [Spot("t", "", "1"), Spot("t", "1", ""), Spot("\u00fc\ud800", "n" * 300, "1|2")]
+)
+def test_the_mac_names_row_and_content(spot: Spot) -> None:
+    """Stores keep MACs for years, so that they stay the same: each name with its length, then the digest."""
+    key, digest = b"k" * 32, b"d" * 32
+    names = [part.encode("utf-8", "surrogatepass") for part in spot]
+    packed = b"".join(len(name).to_bytes(4, "big") + name for name in names)
+    assert mac_of(KeyedHash(key), spot, digest) == hmac.digest(key, packed + digest, "sha256")[:16]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.types import TASKS
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
@@ -170,3 +171,43 @@ def test_before_names_a_checkpoint(kind: str, request: pytest.FixtureRequest) ->
         saver = SealedSaver(_open(kind, stack, request.config), serde=SERDE)
         with pytest.raises(ConfigError, match="before"):
             list(saver.list(None, before={"configurable": {}}))
+
+
+class _Counted(PostgresSaver):
+    """Counts how often a single checkpoint is read."""
+
+    reads = 0
+
+    def get_tuple(self, config: Any) -> Any:
+        self.reads += 1
+        return super().get_tuple(config)
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+def test_the_sends_of_old_checkpoints_are_read_with_their_page(
+    limit: int | None, request: pytest.FixtureRequest
+) -> None:
+    """They are among the writes to the parents, which stand in the page, but for the last checkpoints."""
+    with ExitStack() as stack:
+        bare, inner = (
+            stack.enter_context(kind.from_conn_string(stack.enter_context(schema(server(request.config)))))
+            for kind in (PostgresSaver, _Counted)
+        )
+        sealed = SealedSaver(inner, serde=SERDE)
+        for saver in (bare, sealed):
+            saver.setup()
+            places: dict[int, Any] = {
+                child: {"configurable": {"thread_id": "t1", "checkpoint_ns": "child:1" if child else ""}}
+                for child in (0, 1)
+            }
+            for number, id_ in enumerate(IDS):
+                versions = {"a": f"{number:032}.0"}
+                made: Any = {**empty_checkpoint(), "v": 3, "ts": "", "id": id_, "channel_versions": versions}
+                place = saver.put(places[number % 2], made, {"step": number}, {})
+                saver.put_writes(place, [(TASKS, f"sent {number}"), ("other", number)], "task")
+                places[number % 2] = place
+        found = [*sealed.list(None, limit=limit)]
+        assert [*map(tuple, found)] == [*map(tuple, bare.list(None, limit=limit))]
+        assert found[0].checkpoint["channel_values"] == {TASKS: ["sent 7"]}
+        # With a limit, the parents of the last checkpoints of both namespaces are not in the page.
+        assert sealed.inner.reads == (0 if limit is None else 2)

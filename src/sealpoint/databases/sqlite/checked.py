@@ -115,7 +115,10 @@ class CheckedFile:
         self.tables = layout.require_tables(cursor)
         self.has_task_path = layout.has_task_path(cursor)
         if not self.tables:
-            raise SchemaError(f"{self._path} has neither of the tables 'checkpoints' and 'writes'")
+            raise SchemaError(
+                f"{self._path} has neither of the tables 'checkpoints' and 'writes'",
+                hint="is it the right file? a saver creates them when it is first used",
+            )
         self._version = version
 
     def query(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,7 +77,7 @@ def find_changes(
     verdict = verify_ledger(folder, key, pins)
     reasons = set[AnyReason](verdict.reasons)
     found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
-    head = verdict.checkpoint
+    head, listed = verdict.checkpoint, None if period is None else _Listed(period)
     try:
         with Folder(folder).entries.open("rb") as stream:
             for seq, line in enumerate(
@@ -85,7 +85,7 @@ def find_changes(
             ):
                 entry = read_members(line, seq)
                 last = (entry["ring"] or {}).get("digest", last)
-                if period is None or _is_in(period, entry["at"]):
+                if listed is None or listed.has(entry["at"]):
                     total += 1
                     found.append(_shown(entry))
     except (EntryError, FileNotFoundError):
@@ -96,11 +96,28 @@ def find_changes(
     return Changes([*found], total - len(found), line_of, frozenset(reasons))
 
 
-def _is_in(period: Period, at: str) -> bool:
-    try:
-        return period.has(datetime.fromisoformat(at))
-    except ValueError:
-        return True  # listed, rather than left out
+class _Listed:
+    """Which entries a period has. Their order is signed, and their times are those of the hosts' clocks.
+
+    An entry with an earlier time than one before it is also listed for the time between the two, and one with
+    a time in the future is always listed: a wrong clock leaves out no entry of the period.
+    """
+
+    def __init__(self, period: Period) -> None:
+        self._period, self._now = period, datetime.now(UTC)
+        self._latest = datetime.min.replace(tzinfo=UTC)
+
+    def has(self, at: str) -> bool:
+        """Whether the next entry, which was made at ``at``, is listed."""
+        try:
+            moment = datetime.fromisoformat(at)
+        except ValueError:
+            return True  # listed, rather than left out
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        if moment > self._now:
+            return True
+        self._latest = max(self._latest, moment)
+        return moment < self._period.end and self._latest >= self._period.start
 
 
 def _shown(entry: dict[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,11 @@ import logging
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError, excerpt
 from sealpoint.keys.fields import get_text, require_fields, require_text
-from sealpoint.keys.wrap.sdk import load_sdk
+from sealpoint.keys.wrap.sdk import call_in_time, load_sdk
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _QUOTED: Final = frozenset(
     }
 )
 _FIELDS: Final = frozenset({"key", "region", "profile"})
+_Member = TypeVar("_Member", bytes, dict[str, Any])
 _HINTS: Final = {
     "AccessDeniedException": "allow kms:Decrypt for the key to this role, and kms:Encrypt to wrap keys",
     "ConnectTimeoutError": "check the network of this process, and the region of the key",
@@ -90,7 +91,7 @@ class Wrapper:
             KeyUnavailableError: If the service does not answer or refuses.
         """
         parameters = {"KeyId": self.key, "Plaintext": material, "EncryptionContext": context.pairs()}
-        return WrappedKey(self._call("encrypt", "CiphertextBlob", parameters))
+        return WrappedKey(self._call("encrypt", "CiphertextBlob", bytes, parameters))
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
         """Decrypt a wrapped key.
@@ -103,8 +104,7 @@ class Wrapper:
             raise WrappedKeyError("the wrapped key is empty")
         # KeyId: without it the service uses whatever key the blob names.
         parameters = {"KeyId": self.key, "CiphertextBlob": blob, "EncryptionContext": context.pairs()}
-        material: bytes = self._call("decrypt", "Plaintext", parameters)
-        return material
+        return self._call("decrypt", "Plaintext", bytes, parameters)
 
     def describe(self) -> WrapperState:
         """Ask for the state of the key. An account that may not ask learns nothing, and that is no problem.
@@ -112,10 +112,18 @@ class Wrapper:
         Raises:
             KeyUnavailableError: If the service does not answer, or has no such key.
         """
-        key = self._call("describe_key", "KeyMetadata", {"KeyId": self.key})
-        return WrapperState(key.get("CurrentKeyMaterialId"), _find_problem(key))
+        key = self._call("describe_key", "KeyMetadata", dict, {"KeyId": self.key})
+        version = key.get("CurrentKeyMaterialId")
+        return WrapperState(version if isinstance(version, str) else None, _find_problem(key))
 
-    def _call(self, operation: str, member: str, parameters: Mapping[str, object]) -> Any:
+    def _call(
+        self, operation: str, member: str, form: type[_Member], parameters: Mapping[str, object]
+    ) -> _Member:
+        return call_in_time(lambda: self._ask(operation, member, form, parameters))
+
+    def _ask(
+        self, operation: str, member: str, form: type[_Member], parameters: Mapping[str, object]
+    ) -> _Member:
         """Return a member of the service's answer."""
         exceptions = load_sdk("botocore.exceptions", "aws")
         text, may_pass = "", False
@@ -124,20 +132,22 @@ class Wrapper:
                 call = getattr(self._make_client(), operation)
             with _without_debug_log():  # again: botocore has made more loggers
                 answer = call(**parameters)
-            if member in answer:
-                return answer[member]
+            found = answer.get(member)
+            if isinstance(found, form):
+                return found
             code = f"the answer has no {member}"
         except exceptions.ClientError as failed:
             error = failed.response.get("Error", {})
             code, text = str(error.get("Code")), str(error.get("Message", ""))
             status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             may_pass = status >= 500 or code == "ThrottlingException"
-        # ValueError: of an endpoint that is no URL. The texts may quote configuration.
-        except (exceptions.BotoCoreError, ValueError) as failed:
+        # ValueError: of an endpoint that is no URL. The others: of an answer that is not one of KMS. Their
+        # texts may quote configuration, or the answer.
+        except (exceptions.BotoCoreError, ValueError, AttributeError, TypeError, RuntimeError) as failed:
             code = type(failed).__name__
             may_pass = isinstance(failed, exceptions.ConnectionError | exceptions.HTTPClientError)
         if operation == "describe_key" and code == "AccessDeniedException":
-            return {}
+            return form()
         if code in _FOREIGN:
             raise WrappedKeyError(f"the key did not wrap this blob for this ring and key ({code})")
         shown = f"{code}: {excerpt(text)}" if text and code in _QUOTED else excerpt(code).strip("'")
@@ -156,7 +166,7 @@ class Wrapper:
 def _find_problem(key: Mapping[str, Any]) -> str | None:
     """Return what prevents a key from decrypting, by its metadata (``{}``: unknown)."""
     state = key.get("KeyState", "Enabled")
-    if state in {"PendingDeletion", "PendingReplicaDeletion"}:
+    if state in ("PendingDeletion", "PendingReplicaDeletion"):
         date = key.get("DeletionDate")
         return f"waits for deletion on {date:%Y-%m-%d}" if date else "waits for deletion"
     if state != "Enabled":

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError, excerpt
 from sealpoint.keys.fields import get_text, require_fields, require_text
-from sealpoint.keys.wrap.sdk import load_sdk
+from sealpoint.keys.wrap.sdk import call_in_time, load_sdk
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
 
 if TYPE_CHECKING:
@@ -145,6 +145,9 @@ class Wrapper:
         return WrapperState(None if version is None else str(version), _find_problem(key))
 
     def _call(self, method: str, secrets: tuple[str, ...] = (), **sent: str) -> dict[str, Any]:
+        return call_in_time(lambda: self._ask(method, secrets, **sent))
+
+    def _ask(self, method: str, secrets: tuple[str, ...], **sent: str) -> dict[str, Any]:
         """Return the data of the server's answer. No error shows the secrets, or the token."""
         exceptions = load_sdk("hvac", "vault").exceptions
         address = self._find_address()
@@ -163,8 +166,8 @@ class Wrapper:
         except exceptions.VaultError as failed:
             code, text = type(failed).__name__, "; ".join(failed.errors or ())
             may_pass = code in _MAY_PASS
-        # TypeError, AttributeError: hvac read an error that is not one of Vault. The texts may quote a token.
-        except (OSError, ValueError, TypeError, AttributeError) as failed:
+        # The last three: hvac read an answer that is not one of Vault. The texts may quote a token.
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as failed:
             code = type(failed).__name__
             may_pass = isinstance(failed, requests.ConnectionError | requests.Timeout)
         if code == "Forbidden" and method == "read_key":

@@ -19,9 +19,9 @@ from threading import Thread
 import pytest
 
 from sealpoint.errors import KeyRingError, KeyUnavailableError, RingFileError, WrappedKeyError
-from sealpoint.keys.wrap import WrapperState
+from sealpoint.keys.wrap import WrapperState, sdk
 from sealpoint.keys.wrap.aws import Wrapper
-from tests.support.answers import Answer, Request, answering, refused
+from tests.support.answers import Answer, Request, answering, refused, silent
 from tests.support.wrapping import CANARY, CONTEXT, Forms, shown
 
 ARN = "arn:aws:kms:eu-west-3:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -250,6 +250,61 @@ def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyUnavailableError, match="'botocore' of the extra 'aws' is not installed") as caught:
         Wrapper(ARN).unwrap(b"blob", CONTEXT)
     assert caught.value.hint == "pip install 'sealpoint[aws]'"
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize(
+    "said",
+    [
+        [1],
+        None,
+        5,
+        "text",
+        b"[" * 100_000,
+        {"Plaintext": 5},
+        {"Plaintext": {}},
+        {"Plaintext": None},
+        {"CiphertextBlob": [1]},
+        {"KeyMetadata": [1]},
+        {"KeyMetadata": "text"},
+        {"KeyMetadata": {"KeyState": "PendingDeletion", "DeletionDate": 1e300}},
+        {"__type": ["text"]},
+        {"__type": 5},
+    ],
+)
+def test_answer_of_another_form(status: int, said: object) -> None:
+    wrapper = Wrapper(ARN)
+    with service(status, said):
+        for call in (
+            lambda: wrapper.wrap(CANARY, CONTEXT),
+            lambda: wrapper.unwrap(b"blob", CONTEXT),
+            wrapper.describe,
+        ):
+            with pytest.raises(KeyUnavailableError) as caught:
+                call()
+            assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ({"KeyState": ["text"]}, WrapperState(None, "is in the state 'list'")),
+        ({"CurrentKeyMaterialId": {"a": 1}}, WrapperState()),
+    ],
+)
+def test_state_of_another_form(said: object, state: WrapperState) -> None:
+    with service(200, {"KeyMetadata": said}):
+        assert Wrapper(ARN).describe() == state
+
+
+def test_time_limit_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it waits for: a name server, or an answer that comes byte by byte."""
+    monkeypatch.setattr(sdk, "CALL_SECONDS", 0.05)
+    with silent() as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        with pytest.raises(KeyUnavailableError, match=r"no answer in 0\.05 seconds") as caught:
+            Wrapper(ARN).unwrap(b"blob", CONTEXT)
+    assert caught.value.may_pass
 
 
 def test_time_limit() -> None:

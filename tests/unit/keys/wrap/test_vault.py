@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from sealpoint.errors import KeyRingError, KeyUnavailableError, RingFileError, WrappedKeyError
-from sealpoint.keys.wrap import WrapperState
+from sealpoint.keys.wrap import WrapperState, sdk
 from sealpoint.keys.wrap.vault import Wrapper
 from tests.support import transit
-from tests.support.answers import Answer, Request, answering, refused
+from tests.support.answers import Answer, Request, answering, refused, silent
 from tests.support.transit import TOKEN, StoredKey, Transit
 from tests.support.wrapping import CANARY, CONTEXT, Forms, shown
 
@@ -264,6 +264,23 @@ def test_text_that_quotes_a_request_is_not_shown(
 def test_blob_of_another_form_is_not_sent(blob: bytes) -> None:
     with pytest.raises(WrappedKeyError, match="not a ciphertext of transit"):
         AGENTS.unwrap(blob, CONTEXT)
+
+
+def test_answer_that_is_nested_deeply(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(lambda _: (200, b"[" * 100_000)) as address:
+        monkeypatch.setenv("VAULT_ADDR", address)
+        with pytest.raises(KeyUnavailableError, match="RecursionError"):
+            AGENTS.unwrap(b"vault:v1:AAAA", CONTEXT)
+
+
+def test_time_limit_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it waits for: a name server, or an answer that comes byte by byte."""
+    monkeypatch.setattr(sdk, "CALL_SECONDS", 0.05)
+    with silent() as address:
+        monkeypatch.setenv("VAULT_ADDR", address)
+        with pytest.raises(KeyUnavailableError, match=r"no answer in 0\.05 seconds") as caught:
+            AGENTS.describe()
+    assert caught.value.may_pass
 
 
 def test_service_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
