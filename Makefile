@@ -92,7 +92,8 @@ test: $(VENV)/filled
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 test-oldest: $(OLDEST_VENV)/filled
-	$(OLDEST_VENV)/bin/python -m pytest $(or $(ARGS),tests/compat tests/unit/test_demo.py)
+	$(OLDEST_VENV)/bin/python -m pytest --numprocesses auto --dist worksteal \
+	    $(or $(ARGS),tests/compat tests/unit/test_demo.py)
 
 test-all: $(VENV)/filled
 	$(VENV)/bin/python -m nox $(if $(ARGS),-- $(ARGS))

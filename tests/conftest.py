@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import containers, programs, softhsm
 from tests.support.browser import CHROMIUM, MISSING
-from tests.support.extent import VARIABLE, is_sample, sample
+from tests.support.extent import VARIABLE, by_extent, is_sample, sample
 from tests.support.forked import forked_program
 
 # No deadlines and no complaint about slow strategies: neither means anything on a busy machine.
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-settings.register_profile("default", steady, max_examples=50)
+settings.register_profile("default", steady, max_examples=by_extent(20, 50))
 settings.register_profile("ci", steady, max_examples=100, print_blob=True)
 settings.register_profile("thorough", steady, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -40,7 +40,12 @@ def script_path(forked: Path) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """After `-m` and `-k`, so that the sample is one of the tests that they leave."""
+    """After `-m` and `-k`, so that the sample is one of the tests that they leave.
+
+    The tests of the demo come first. At the end of a run a worker takes half of the tests that another has
+    left, and if it took these the demo would run twice.
+    """
+    items.sort(key=lambda item: item.path.name != "test_demo.py")
     if is_sample(config.args):
         items[:], left_out = sample(items)
         config.hook.pytest_deselected(items=left_out)

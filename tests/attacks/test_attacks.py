@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(900)  # two thousand processes, each of which may take its five seconds
 
 
-# The everyday run takes one attack of sixteen, and few generated files; .ci/run takes all attacks, and
+# The everyday run takes one attack of 32, and few generated files; .ci/run takes all attacks, and
 # `make attacks` all files, too.
-EVERY, FILES = by_extent(16, 1), by_extent(10, 150)
+EVERY, FILES = by_extent(32, 1), by_extent(6, 150)
 
 
 def run(table: str, every: int = 1, *more: str) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def test_cases_have_names_of_their_own(attacks: list[dict[str, Any]]) -> None:
 
 def test_honest_values_come_back_whole() -> None:
     """A reader that refuses everything would pass the table too."""
-    rows = run("controls", by_extent(4, 1))
+    rows = run("controls", by_extent(8, 1))
     failures = outcomes(rows, "executed", "crashed", "silent", "refused", "unforged")
     assert not failures, "\n".join(failures)
 

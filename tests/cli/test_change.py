@@ -480,6 +480,7 @@ def test_interrupt_of_decrypt_leaves_no_copy(
     assert not list(tmp_path.glob("*new.db*"))
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_a_process_after_its_batch(run: Run, path: Path, number: signal.Signals) -> None:
     """The real program, met while it waits; the rate would keep it busy for an hour."""
@@ -501,6 +502,7 @@ def test_signal_ends_a_process_after_its_batch(run: Run, path: Path, number: sig
     require_begun_again(run, path)
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("words", [["rotate", "DB", "--apply"], ["decrypt", "DB", "--out", "NEW"]])
 def test_full_disk(run: Run, path: Path, tmp_path: Path, words: list[str]) -> None:
     """As a quota would: no file may grow beyond some kilobytes."""
@@ -606,6 +608,7 @@ def test_scrub_that_finds_something_says_where(run: Run, path: Path, monkeypatch
 # --- Postgres -----------------------------------------------------------------------------------
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_workers_share_a_server_and_signals_reach_none_of_them(
     run: Run, pytestconfig: pytest.Config, number: signal.Signals
@@ -638,6 +641,7 @@ def test_workers_share_a_server_and_signals_reach_none_of_them(
         assert {place: k2.open(*sealed).typed for place, sealed in contents(dsn).items()} == before
 
 
+@pytest.mark.costly
 def test_workers_end_with_the_program_that_is_killed(pytestconfig: pytest.Config) -> None:
     """Nobody is left who writes; the rate would keep them busy for a minute."""
     with schema(server(pytestconfig)) as dsn:

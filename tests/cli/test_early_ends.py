@@ -35,6 +35,7 @@ def many(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("option", [[], ["--json"]])
 def test_verify_whose_output_is_not_read_on_says_what_is_true(
     many: Path, keys: Path, option: list[str]

@@ -153,6 +153,7 @@ def test_many_tags_are_summed_up(run: Run, path: Path) -> None:
     assert "others" in ended.out
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("words", [["status"], ["audit"], ["rotate"], ["inspect", "--thread", "a"]])
 def test_full_stdout(path: Path, words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
@@ -209,6 +210,7 @@ def shell(*words: object, to: str, **environment: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("to", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
 def test_streams_that_cannot_be_written(path: Path, to: str) -> None:
     """A rotation does its work, and what it would say gets into no file, nor among the data."""

@@ -54,6 +54,7 @@ def met_in_the_middle(path: Path, out: Path, number: signal.Signals) -> Iterator
     os.close(told)
 
 
+@pytest.mark.broad(every=3)
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_signal_leaves_nothing_opened(path: Path, tmp_path: Path, number: signal.Signals) -> None:
     before = {file.name for file in tmp_path.iterdir()}

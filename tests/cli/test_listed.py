@@ -25,6 +25,7 @@ from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance import transitions
 from tests.cli.conftest import Ended, Run
 from tests.postgres.test_commands import at
+from tests.support.extent import by_extent
 from tests.support.postgres import blobs, put_blobs, set_up
 from tests.support.rings import states_text
 from tests.support.sealed import write
@@ -388,7 +389,9 @@ spellings = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_extent(20, 60), deadline=None
+)
 @given(named=st.lists(spellings, max_size=4), listed=st.lists(spellings, max_size=4, unique=True))
 def test_each_database_is_looked_at_once(
     tmp_path: Path,

@@ -489,6 +489,7 @@ def test_command_signs(ring: Path, run: Run, tmp_path: Path) -> None:
     assert not verify_ledger(ring.parent / "ledger", SIGNER.key).problems
 
 
+@pytest.mark.costly
 def test_commands_wait_for_each_other(ledger: Path) -> None:
     """Two runs at once, each with a begin and an end, on one ledger."""
     commands = [[*CODE, "keys", "enable", "k1"] for _ in range(4)]

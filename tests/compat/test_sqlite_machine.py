@@ -13,6 +13,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from sealpoint.base import empty_checkpoint
 from sealpoint.sqlite import SqliteSaver
 from tests.support.checkpoints import dump
+from tests.support.extent import by_extent
 
 TS = "2026-01-02T03:04:05+00:00"
 
@@ -134,4 +135,4 @@ class TwoSavers(RuleBasedStateMachine):
 
 
 TestTwoSavers = TwoSavers.TestCase
-TestTwoSavers.settings = settings(max_examples=40, stateful_step_count=25)
+TestTwoSavers.settings = settings(max_examples=by_extent(15, 40), stateful_step_count=25)

@@ -86,6 +86,7 @@ def test_gunicorn_with_preload(place: Place) -> None:
     place.require_sealed()
 
 
+@pytest.mark.costly
 def test_gunicorn_with_a_saver_of_its_parent(place: Place) -> None:
     """What the example avoids: each request is answered, with an error that says why."""
     (place.folder / "early.py").write_text("import wsgi\nwsgi.graph()\napp = wsgi.app\n", encoding="utf-8")
@@ -105,6 +106,7 @@ app.conf.update(
 """
 
 
+@pytest.mark.costly
 def test_celery(place: Place, tmp_path: Path) -> None:
     """A worker with its own processes, and a broker in files."""
     for name in ("queue", "results"):
@@ -126,6 +128,7 @@ def url(pytestconfig: pytest.Config) -> Iterator[str]:
         yield dsn
 
 
+@pytest.mark.costly
 def test_pool_of_postgres(place: Place, url: str) -> None:
     place.env["DATABASE_URL"] = url
     for count in (1, 2):
@@ -145,6 +148,7 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
+@pytest.mark.costly
 def test_langgraph_dev(place: Place) -> None:
     """The server uses the checkpointer that langgraph.json names; what else it stores is its own."""
     pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] is not installed")

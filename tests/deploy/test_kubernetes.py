@@ -151,6 +151,7 @@ def tags(cluster: Cluster) -> set[str]:
         return {tag.rpartition("@")[2] for (tag,) in connection.execute("SELECT type FROM checkpoints")}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("as_new_user", [True])
 def test_page_from_the_first_command_to_sealed_and_resealed_rows(cluster: Cluster) -> None:
     pod = pod_of("agent.yaml")

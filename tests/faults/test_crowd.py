@@ -58,6 +58,7 @@ def test_one_file_serves_many_processes(tmp_path: Path) -> None:
         assert written == (len(names) * CROWD_STEPS,)
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("older", [False, True], ids=["new", "older"])
 def test_a_database_may_be_opened_first_by_many(tmp_path: Path, older: bool) -> None:
     """Each may be the one that switches the log on, makes the tables or adds the column."""

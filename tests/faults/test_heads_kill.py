@@ -140,6 +140,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(kind, point, SOAK_ROUNDS, marks=[pytest.mark.soak])
 
 
+@pytest.mark.broad(every=4)
 @pytest.mark.parametrize(("kind", "point", "rounds"), [*cases()])
 def test_killed_before_and_after_every_head(
     kind: str, place: str, saver: Saver, point: tuple[str, int, bool], rounds: int

@@ -63,6 +63,7 @@ def cases() -> Iterator[Any]:
         yield pytest.param(kind, SOAK_STEPS, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize(("kind", "steps"), [*cases()])
 def test_no_false_alarm(
     place: Callable[[str], str], kind: str, steps: int, record_property: Callable[[str, object], None]

@@ -138,7 +138,7 @@ def test_power_failure_after_any_step_leaves_a_whole_ledger(tmp_path: Path, setu
     make_ledger(tmp_path / "ledger", 2)
     (tmp_path / "ledger" / setup).unlink(missing_ok=True)
     states = dict[State, Reported]()
-    for kill in count(step=by_extent(4, 1)):
+    for kill in count(step=by_extent(8, 1)):
         folder = tmp_path / str(kill)
         shutil.copytree(tmp_path / "ledger", folder)
         if not follow(folder, setup, kill, states):

@@ -36,6 +36,7 @@ def read(path: Path, **named: Any) -> list[Any]:
         return [*saver.list(None)]
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(100, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_a_killed_rebinding_is_run_again(tmp_path: Path, mode: str, kills: int) -> None:
@@ -58,6 +59,7 @@ def test_a_killed_rebinding_is_run_again(tmp_path: Path, mode: str, kills: int) 
             assert read(path, unbound="allow" if unbind else "refuse") == before
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("writes", [WRITES, pytest.param(5_000, marks=pytest.mark.soak)])
 def test_nothing_that_agents_write_meanwhile_is_lost(tmp_path: Path, writes: int) -> None:
     """Rotation, binding and unbinding take turns for as long as four agents write."""

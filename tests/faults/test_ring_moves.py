@@ -130,6 +130,7 @@ def expected_names(ring: Path) -> set[str]:
     return {ring.name, *(f"keys.d/{key_id}.key" for key_id in live)}
 
 
+@pytest.mark.broad(every=3)
 @pytest.mark.parametrize("move", STEPS)
 def test_killed_within_a_move(tmp_path: Path, prepared: Path, mover: Mover, move: str) -> None:
     """The ring loads and is the old one or the new one; the move run again completes it and cleans up."""

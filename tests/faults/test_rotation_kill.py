@@ -26,6 +26,7 @@ def kill_halfway(running: Rotator, act: str, path: Path, argument: str, moments:
     assert running.kill(act, path, argument, batches, moments.uniform(0, BATCH_SECONDS))
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_a_killed_rotation_is_run_again(tmp_path: Path, mode: str) -> None:
     """From one key to the next and the next, always in the same file."""
@@ -60,6 +61,7 @@ def test_a_killed_first_encryption_is_run_again(tmp_path: Path) -> None:
             assert {value.tag.partition("+")[2] for value in values_of(path)} == {"cobblestone256@k1"}
 
 
+@pytest.mark.costly
 def test_a_killed_decryption_is_run_again(tmp_path: Path) -> None:
     """The copy is there as a whole or not at all; what a killed run left of it, the next takes away."""
     path, out, moments = tmp_path / "x.db", tmp_path / "out.db", random.Random(1)

@@ -50,6 +50,7 @@ def test_a_full_disk_stops_a_first_encryption(tmp_path: Path, mode: str, spare: 
     assert rerun(path, "k1", allow_plaintext=True) == (0, 0)
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.skipif(not can_mount(), reason="this system lets nobody have a disk of his own")
 @pytest.mark.parametrize("spare", [0, 200 * 1024])
 def test_a_full_disk_stops_a_decryption(tmp_path: Path, spare: int) -> None:

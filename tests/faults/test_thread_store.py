@@ -111,6 +111,7 @@ def path(tmp_path: Path) -> Path:
     return folder / "heads.db"
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.skipif(not can_mount(), reason="this system does not let a test mount a disk")
 @pytest.mark.parametrize("pages", [2, 8, 12, 16, 20, 60])
 def test_full_disk(tmp_path: Path, pages: int) -> None:

@@ -28,7 +28,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.app import COMMANDS as ALL
-from sealpoint.cli.app import app
+from sealpoint.cli.app import program
 from sealpoint.cli.app import run as run_program
 from sealpoint.keys import ringfile
 from tests.matrix import databases, oracle
@@ -404,10 +404,8 @@ def require_document(words: list[str], ended: Ended) -> dict[str, Any]:
 
 def require_jq(document: str, *, ok: bool) -> None:
     """Check what ``jq -e .ok`` ends with in a shell."""
-    if program := shutil.which("jq"):
-        done = subprocess.run(
-            [program, "-e", ".ok"], input=document, capture_output=True, text=True, check=False
-        )
+    if jq := shutil.which("jq"):
+        done = subprocess.run([jq, "-e", ".ok"], input=document, capture_output=True, text=True, check=False)
         assert done.returncode == (0 if ok else 1)
 
 
@@ -579,6 +577,7 @@ def check_run(bench: Bench, command: str, given: list[str], ring: str | None) ->
 INDEX: Final = "\n[[index]]\nsource = { inline = 'aW5kZXguLi4uLi4uLi4uLi4uLi4uLi4uLi4uLi4uLi4=' }\n"
 
 
+@pytest.mark.broad(every=6)
 @pytest.mark.parametrize("bench", [*databases.SQLITE, *databases.POSTGRES], indirect=True)
 def test_what_is_adopted_is_as_it_was_adopted(bench: Bench) -> None:
     """Of any database: it is recorded only if all of it opens, and then nothing differs until a row goes."""
@@ -658,7 +657,7 @@ def test_help_breaks_no_word(command: str, columns: str, monkeypatch: pytest.Mon
     narrow = call(words, is_terminal=True).out
     wide = io.StringIO()
     with redirect_stdout(wide):
-        app(args=words, prog_name="sealpoint", standalone_mode=False, terminal_width=2000)
+        program()(args=words, prog_name="sealpoint", standalone_mode=False, terminal_width=2000)
     left_out = Counter(wide.getvalue().split()) - Counter(narrow.split())
     # A list of commands has as much of each sentence as fits into a line, and "..." behind its last word.
     cut = Counter(word.removesuffix("...") for word in narrow.split() if word.endswith("..."))

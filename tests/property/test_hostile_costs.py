@@ -24,6 +24,7 @@ from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import Inert, decode_inert, inventory
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import scan
+from tests.support.extent import by_extent
 from tests.support.forge import named, pack
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
@@ -350,7 +351,7 @@ def spelled_otherwise(value: Any) -> Any:
     return value
 
 
-@settings(max_examples=400)
+@settings(max_examples=by_extent(100, 400))
 @given(
     _records.map(lambda parts: named(*parts)) | _arrays.map(lambda payload: ormsgpack.Ext(6, pack(payload)))
 )

@@ -25,6 +25,7 @@ from sealpoint.serde.limits import MAX_DECIMAL_EXPONENT, Limits
 from sealpoint.serde.scan import scan
 from sealpoint.serde.scan.mapkeys import read_key
 from tests.support import strategies_hostile as hostile
+from tests.support.extent import by_extent
 from tests.support.forge import record
 from tests.support.strategies_values import anything
 
@@ -201,7 +202,7 @@ def scanned(data: bytes, limits: Limits) -> list[int] | None:
         return None
 
 
-@settings(max_examples=300)
+@settings(max_examples=by_extent(75, 300))
 @given(hostile.written | hostile.msgpack)
 def test_the_check_is_that_of_the_plain_way(data: bytes) -> None:
     """Whatever shortcuts it takes, also just at and just below every bound."""

@@ -19,6 +19,7 @@ from fuzz.sqlitefile.edits import EDITS, make_dag, root_of, schema, write_schema
 from fuzz.sqlitefile.forged import Forged, forge
 from fuzz.sqlitefile.format import SqliteFile, decode_record, encode_record, read_varint, signed, write_varint
 from sealpoint.sqlite import SqliteSaver
+from tests.support.extent import by_extent
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 cells = st.none() | numbers | st.floats(allow_nan=False) | st.text(max_size=8) | st.binary(max_size=8)
@@ -48,7 +49,7 @@ def write(connection: sqlite3.Connection, table: str, written: list[tuple[str, A
         connection.execute(statement, columns)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_extent(20, 60), deadline=None)
 @given(
     checkpoints=rows,
     writes=rows,
@@ -94,7 +95,7 @@ def test_the_oracle_reads_what_langgraph_wrote() -> None:
     assert found.is_sound
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=by_extent(15, 40), deadline=None)
 @given(
     rows=st.lists(st.tuples(st.text("ab", max_size=3), sizes), max_size=150),
     page_bytes=st.sampled_from([512, 4096]),

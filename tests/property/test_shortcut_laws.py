@@ -18,6 +18,7 @@ from sealpoint.serde.fast import SHORTCUTS, memory, records
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import require_few_costly, scan
 from tests.support import strategies_hostile as hostile
+from tests.support.extent import by_extent
 from tests.support.samples import SAMPLES, alike
 from tests.support.strategies_values import anything, equal, messages
 from tests.support.wire import NIL, array, extension, mapping, text
@@ -68,7 +69,7 @@ def test_samples_round_trip_without_it(off: list[str]) -> None:
 
 
 @EACH
-@settings(max_examples=60)
+@settings(max_examples=by_extent(20, 60))
 @given(anything() | messages())
 def test_values_are_written_to_the_same_bytes_without_it(off: list[str], value: Any) -> None:
     written = outcome(JsonPlusSerializer().dumps_typed, value)
@@ -77,7 +78,7 @@ def test_values_are_written_to_the_same_bytes_without_it(off: list[str], value: 
 
 
 @EACH
-@settings(max_examples=60)
+@settings(max_examples=by_extent(20, 60))
 @given(
     hostile.written
     | hostile.msgpack
@@ -97,7 +98,7 @@ def test_bytes_are_read_or_refused_the_same_without_it(off: list[str], data: byt
 BOUNDS = [Limits(), *(Limits(depth=depth) for depth in range(1, 9)), Limits(records=2), Limits(elements=9)]
 
 
-@settings(max_examples=400)
+@settings(max_examples=by_extent(100, 400))
 @given(hostile.written | hostile.msgpack | hostile.damaged("msgpack"))
 @example(extension(7, array(*[array()] * 70)))
 @example(extension(0, mapping(text("a"), NIL, text("a"), NIL)))
@@ -185,7 +186,7 @@ _json = st.recursive(
 ) | st.text(max_size=9)
 
 
-@settings(max_examples=300)
+@settings(max_examples=by_extent(75, 300))
 @given(_json, st.sampled_from(["", " ", "\n"]), st.sampled_from(["", " ", "1", "]"]))
 def test_short_json_is_parsed_as_long(body: str, before: str, after: str) -> None:
     data = f"{before}{body}{after}".encode("utf-8", "surrogatepass")

@@ -158,6 +158,7 @@ def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield ON_POSTGRES[request.param](dsn, make_threads) if dsn else ON_SQLITE[request.param](make_threads)
 
 
+@pytest.mark.broad(every=2)
 def test_with_a_thread_store_all_nine_are_refused(adapter: Any) -> None:
     """The three that binding accepts: the database lacks what the store remembers."""
     verdicts = {row["edit"]: row for row in run(adapter)}

@@ -4,8 +4,9 @@
 ``make matrix`` run even more.
 
 A test marked ``broad`` runs a sample of its cases, in which each value of each of its parameters occurs, or
-only of the parameters that the marker names: ``@pytest.mark.broad("saver")``. One that is named by its id, as
-in ``pytest tests/a.py::test_b``, runs with all of them.
+only of the parameters that the marker names: ``@pytest.mark.broad("saver")``. With ``every=8`` the sample has
+the first of each eight cases, whatever their values are. A test marked ``costly`` is not in the sample. One
+that is named by its id, as in ``pytest tests/a.py::test_b``, runs with all of them.
 """
 
 from __future__ import annotations
@@ -67,12 +68,22 @@ def sample(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest
     kept, left_out = list[pytest.Item](), list[pytest.Item]()
     for _, group in groupby(items, key=lambda item: item.nodeid.partition("[")[0]):
         family = list(group)
-        marker, chosen = family[0].get_closest_marker("broad"), set(range(len(family)))
-        if marker is not None:
-            chosen = covering([_values(item, marker.args) for item in family]) or {0}
+        chosen = _chosen(family)
         for place, item in enumerate(family):
             (kept if place in chosen else left_out).append(item)
     return kept, left_out
+
+
+def _chosen(family: Sequence[pytest.Item]) -> set[int]:
+    """Return the places of the cases of one test that the sample has."""
+    if family[0].get_closest_marker("costly") is not None:
+        return set()
+    marker = family[0].get_closest_marker("broad")
+    if marker is None:
+        return set(range(len(family)))
+    if every := marker.kwargs.get("every"):
+        return set(range(0, len(family), every))
+    return covering([_values(item, marker.args) for item in family]) or {0}
 
 
 def _values(item: pytest.Item, names: Sequence[str]) -> list[tuple[str, str]]:

@@ -221,6 +221,7 @@ def test_attack_gets_through_a_lax_saver(run: Run) -> None:
     assert outcome == Outcome(None, 'the agent\'s last message is "Done: 48,250.00 EUR sent to Mallory."')
 
 
+@pytest.mark.costly
 def test_demo_notices_a_saver_that_does_not_seal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -207,6 +207,7 @@ def postgres_service(
         connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.usefixtures("as_a_script")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page_runs_and_shows_what_it_prints(page: Path, request: pytest.FixtureRequest) -> None:

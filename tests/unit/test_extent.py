@@ -13,9 +13,17 @@ from tests.support.extent import Extent, covering, extent, is_sample, sample
 
 def item(name: str, *broad: str, marked: bool = True, **params: object) -> pytest.Item:
     """Stand in for a collected test."""
-    marker = pytest.mark.broad(*broad).mark if marked else None
+    return marked_item(name, pytest.mark.broad(*broad).mark if marked else None, **params)
+
+
+def marked_item(name: str, marker: pytest.Mark | None, **params: object) -> pytest.Item:
+    """Stand in for a collected test with a marker."""
     case = "-".join(map(str, params.values()))
-    stand_in = SimpleNamespace(nodeid=f"test_x.py::{name}[{case}]", get_closest_marker=lambda _: marker)
+
+    def closest(wanted: str) -> pytest.Mark | None:
+        return marker if marker is not None and marker.name == wanted else None
+
+    stand_in = SimpleNamespace(nodeid=f"test_x.py::{name}[{case}]", get_closest_marker=closest)
     stand_in.callspec = SimpleNamespace(params=params)
     return cast(pytest.Item, stand_in)
 
@@ -49,6 +57,16 @@ def test_only_broad_tests_are_sampled() -> None:
     kept, left_out = sample([*both, *one, *other])
     assert kept == [both[0], both[3], both[4], one[0], one[3], *other]
     assert len(left_out) == 12 + 3 - len(kept)
+
+
+def test_one_of_so_many_runs() -> None:
+    cases = [marked_item("long", pytest.mark.broad(every=3).mark, size=size) for size in range(7)]
+    assert sample(cases)[0] == cases[::3]
+
+
+def test_a_costly_test_is_not_in_the_sample() -> None:
+    costly, other = marked_item("slow", pytest.mark.costly.mark), marked_item("quick", None)
+    assert sample([costly, other]) == ([other], [costly])
 
 
 def test_a_test_without_parameters_runs() -> None:

@@ -147,6 +147,7 @@ def _steps(use: Use, text: str) -> int:
 USES: Final[list[Use]] = sorted(uses(), key=attrgetter("name", "method"))
 
 
+@pytest.mark.broad(every=4)
 @pytest.mark.parametrize("use", USES, ids=lambda use: f"{use.name} {use.method}")
 def test_an_expression_takes_time_in_proportion_to_its_input(use: Use) -> None:
     assert grows_too_fast(use) is None
@@ -186,6 +187,7 @@ def test_one_that_does_is_not_named(pattern: str, method: str) -> None:
     assert grows_too_fast(Use("", pattern, 0, method)) is None
 
 
+@pytest.mark.broad(every=4)
 @pytest.mark.parametrize("use", USES, ids=lambda use: f"{use.name} {use.method}")
 def test_the_model_finds_what_re_finds(use: Use) -> None:
     """Else the steps would be those of another search."""

@@ -61,6 +61,7 @@ Refuses = Callable[[type[KeyRingError], Callable[[], object]], KeyRingError]
 
 
 # Ids without the material: pytest puts them into the environment.
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "material", [CANARY, CANARY[:24], CANARY[:16], bytes(32), b"\xff" * 32], ids=range(5)
 )
@@ -80,6 +81,7 @@ def test_wrapping_twice_makes_different_blobs(service: Service, blob: bytes) -> 
     assert service.wrapper.wrap(CANARY, CONTEXT).blob != blob
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("context", OTHERS)
 def test_blob_of_another_context(
     service: Service, blob: bytes, context: WrapContext, refuses: Refuses
@@ -102,6 +104,7 @@ def test_damaged_blob(service: Service, blob: bytes, secrecy: Forms) -> None:
         secrecy.require_absent(*shown(caught.value))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("change", ["empty", "cut", "longer", "key itself", "not text"])
 def test_what_is_no_blob(service: Service, blob: bytes, change: str, refuses: Refuses) -> None:
     changed = {
@@ -121,6 +124,7 @@ def asked(wrapper: Wrapper, blob: bytes) -> list[Callable[[], object]]:
     return calls if wrapper.kind == "command" else [*calls, wrapper.describe]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("situation", ["gone", "silent"])
 def test_service_that_is_away_and_comes_back(
     service: Service, blob: bytes, situation: str, refuses: Refuses

@@ -16,6 +16,7 @@ BEFORE = (
 )
 
 
+@pytest.mark.costly
 def test_metrics_snippet_type_checks(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     section = PAGE.read_text(encoding="utf-8").partition("### Metrics\n")[2].partition("\n## ")[0]

@@ -75,6 +75,7 @@ def test_containers_between_objects_count_under_the_usual_recursion_limit(value:
     assert REFUSED in run(f"print(outcome({value}))")
 
 
+@pytest.mark.broad(every=2)
 @pytest.mark.parametrize(
     "value",
     [
