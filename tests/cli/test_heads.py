@@ -451,8 +451,13 @@ def test_trim_forgets_what_was_deleted(run: Run, on_file: Scene) -> None:
     words = ["heads", "verify", "app.db", "--pin", "pin.json"]
     pinned = run(*words, "--json")
     assert (pinned.code, pinned.document["reasons"]) == (Exit.FOUND, ["pin-trimmed"])
-    replaced = run("heads", "seal", "--pin", "pin.json", "--json")
-    assert replaced.document["reasons"] == ["pin-trimmed"]
+    seal, before = ("heads", "seal", "--pin", "pin.json", "--json"), Path("pin.json").read_bytes()
+    kept = run(*seal)
+    assert (kept.code, kept.document["reasons"]) == (Exit.FOUND, ["pin-trimmed"])
+    assert "pin.json is kept as it was" in kept.err
+    assert Path("pin.json").read_bytes() == before
+    replaced = run(*seal, "--allow-unproven")
+    assert (replaced.code, replaced.document["reasons"]) == (Exit.DONE, ["pin-trimmed"])
     assert run(*words).code == Exit.DONE
 
 

@@ -329,7 +329,7 @@ REFUTING: Final = {  # what makes ok false, and the code that it ends in
     **dict.fromkeys(("types-not-allowed", "old-content-found", "not-bound"), 3),
     "heads-differ": 4,
 }
-ASKING: Final = {"verify", "heads verify", "audit", "keys destroy"}
+ASKING: Final = {"verify", "heads verify", "heads seal", "audit", "keys destroy"}
 """Commands that are asked for a proof, and end with 3 without one."""
 
 

@@ -39,6 +39,7 @@ from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.verification import Verification
 
 MAX_REASON_CHARS: Final = 1000
+_TRIMMED: Final = ": after a `heads trim` that you know of, replace it with --allow-unproven"
 
 EPILOG: Final = (
     "A thread store remembers which checkpoints a database must have; docs/threads.md. Without --threads or"
@@ -203,13 +204,14 @@ def seal(
         Path | None,
         typer.Option("--pin", metavar="FILE", show_default=False, help="Write the pin to this file."),
     ] = None,
+    allow_unproven: AllowUnprovenOption = False,
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
     """Print a pin: one hash over all events of a thread store.
 
-    Keep it where the agents cannot write.
-    A pin that is in FILE is replaced only if the store continues it.
+    Keep it where the agents cannot write. A pin that is in FILE is replaced only if the store continues it.
+    After `sealpoint heads trim` that is not shown: exits with 3, and keeps the pin without --allow-unproven.
     """
     result = Result("heads seal")
     remembered = require_threads(name, keys)
@@ -219,10 +221,14 @@ def seal(
         if before is not None:
             result.add(*filter(None, [check_pin(store, before)]))
         made = make_pin(store)
-    if pin is not None and Reason.PIN_DIFFERS not in result.reasons:
+    # Whoever can write the store can also make it say that events were trimmed.
+    if pin is not None and (not result.reasons or (allow_unproven and Reason.PIN_TRIMMED in result.reasons)):
         write_pin(pin, made)
+    elif pin is not None:
+        say(f"{pin} is kept as it was{_TRIMMED if result.ok is None else ''}")
     result.stated = {"pin": made._asdict()}
-    return _end(result, {"pin": made._asdict()}, _show_pin, as_json=as_json)
+    _end(result, {"pin": made._asdict()}, _show_pin, as_json=as_json)
+    return result_code(result, unproven=Exit.DONE if allow_unproven else Exit.FOUND)
 
 
 def _show_pin(document: Mapping[str, Any]) -> None:
@@ -247,7 +253,7 @@ def trim(
     """Forget checkpoints that were deleted before a date.
 
     Then nothing shows any more that one of them was put back, and pins that were made before are no longer
-    proven: run `sealpoint heads seal` afterwards.
+    proven: make a new one.
     """
     result, until = Result("heads trim"), _read_time(before)
     with opened_threads(require_threads(name, keys)) as store:
@@ -260,7 +266,7 @@ def trim(
                 return code
         forgotten = store.trim(int(until.timestamp()))
         identity = store.identity
-    say("make a new pin: `sealpoint heads seal --pin FILE`; earlier pins are not proven any more")
+    say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
     body = {"identity": identity, "before": f"{until:%Y-%m-%dT%H:%M:%SZ}", "forgotten": forgotten}
     return _end(result, body, _show_trim, as_json=as_json)
 
