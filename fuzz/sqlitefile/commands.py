@@ -24,12 +24,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
-
-import typer
 
 from fuzz.sqlitefile import honest, oracle
 from fuzz.sqlitefile.forged import Forged, forge
@@ -177,7 +174,6 @@ class Place:
         """Run a command in this process."""
         out, err = io.StringIO(), io.StringIO()
         with (
-            patch.object(cli, "app", _program()),
             patch.object(SqliteRows, "read", _read_few),
             redirect_stdout(out),
             redirect_stderr(err),
@@ -192,11 +188,6 @@ def _read_few(
     store: SqliteRows, table: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = FEW
 ) -> Page:
     return _READ(store, table, after, selection, replace(batch, rows=min(batch.rows, FEW.rows)))
-
-
-@cache
-def _program() -> Any:
-    return typer.main.get_command(cli.app)  # which is put together once, and not for each run
 
 
 # --- what the rows are ------------------------------------------------------------------------

@@ -416,7 +416,7 @@ def test_batches_grow_again_after_one_that_kept_writers_waiting(
     """To the size that was asked for. It is told with the next batch, when one more is read already."""
     for thread_id in "bcdef":
         write(path, "k1", thread_id)
-    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(5.0))
+    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(0.2))
     monkeypatch.setattr(store, "_behind", Behind(0))
     events = rotate(store, make_cipher("k2", "k1"), batch=Batch(rows=4))
     rows = [
