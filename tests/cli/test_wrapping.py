@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from sealpoint import EncryptedSerializer
+from sealpoint.base import RunnableConfig, empty_checkpoint
 from sealpoint.cli.exits import Exit
 from sealpoint.crypto import KeyRing
 from sealpoint.keys.edit import create_ring
 from sealpoint.keys.leftovers import key_file
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
 from sealpoint.keys.wrap import ask
+from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import Run
 from tests.support.wrappers import Service, fake_service, wrapper_text
 
@@ -62,6 +65,20 @@ def test_life_of_a_wrapped_key(run: Run, ring: Path, service: Service) -> None:
     assert "material-not-removed" not in gone.document["reasons"]
     assert "backups" in gone.err.lower()
     assert KeyRing.load(ring).active_id == "k2"
+
+
+def test_promoting_asks_once_for_each_key(run: Run, ring: Path, service: Service, tmp_path: Path) -> None:
+    """With a database, too, whose rows the key is tried on; the others are asked for a warning alone."""
+    file = tmp_path / "state.db"
+    config: RunnableConfig = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+    with SqliteSaver.from_conn_string(str(file), serde=EncryptedSerializer.from_key_file(ring)) as saver:
+        saver.put(config, empty_checkpoint(), {}, {})
+    assert run("keys", "wrap", "k1", "--with", "w").code == Exit.DONE
+    assert run("keys", "generate", "k2", "--wrap-with", "w").code == Exit.DONE
+    for promoted in ("k2", "k2", "k1"):
+        service.calls.clear()
+        assert run("keys", "promote", promoted, "--db", file).code == Exit.DONE
+        assert Counter(service.calls) == {("unwrap", "k1"): 1, ("unwrap", "k2"): 1}
 
 
 def test_index_key_is_wrapped(run: Run, ring: Path) -> None:
