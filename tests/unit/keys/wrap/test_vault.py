@@ -258,9 +258,7 @@ def test_text_that_quotes_a_request_is_not_shown(
 
 
 @pytest.mark.parametrize("quoted", [TEXT, CANARY.decode(), CANARY.hex(), "; ".join(TEXT)])
-def test_no_more_is_shown_than_the_known_part_of_a_text(
-    quoted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_is_shown_than_the_known_part_of_a_text(quoted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the rest is: a key that a text quotes may be known to the server alone, in any form."""
     said = {"errors": [f"permission denied for {quoted}", f"at {quoted}"]}
     with answering(lambda request: (403 if "decrypt" in request.path else 400, said)) as address:
