@@ -160,6 +160,24 @@ def test_check_on_a_host_that_may_only_unwrap(run: Run, ring: Path, service: Ser
     assert "access denied" in ended.document["wrappers"][0]["problem"]
 
 
+def test_key_with_a_file_left_is_destroyed_without_its_service(
+    run: Run, ring: Path, service: Service
+) -> None:
+    """It says of both, the file and the wrapped key, where copies are."""
+    wrapped = ["generate", "k2", "--wrap-with", "w"], ["generate", "k3"]
+    for command in wrapped:
+        assert run("keys", *command).code == Exit.DONE
+    file = key_file(ring, "k2")
+    file.write_bytes(RingFile(ring).require_loader("k2")())
+    file.chmod(0o600)
+    ring.write_text(ring.read_text().replace('by = "w"', 'by = "w", left = "keys.d/k2.key"'))
+    service.away.add("one")
+    ended = run("keys", "destroy", "k2", "--no-database-check", "--yes", "--allow-unproven")
+    assert (ended.code, file.exists()) == (Exit.DONE, False)
+    assert f"{file} is removed" in ended.err
+    assert "The wrapped key is removed from the ring" in ended.err
+
+
 def test_check_says_which_key_has_a_file_left(run: Run, ring: Path) -> None:
     run("keys", "generate", "k2", "--wrap-with", "w")
     ring.write_text(ring.read_text().replace('by = "w"', 'by = "w", left = "keys.d/k2.key"'))

@@ -209,7 +209,7 @@ def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
     """Say where the material of a destroyed key still is."""
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
-    elif entry.wrapper is not None:
+    if entry.wrapper is not None:
         say("The wrapped key is removed from the ring. Copies and backups of the ring file still have it:")
         say(f"remove them yourself, or the key with which wrapper {entry.wrapper!r} can unwrap it.")
     elif entry.material == MATERIAL_GONE:

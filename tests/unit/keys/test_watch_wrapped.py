@@ -192,9 +192,13 @@ def test_wrapper_that_raises_an_error_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A kind of another package: the ring in use stays as it was, and the file is read again."""
+
+    def fail(*_: object) -> bytes:
+        raise KeyError("CANARY")
+
     file, subject = follow(tmp_path, wrapped_text(k1="active"))
     with monkeypatch.context() as patch:
-        patch.setattr(wrappers.Wrapper, "unwrap", lambda *_: {}["CANARY"])
+        patch.setattr(wrappers.Wrapper, "unwrap", fail)
         replace(file, wrapped_text(k1="decrypt-only", k2="active"))
         look(subject, clock)
         wait_until_loaded()
