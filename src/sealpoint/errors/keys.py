@@ -69,7 +69,7 @@ class KeyDestroyedError(KeyRingError, LookupError):
 class KeyTransitionError(KeyRingError, ValueError):
     """The state of a key does not allow the requested state."""
 
-    hint = "see the table of transitions in docs/keys.md"
+    hint = "see the table of transitions: docs/keys.md#states"
 
 
 class KeyInUseError(KeyTransitionError):
