@@ -221,7 +221,7 @@ def seal(
         if before is not None:
             result.add(*filter(None, [check_pin(store, before)]))
         made = make_pin(store)
-    # Whoever can write the store can also make it say that events were trimmed.
+    # An attacker who can write the store can make it say that events were trimmed.
     if pin is not None and (not result.reasons or (allow_unproven and Reason.PIN_TRIMMED in result.reasons)):
         write_pin(pin, made)
     elif pin is not None:
