@@ -310,6 +310,7 @@ def test_advice_is_given_once_for_all_failures_of_a_kind(run: Run, path: Path, t
     assert copied.err.count("error: ") == VALUES + 2
     damaged, plain = [line for line in copied.err.splitlines() if line.startswith("hint: ")]
     assert "accept it with --allow-plaintext" in plain
+    assert "sealpoint rebind DB --allow-plaintext --apply" in plain  # SealedSaver refuses what rotate seals
     assert damaged.startswith("hint: the row was changed")
     rotated = run("rotate", path, "--apply")
     assert rotated.err.count("error: ") == 2
