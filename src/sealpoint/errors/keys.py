@@ -63,7 +63,7 @@ class KeyDisabledError(KeyRingError, PermissionError):
 class KeyDestroyedError(KeyRingError, LookupError):
     """A value is sealed under a destroyed key; the message gives the date, if the ring has it."""
 
-    hint = "values under a destroyed key cannot be opened; restore a backup from before, if there is one"
+    hint = "its values cannot be opened, except with a kept copy of the key: see docs/key-errors.md"
 
 
 class KeyTransitionError(KeyRingError, ValueError):
