@@ -236,5 +236,5 @@ def find_cipher(store: RowStore, keys: Path | None, result: Result) -> RingCiphe
     except RingFileMissingError as error:
         if keys is not None:
             raise
-        say(f"{error}: sealed values are not opened")
+        say(f"{error}: sealed values are not opened (--keys FILE)")
         return None
