@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from sealpoint.maintenance.status import Share
 
 _SUPERUSER: Final = (
-    "connected as a superuser: a role that may only SELECT from the tables, and UPDATE two of them, is enough"
-    " (docs/rotation.md, A role for maintenance)"
+    "connected as a superuser: a role that may only SELECT from the tables, and UPDATE them, is enough"
+    " (docs/postgres.md#a-role-for-maintenance)"
 )
 
 
