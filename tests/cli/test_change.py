@@ -712,9 +712,9 @@ def test_pages_name_options_that_there_are(run: Run, page: Path) -> None:
             assert (ended.code, named - set(OPTION.findall(ended.out))) == (0, set()), command
 
 
-@pytest.mark.parametrize("command", ["rotate", "decrypt"])
-def test_page_has_every_option(run: Run, command: str) -> None:
-    page = (ROOT / "docs" / "rotation.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("command", "name"), [("rotate", "rotation.md"), ("decrypt", "decrypt.md")])
+def test_page_has_every_option(run: Run, command: str, name: str) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     options = set(OPTION.findall(run(command, "--help").out)) - {"--help"}
     assert {option for option in options if f"`{option}" not in page} == set()
 

@@ -348,6 +348,20 @@ def test_inspect_needs_keys_for_sealed_values(
     assert "IntegrityError" in capsys.readouterr().err
 
 
+def test_inspect_without_a_ring_says_so_once(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Values that are not sealed are shown, and others that do not open are named."""
+    values = [("msgpack+cobblestone256@k1", bytes(99))] * 2 + [("msgpack", b"\xc1"), ("null", b"")]
+    insert(sealed, values, thread="t2")
+    assert called("inspect", sealed, "--thread", "t2") == 4
+    shown = capsys.readouterr()
+    missing, damaged = shown.err.splitlines()
+    assert "no ring file at" in missing
+    assert "sealed values are not opened (--keys FILE)" in missing
+    assert "DecodeError" in damaged
+    assert "null" in shown.out
+    assert len(document(capsys, "inspect", sealed, "--thread", "t2", code=4)["values"]) == 4
+
+
 def test_inspect_tells_a_key_that_is_missing(
     sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
