@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+
+from sealpoint.keys.wrap.sdk import SDK_THREAD
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,16 @@ def answering(
 
 @contextmanager
 def silent() -> Iterator[str]:
-    """Yield the address of a server that accepts connections and says nothing."""
+    """Yield the address of a server that accepts connections and says nothing.
+
+    Then wait for the calls that were given up: if they have not begun yet, they would read the address of the
+    next test's service, and ask it.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
+    for thread in threading.enumerate():
+        if thread.name == SDK_THREAD:
+            thread.join()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from sealpoint.errors import KeyUnavailableError
 
 CALL_SECONDS: Final = 10.0
+SDK_THREAD: Final = "sealpoint-sdk"
 
 _Answer = TypeVar("_Answer")
 
@@ -39,7 +40,7 @@ def call_in_time(call: Callable[[], _Answer]) -> _Answer:
         KeyUnavailableError: If the call takes longer than `CALL_SECONDS`.
     """
     ended = SimpleQueue[Callable[[], _Answer]]()
-    Thread(target=lambda: ended.put(_outcome(call)), name="sealpoint-sdk", daemon=True).start()
+    Thread(target=lambda: ended.put(_outcome(call)), name=SDK_THREAD, daemon=True).start()
     try:
         outcome = ended.get(timeout=CALL_SECONDS)
     except Empty:
