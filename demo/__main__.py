@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
         from demo.story import run_demo
     except ImportError as error:
         print(f"error: the demo needs LangGraph and the command line ({error})", file=sys.stderr)
-        print("hint: pip install 'sealpoint[cli,langgraph]'", file=sys.stderr)
+        print("hint: in the clone, pip install '.[cli,langgraph]'", file=sys.stderr)
         return 2
     if options.keep is None:
         with TemporaryDirectory(prefix="sealpoint-demo-") as folder:

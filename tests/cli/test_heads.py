@@ -396,6 +396,22 @@ def test_a_pin_of_another_store_differs(run: Run, on_file: Scene) -> None:
     assert run(*words, "--json").document["reasons"] == ["pin-differs"]
 
 
+def test_a_pin_of_an_empty_store_shows_nothing(run: Run, ring: Path, tmp_path: Path) -> None:
+    """Each later state of the store continues it: it is not proven, and the next pin replaces it."""
+    SqliteThreadStore("threads.db", create=True).close()
+    seal = ["heads", "seal", "threads.db", "--pin", "pin.json", "--json"]
+    empty = run(*seal).document
+    assert (empty["ok"], empty["pin"]["events"]) == (True, 0)
+    Scene(["app.db"], str(tmp_path / "app.db"), "threads.db", ring, is_file=True).play("t")
+    words = ["heads", "verify", "app.db", "--threads", "threads.db", "--pin", "pin.json", "--json"]
+    ended = run(*words)
+    assert (ended.code, ended.document["ok"], ended.document["reasons"]) == (Exit.FOUND, None, ["pin-empty"])
+    made = run(*seal).document
+    assert (made["ok"], made["pin"]["store"]) == (True, empty["pin"]["store"])
+    assert made["pin"]["events"] > 0
+    assert run(*words).document["ok"] is True
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -104,6 +104,13 @@ def test_init_wants_a_place(run: Run, tmp_path: Path) -> None:
     assert run("keys", "init", "--keys", ringfile.SYSTEM_PATH).code == Exit.DONE
 
 
+def test_help_of_init_names_no_default_path(run: Run) -> None:
+    """It says that there is none, and the option of the other commands names two."""
+    shown = run("keys", "init", "--help").out
+    assert "there is no default path" in shown
+    assert "/etc/sealpoint/keys.toml" not in shown
+
+
 def test_init_replaces_nothing(run: Run, ring: Path) -> None:
     assert "is there already" in explained(run("keys", "init"), Exit.USAGE)
 

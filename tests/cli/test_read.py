@@ -215,8 +215,9 @@ def test_types_of_plaintext_need_no_ring(plaintext: Path, capsys: pytest.Capture
 
 
 def test_types_of_sealed_values(sealed: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    without = document(capsys, "types", sealed)
+    without = document(capsys, "types", sealed, code=5)
     assert (without["types"], without["not_opened"], without["values"]) == ([], 2, 2)
+    assert (without["ok"], without["reasons"]) == (None, ["not-asked", "not-opened"])
     found = document(capsys, "types", sealed, "--keys", keys)
     assert [part["name"] for part in found["types"]] == ["HumanMessage", "Ticket"]
     assert (found["not_opened"], found["failed"], found["failures"]) == (0, 0, [])
@@ -276,6 +277,24 @@ def test_allow_file_that_emit_did_not_print_is_refused(plaintext: Path, tmp_path
     assert called("types", plaintext, "--allow", tmp_path / "allow.py") == 2
 
 
+def test_emit_without_a_ring_is_no_list_of_all_types(
+    sealed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty list reads as if the agent had no types of its own."""
+    assert called("types", sealed, "--emit") == 5
+    shown = capsys.readouterr()
+    assert ast.literal_eval(shown.out) == []
+    assert "2 of 2 values are sealed and were not opened: their types are not in the list\n" in shown.err
+
+
+def test_emit_counts_records_of_types_that_were_not_listed(
+    plaintext: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sealpoint.maintenance.inventory.MAX_TYPES", 1)
+    assert called("types", plaintext, "--emit") == 0
+    assert "1 records name other types, which are not in the list\n" in capsys.readouterr().err
+
+
 def test_emit_and_json_are_two_things(plaintext: Path) -> None:
     assert called("types", plaintext, "--emit", "--json") == 2
 
@@ -327,6 +346,20 @@ def test_inspect_needs_keys_for_sealed_values(
     insert(sealed, [("msgpack+cobblestone256@k1", bytes(99))], thread="t1")
     assert called("inspect", sealed, "--thread", "t1", "--keys", keys) == 4
     assert "IntegrityError" in capsys.readouterr().err
+
+
+def test_inspect_without_a_ring_says_so_once(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Values that are not sealed are shown, and others that do not open are named."""
+    values = [("msgpack+cobblestone256@k1", bytes(99))] * 2 + [("msgpack", b"\xc1"), ("null", b"")]
+    insert(sealed, values, thread="t2")
+    assert called("inspect", sealed, "--thread", "t2") == 4
+    shown = capsys.readouterr()
+    missing, damaged = shown.err.splitlines()
+    assert "no ring file at" in missing
+    assert "sealed values are not opened (--keys FILE)" in missing
+    assert "DecodeError" in damaged
+    assert "null" in shown.out
+    assert len(document(capsys, "inspect", sealed, "--thread", "t2", code=4)["values"]) == 4
 
 
 def test_inspect_tells_a_key_that_is_missing(

@@ -26,6 +26,18 @@ def test_the_plan_names_what_would_be_done(run: Run, path: Path, keys: Path) -> 
     assert not any(".row@" in tag for tag in tags_of(path))
 
 
+@pytest.mark.parametrize("words", [[], ["--unbind"]])
+def test_the_plan_says_which_agents_can_read_on(run: Run, path: Path, keys: Path, words: list[str]) -> None:
+    """Only where rows would change."""
+    advice = 'first start every agent with SealedSaver(..., unbound="allow")'
+    assert advice not in run("rebind", path, "--unbind").err
+    if words:
+        assert run("rebind", path, "--apply").code == Exit.DONE
+    assert advice in run("rebind", path, *words).err
+    assert run("rebind", path, "--apply", *words).code == Exit.DONE
+    assert advice not in run("rebind", path, *words).err
+
+
 def test_rows_that_are_left_end_in_3(run: Run, path: Path, keys: Path) -> None:
     write(path, "plain", "b")
     ended = run("rebind", path, "--apply")

@@ -348,7 +348,7 @@ def test_end_that_cannot_be_recorded_is_reported(
 
     def begin_and_remove(self: Any) -> None:
         genuine(self)
-        (ledger / "vkey").unlink()
+        (ledger / "checkpoint").unlink()
 
     monkeypatch.setattr(recorder.Recorder, "begin", begin_and_remove)
     ended = run("keys", "generate", "k2")
@@ -401,6 +401,42 @@ def test_verify_needs_key_and_pin(ledger: Path, run: Run, tmp_path: Path) -> Non
     assert (whole.document["entries"], whole.document["documents"]) == (5, 2)
     shown = run("ledger", "verify", "--vkey", vkey, "--pin", pin)
     assert shown.out.splitlines()[-1] == "ok"
+
+
+def test_a_pin_is_the_line_as_it_was_printed(ledger: Path, run: Run, tmp_path: Path) -> None:
+    """The whole line is what a ticket has, and what `--help` and docs/evidence.md call a pin."""
+    pin = tmp_path / "ticket.txt"
+    pin.write_text(run("keys", "generate", "k2").err.splitlines()[-1] + "\n")
+    assert pin.read_text().startswith("ledger head: ")
+    ended = run("ledger", "verify", "--vkey", ledger / "vkey", "--pin", pin, "--json")
+    assert (ended.code, ended.document["ok"], ended.document["pins"]) == (Exit.DONE, True, 1)
+    pin.write_text(pin.read_text().replace(" 3 ", " 2 "))
+    ended = run("ledger", "verify", "--vkey", ledger / "vkey", "--pin", pin, "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["ledger-differs"])
+
+
+def test_a_verifier_key_that_is_no_file_either_is_named(ledger: Path, run: Run) -> None:
+    ended = run("ledger", "verify", "--vkey", "vkey.text")
+    assert ended.code == Exit.USAGE
+    assert "--vkey: there is no file 'vkey.text', and a key is NAME+ID+KEY" in ended.err
+
+
+def test_a_ledger_that_is_gone_is_not_to_be_named_again(ledger: Path, run: Run) -> None:
+    """The ring names it already: the folder is to be restored, and a new ledger is not the first advice."""
+    ledger.rename(ledger.with_name("elsewhere"))
+    ended = run("keys", "generate", "k2")
+    assert ended.code == Exit.USAGE
+    hint = next(line for line in ended.err.splitlines() if line.startswith("hint: "))
+    assert hint.startswith("hint: if there was one, restore its folder")
+    assert "name one in the ring file" not in ended.err
+
+
+def test_show_has_the_roots_of_pins_and_no_objects(ledger: Path, run: Run, tmp_path: Path) -> None:
+    SqliteThreadStore(tmp_path / "threads.db", create=True).close()
+    sealed = run("heads", "seal", str(tmp_path / "threads.db"), "--json").document
+    shown = run("ledger", "show").out
+    assert f"pin {sealed['pin']['root']}\n" in shown
+    assert "{" not in shown
 
 
 def test_verify_names_what_is_wrong(ledger: Path, run: Run) -> None:

@@ -75,8 +75,16 @@ def test_the_nightly_script_ends_with_0_only_if_all_is_done(
     path = tmp_path / "x.db"
     make(path, database)
     with holding(path) if database == "held" else nullcontext():
-        ended = run_script("nightly.sh", "rotation.md", tmp_path, path, *words)
+        ended = run_script("nightly.sh", "nightly.md", tmp_path, path, *words)
     assert (ended.code, ended.out) == (code, f"{path}: {line}\n" if line else ""), ended.err
+
+
+def test_the_nightly_script_checks_the_keys_first(keys: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    make(path, "good")
+    keys.unlink()
+    ended = run_script("nightly.sh", "nightly.md", tmp_path, path)
+    assert (ended.code, ended.out) == (5, f"{path}: keys ended with 5\n")
 
 
 @pytest.mark.usefixtures("keys")

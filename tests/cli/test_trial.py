@@ -188,3 +188,21 @@ def test_the_current_folder_stands_in_for_no_installed_module(run: Run, path: Pa
     assert str(Path.cwd()) not in sys.path
     assert run("trial", path, "--import", "wave").code == Exit.DONE
     assert (sys.path[-1], Path("imported").exists()) == (str(Path.cwd()), False)
+
+
+def test_a_module_that_was_not_imported_is_named_as_the_cause(run: Run, tickets: Path, models: str) -> None:
+    """The values are as they were: neither damaged nor of a type that has changed."""
+    allowed = ["--allow", f"{models}:Ticket", "--allow-plaintext"]
+    ended = run("trial", tickets, *allowed)
+    assert ended.code == Exit.UNOPENED
+    assert run("trial", tickets, *allowed, "--import", models).code == Exit.DONE
+    assert "--import MODULE" in ended.err
+    assert "has changed" not in ended.err
+
+
+def test_a_type_that_is_not_allowed_is_answered_with_the_option(run: Run, tickets: Path, models: str) -> None:
+    """The serializer's hint is a line of Python, and this is a command."""
+    ended = run("trial", tickets, "--allow-plaintext", "--import", models)
+    assert ended.code == Exit.UNOPENED
+    assert "--allow MODULE:NAME" in ended.err
+    assert f"serde.with_msgpack_allowlist([('{models}', 'Ticket')])" in ended.err

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from sealpoint import EncryptedSerializer
+from sealpoint.base import RunnableConfig, empty_checkpoint
 from sealpoint.cli.exits import Exit
 from sealpoint.crypto import KeyRing
 from sealpoint.keys.edit import create_ring
 from sealpoint.keys.leftovers import key_file
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
 from sealpoint.keys.wrap import ask
+from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import Run
 from tests.support.wrappers import Service, fake_service, wrapper_text
 
@@ -62,6 +65,20 @@ def test_life_of_a_wrapped_key(run: Run, ring: Path, service: Service) -> None:
     assert "material-not-removed" not in gone.document["reasons"]
     assert "backups" in gone.err.lower()
     assert KeyRing.load(ring).active_id == "k2"
+
+
+def test_promoting_asks_once_for_each_key(run: Run, ring: Path, service: Service, tmp_path: Path) -> None:
+    """With a database, too, whose rows the key is tried on; the others are asked for a warning alone."""
+    file = tmp_path / "state.db"
+    config: RunnableConfig = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+    with SqliteSaver.from_conn_string(str(file), serde=EncryptedSerializer.from_key_file(ring)) as saver:
+        saver.put(config, empty_checkpoint(), {}, {})
+    assert run("keys", "wrap", "k1", "--with", "w").code == Exit.DONE
+    assert run("keys", "generate", "k2", "--wrap-with", "w").code == Exit.DONE
+    for promoted in ("k2", "k2", "k1"):
+        service.calls.clear()
+        assert run("keys", "promote", promoted, "--db", file).code == Exit.DONE
+        assert Counter(service.calls) == {("unwrap", "k1"): 1, ("unwrap", "k2"): 1}
 
 
 def test_index_key_is_wrapped(run: Run, ring: Path) -> None:
@@ -141,6 +158,24 @@ def test_check_on_a_host_that_may_only_unwrap(run: Run, ring: Path, service: Ser
     ended = run("keys", "check", "--json")
     assert (ended.code, ended.document["ok"]) == (Exit.DONE, True)
     assert "access denied" in ended.document["wrappers"][0]["problem"]
+
+
+def test_key_with_a_file_left_is_destroyed_without_its_service(
+    run: Run, ring: Path, service: Service
+) -> None:
+    """It says of both, the file and the wrapped key, where copies are."""
+    wrapped = ["generate", "k2", "--wrap-with", "w"], ["generate", "k3"]
+    for command in wrapped:
+        assert run("keys", *command).code == Exit.DONE
+    file = key_file(ring, "k2")
+    file.write_bytes(RingFile(ring).require_loader("k2")())
+    file.chmod(0o600)
+    ring.write_text(ring.read_text().replace('by = "w"', 'by = "w", left = "keys.d/k2.key"'))
+    service.away.add("one")
+    ended = run("keys", "destroy", "k2", "--no-database-check", "--yes", "--allow-unproven")
+    assert (ended.code, file.exists()) == (Exit.DONE, False)
+    assert f"{file} is removed" in ended.err
+    assert "The wrapped key is removed from the ring" in ended.err
 
 
 def test_check_says_which_key_has_a_file_left(run: Run, ring: Path) -> None:

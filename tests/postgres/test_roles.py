@@ -1,4 +1,4 @@
-"""The role for maintenance of docs/rotation.md and rebind.md: its rights are enough, and each is needed."""
+"""The role for maintenance of docs/postgres.md and rebind.md: its rights are enough, and each is needed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def role(url: str) -> Iterator[str]:
     put_writes(url, [("task", 0, "n", *VALUE)])
     schema = schema_of(url)
     name = f"{schema}_role"
-    alter(url, granted("rotation.md", name).replace("SCHEMA public", f"SCHEMA {schema}"))
+    alter(url, granted("postgres.md", name).replace("SCHEMA public", f"SCHEMA {schema}"))
     try:
         yield make_conninfo(url, user=name)
     finally:
@@ -78,7 +78,7 @@ def test_select_alone_is_enough_to_read(
     url: str, role: str, keys: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = psycopg.conninfo.conninfo_to_dict(role)["user"]
-    alter(url, f"REVOKE UPDATE ON checkpoint_blobs, checkpoint_writes FROM {name}")
+    alter(url, f"REVOKE UPDATE ON checkpoints, checkpoint_blobs, checkpoint_writes FROM {name}")
     for command in commands(role, keys):
         assert run(command) == Exit.DONE, command
     assert run(["rotate", at(role), "--apply", "--keys", keys]) == Exit.USAGE
@@ -112,7 +112,7 @@ def test_a_superuser_is_warned_in_one_line(
         told = capsys.readouterr()
         (line,) = [line for line in told.err.splitlines() if "superuser" in line]
         assert line.startswith("warning: connected as a superuser: a role that may only SELECT")
-        assert line.endswith("(docs/rotation.md, A role for maintenance)")
+        assert line.endswith("(docs/postgres.md#a-role-for-maintenance)")
         assert "superuser" not in told.out
 
 
@@ -134,3 +134,18 @@ def test_a_schema_that_has_another_name_for_a_while_ends_a_reading(url: str, rol
         store._checked.transaction("checkpoint_blobs", "ACCESS SHARE"),
     ):
         alter(url, f"ALTER SCHEMA {schema} RENAME TO away; ALTER SCHEMA away RENAME TO {schema}")
+
+
+@pytest.mark.parametrize("lacking", ["", "UPDATE ON checkpoints"])
+def test_rotating_bound_rows_needs_the_rights_of_the_page(
+    url: str, role: str, tmp_path: Path, lacking: str
+) -> None:
+    alter(url, "DELETE FROM checkpoint_blobs; DELETE FROM checkpoint_writes")
+    put(url, wrapped=True)
+    if lacking:
+        alter(url, f"REVOKE {lacking} FROM {psycopg.conninfo.conninfo_to_dict(role)['user']}")
+    ring = write(tmp_path / "keys.toml", states_text(k2="active", k1="decrypt-only"))
+    words = ["rotate", at(role), "--apply", "--keys", str(ring)]
+    assert run(words) == (Exit.USAGE if lacking else Exit.DONE)
+    if not lacking:
+        assert run(["verify", at(role), "--bound", "--keys", str(ring)]) == Exit.DONE

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
-import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import ormsgpack
@@ -24,6 +23,7 @@ from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import Inert, decode_inert, inventory
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import scan
+from tests.support.costs import lines_of, peak_of
 from tests.support.extent import by_extent
 from tests.support.forge import named, pack
 
@@ -45,32 +45,6 @@ MESSAGES: Final = {
     "HumanMessage": "human",
     "ChatMessage": "chat",
 }
-
-
-def peak_bytes(read: Callable[[], Any]) -> int:
-    tracemalloc.start()
-    try:
-        read()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def lines_run(read: Callable[[], Any]) -> int:
-    """How many lines of Python a call runs."""
-    count, before = 0, sys.gettrace()
-
-    def trace(_frame: Any, event: str, _: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    sys.settrace(trace)
-    try:
-        read()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def attempt(read: Callable[..., Any], *arguments: Any) -> None:
@@ -188,10 +162,9 @@ def test_memory_and_time_are_at_most_linear_in_the_input(make: Callable[[int], b
         data = make(size)
         for read in (strict.loads_typed, raw.loads_typed):
             attempt(read, ("msgpack", data))  # which may import modules
-            lines = lines_run(lambda: attempt(read, ("msgpack", data)))  # noqa: B023
-            assert lines <= FREE_LINES + LINES_PER_BYTE * len(data)
-            peak = peak_bytes(lambda: attempt(read, ("msgpack", data)))  # noqa: B023
-            assert peak <= FREE_BYTES + BYTES_PER_BYTE * len(data)
+            once_more = partial(attempt, read, ("msgpack", data))
+            assert lines_of(once_more) <= FREE_LINES + LINES_PER_BYTE * len(data)
+            assert peak_of(once_more) <= FREE_BYTES + BYTES_PER_BYTE * len(data)
 
 
 @pytest.mark.parametrize("field", ["tool_calls", "invalid_tool_calls", "tool_call_chunks"])
@@ -200,7 +173,7 @@ def test_calls_without_their_fields_cost_no_more(name: str, field: str) -> None:
     """LangChain fills in what they lack: each byte became 600."""
     data = pack(message(name, {"content": lambda _: "", field: lambda size: [{}] * size}, 40_000))
     attempt(strict.loads_typed, ("msgpack", pack(message(name, {"content": lambda _: ""}, 1))))
-    peak = peak_bytes(lambda: attempt(strict.loads_typed, ("msgpack", data)))
+    peak = peak_of(lambda: attempt(strict.loads_typed, ("msgpack", data)))
     assert peak <= FREE_BYTES + BYTES_PER_BYTE * len(data)
 
 
@@ -234,7 +207,7 @@ def test_extensions_within_each_other_are_summed(way: str, code: int) -> None:
         READS[way](data)
     for passes in (within(6, code, large), within(20, code, small)):
         READS[way](passes)
-        assert peak_bytes(lambda: READS[way](passes)) <= FREE_BYTES + 9 * len(passes)  # noqa: B023
+        assert peak_of(lambda: READS[way](passes)) <= FREE_BYTES + 9 * len(passes)  # noqa: B023
 
 
 def test_as_many_extensions_beside_each_other_pass() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -14,12 +14,12 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
-from tests.support.steps import lines_of
+from tests.support.costs import lines_of, peak_of
 
 BYTES_PER_BYTE = 60
 """Memory for each byte of the text, at most: an empty object takes 64, a pointer 8 and its text 3."""
 
-STEPS_PER_BYTE = 16
+STEPS_PER_BYTE = 8
 """Lines of Python for each byte of the text, at most: those are what the hooks of the parser run."""
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
@@ -52,13 +52,7 @@ def attempt(read: Callable[[bytes], Any], data: bytes) -> Any:
 def test_memory_is_linear(text: str) -> None:
     data = text.encode()
     for read in READERS:
-        tracemalloc.start()
-        try:
-            attempt(read, data)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < BYTES_PER_BYTE * len(data) + 20_000
+        assert peak_of(partial(attempt, read, data)) < BYTES_PER_BYTE * len(data) + 20_000
 
 
 @settings(deadline=None)
@@ -66,7 +60,7 @@ def test_memory_is_linear(text: str) -> None:
 def test_steps_are_linear(text: str) -> None:
     data = text.encode()
     for read in READERS:
-        assert lines_of(attempt, read, data) < STEPS_PER_BYTE * len(data) + 300
+        assert lines_of(partial(attempt, read, data)) < STEPS_PER_BYTE * len(data) + 300
 
 
 @given(hostile | repeated)

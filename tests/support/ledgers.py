@@ -32,7 +32,7 @@ def add(ledger: Ledger, *events: str) -> Checkpoint:
         with Ledger(ledger.folder.path, ledger.signer).writing(make_entry()) as writer:
             writer.add(make_entry(event))
     with ledger.writing(make_entry()) as writer:
-        return writer.checkpoint
+        return writer.state.head
 
 
 def make_ledger(folder: Path, entries: int = 5, signer: KeySigner = SIGNER) -> Ledger:

@@ -292,4 +292,4 @@ def test_command_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     """Without LangGraph there is one line that says what to install."""
     monkeypatch.setitem(sys.modules, "demo.story", None)
     assert main([]) == 2
-    assert "pip install 'sealpoint[cli,langgraph]'" in capsys.readouterr().err
+    assert "pip install '.[cli,langgraph]'" in capsys.readouterr().err

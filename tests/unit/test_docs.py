@@ -49,6 +49,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w.-]+\.(?:toml|py|sh))\n")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+NAMED_PAGE = re.compile(r"(docs/[\w-]+\.md)(?:#([\w-]+))?")
 PLAIN = re.compile(r"sealpoint (?:[\w./: -]|'[^']*')+")
 EXPORT = re.compile(r"export (\w+)=")
 EXTRA = re.compile(r"(?:sealpoint|'\.)\[([a-z][\w,]*)\]")
@@ -234,18 +235,49 @@ def test_page_that_is_wrong_is_noticed(text: str, tmp_path: Path) -> None:
         run_page(page)
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings; lines in fenced blocks are not headings."""
+    titles = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+def dead_links(page: Path, pattern: re.Pattern[str] = LINK, folder: Path | None = None) -> list[str]:
+    """The links of a file, relative to a folder, to a file or a heading that does not exist."""
+    dead = []
+    for target, heading in pattern.findall(page.read_text(encoding="utf-8")):
+        file = ((folder or page.parent) / target).resolve() if target else page
+        if not file.is_file() or (heading and heading not in anchors(file)):
+            dead.append(f"{target}#{heading}")
+    return dead
+
+
 @pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name
+    "page",
+    [*PAGES, *(ROOT / name for name in ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"))],
+    ids=lambda page: page.name,
 )
 def test_links_lead_somewhere(page: Path) -> None:
-    """Files are there, and so are the headings that an address names."""
-    for target, heading in LINK.findall(page.read_text(encoding="utf-8")):
-        file = (page.parent / target).resolve() if target else page
-        assert file.is_file(), f"{page.name} leads to {target}"
-        if heading:
-            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-            slugs = {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
-            assert heading in slugs, f"{page.name} leads to {target}#{heading}"
+    assert dead_links(page) == []
+
+
+@pytest.mark.parametrize("link", ["[a](missing.md)", "[a](page.md#missing)", "[a](#missing)", "[a](#kpy)"])
+def test_dead_link_is_noticed(link: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n[a](#page), [a](page.md#page)\n\n```python\n# k.py\n```\n", encoding="utf-8")
+    assert dead_links(page) == []
+    page.write_text(page.read_text(encoding="utf-8") + link, encoding="utf-8")
+    assert len(dead_links(page)) == 1
+
+
+def test_messages_name_pages_that_exist() -> None:
+    """Hints and comments of programs, examples and Makefile name pages by their path in the repository."""
+    sources = (
+        file for name in ("src", "examples", "demo", "benchmarks") for file in (ROOT / name).rglob("*.py")
+    )
+    files = [*sources, ROOT / "keys.example", ROOT / "Makefile"]
+    dead = {file.name: found for file in files if (found := dead_links(file, NAMED_PAGE, ROOT))}
+    assert dead == {}
+    assert sum(len(NAMED_PAGE.findall(file.read_text(encoding="utf-8"))) for file in files) > 10
 
 
 def test_readme_leads_to_every_page() -> None:
@@ -262,18 +294,18 @@ def test_extras_exist(page: Path) -> None:
         assert set(extras.split(",")) <= project["optional-dependencies"].keys()
 
 
-KEYS = ROOT / "docs" / "keys.md"
-ENTRIES = [block.text for block in blocks(KEYS) if block.kind == "toml" and not FILE_NAME.match(block.text)]
+DATABASES = ROOT / "docs" / "ring-databases.md"
+ENTRIES = [block.text for block in blocks(DATABASES) if block.kind == "toml"]
 
 
 @pytest.mark.parametrize("entries", ENTRIES, ids=lambda text: text.split("]]")[0].strip("["))
-def test_keys_page_shows_entries_that_a_ring_takes(entries: str, tmp_path: Path) -> None:
+def test_page_shows_entries_that_a_ring_takes(entries: str, tmp_path: Path) -> None:
     ring = write(tmp_path / "keys.toml", states_text(k1="active") + entries)
     assert read_ring_entries(ring)
 
 
-def test_keys_page_names_every_error_of_keys() -> None:
-    page = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+def test_page_names_every_error_of_keys() -> None:
+    page = (ROOT / "docs" / "key-errors.md").read_text(encoding="utf-8")
     classes = [value for value in vars(errors).values() if isinstance(value, type)]
     names = {found.__name__ for found in classes if issubclass(found, errors.KeyRingError)}
     assert {name for name in names if f"`{name}`" not in page} == set()

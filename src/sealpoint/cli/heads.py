@@ -218,10 +218,11 @@ def seal(
     # Not `exists`: a link to a volume that is not mounted is no first pin.
     before = read_pin(pin) if pin is not None and os.path.lexists(pin) else None
     with opened_threads(remembered) as store:
-        if before is not None:
-            result.add(*filter(None, [check_pin(store, before)]))
+        why = None if before is None else check_pin(store, before)
+        if why not in (None, Reason.PIN_EMPTY):  # a pin of no events has nothing to lose
+            result.add(why)
         made = make_pin(store)
-    # Whoever can write the store can also make it say that events were trimmed.
+    # An attacker who can write the store can make it say that events were trimmed.
     if pin is not None and (not result.reasons or (allow_unproven and Reason.PIN_TRIMMED in result.reasons)):
         write_pin(pin, made)
     elif pin is not None:

@@ -15,9 +15,9 @@ from sealpoint.cli.output import print_json, say, show_table
 from sealpoint.cli.stores import find_cipher, opened
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.databases.failures import Failure, Failures
-from sealpoint.errors import excerpt
+from sealpoint.errors import UnknownKeyError, excerpt
+from sealpoint.maintenance.inspect import Readable, threads
 from sealpoint.maintenance.inspect import inspect as read_thread
-from sealpoint.maintenance.inspect import threads
 from sealpoint.maintenance.result import Reason, Result
 
 
@@ -48,14 +48,15 @@ def inspect(
     values, shown, failures = [], 0, Failures()
     with opened([named]) as (store,):
         part = result.looks_at(store)
-        found = read_thread(store, find_cipher(store, keys, result), thread)
+        cipher = find_cipher(store, keys, result)
+        found = read_thread(store, cipher, thread)
         for value in islice(found, limit):
             shown += 1
             if isinstance(value, Failure):
                 failures.add(value)
             if as_json:
                 values.append(render.value_object(value))
-            else:
+            elif cipher is not None or not _lacks_key(value):  # that there is no ring was said
                 render.show_value(value)
         more = next(found, None) is not None
     result.add(*render.failure_reasons(failures))
@@ -71,6 +72,10 @@ def inspect(
     if more:
         say(f"shown are the first {limit} values; there are more")
     return result_code(result)
+
+
+def _lacks_key(value: Readable | Failure) -> bool:
+    return isinstance(value, Failure) and isinstance(value.error, UnknownKeyError)
 
 
 def _list_threads(database: str, limit: int, result: Result, *, as_json: bool) -> Exit:

@@ -49,6 +49,12 @@ NewKeyArgument = Annotated[
         help="Id of the new key. Default: year, letter and a random part, e.g. k26b-4f7c.",
     ),
 ]
+NewRingOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys", metavar="FILE", show_default=False, help="The ring file to create; else $SEALPOINT_KEYS."
+    ),
+]
 
 
 @app.callback()
@@ -62,10 +68,11 @@ def keys(context: typer.Context) -> None:
 
 
 @app.command()
-def init(key_id: NewKeyArgument = None, path: KeysOption = None, as_json: JsonOption = False) -> Exit:
+def init(key_id: NewKeyArgument = None, path: NewRingOption = None, as_json: JsonOption = False) -> Exit:
     """Create a ring file with one new, active key.
 
-    --keys or $SEALPOINT_KEYS gives its path; there is no default path.
+    --keys or $SEALPOINT_KEYS gives its path; there is no default path. To set when the key expires, add
+    `expires = 2027-06-01T00:00:00Z` to its entry.
     """
     named = path or os.environ.get("SEALPOINT_KEYS")
     if not named:

@@ -77,7 +77,7 @@ def promote(
     else:
         then = command_line("rotate DB --apply", path)
         say(f"Existing rows remain under their old key until you run: {then}")
-    _warn_unless_it_loads(file)
+    _warn_unless_others_load(file, None if before == key_id else key_id)
 
 
 def disable(
@@ -209,7 +209,7 @@ def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
     """Say where the material of a destroyed key still is."""
     if removed:
         say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
-    elif entry.wrapper is not None:
+    if entry.wrapper is not None:
         say("The wrapped key is removed from the ring. Copies and backups of the ring file still have it:")
         say(f"remove them yourself, or the key with which wrapper {entry.wrapper!r} can unwrap it.")
     elif entry.material == MATERIAL_GONE:
@@ -218,10 +218,11 @@ def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
         say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
 
 
-def _warn_unless_it_loads(file: Path) -> None:
-    """Warn of keys that are not available: promoting asks only for the material of the promoted key."""
+def _warn_unless_others_load(file: Path, loaded: str | None) -> None:
+    """Warn of keys that are not available, apart from one whose material was loaded to promote it."""
     try:
-        KeyRing.load(file).load_material()
+        ring = KeyRing.of_file(RingFile(file))
+        ring.with_keys(key for key in ring.keys if key.id != loaded).load_material()
     except KeyRingError as error:
         warn(f"the ring does not load: {message(error)}", error.hint)
 

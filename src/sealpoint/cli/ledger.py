@@ -12,6 +12,7 @@ import typer
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import AllowUnprovenOption, JsonOption, KeysOption
 from sealpoint.cli.output import complain, print_json, put, require_command, say, show_table
+from sealpoint.cli.recording import HEAD_LABEL
 from sealpoint.cli.stores import report_keys
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, excerpt
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sealpoint.keys.ledgertable import LedgerTable
 
 MAX_SHOWN: Final = 100_000
+_SHOWN: Final = {"pin": "root", "previous": "vkey"}  # of a subject with members, the one in the table
 
 EPILOG: Final = (
     "A ledger records what commands do to keys and databases; docs/evidence.md. Without --ledger it is"
@@ -91,7 +93,7 @@ def init(
     if made is not None:
         say(f"{made} is the signing key: no account that runs agents may read it.")
     say("The line above verifies the ledger: note it where the ledger's account cannot write.")
-    say(f"ledger head: {head.line}")
+    say(f"{HEAD_LABEL}{head.line}")
 
 
 @app.command()
@@ -134,6 +136,8 @@ def _row(entry: dict[str, Any]) -> list[object]:
 
 
 def _subject_text(name: str, value: object) -> str:
+    if isinstance(value, dict) and name in _SHOWN:
+        value = value.get(_SHOWN[name])
     texts = [str(each) for each in value] if isinstance(value, list) else [str(value)]
     return f"{name} " + ", ".join(excerpt(text)[1:-1] for text in texts)
 
@@ -173,7 +177,7 @@ def verify(
 
     result, path = Result("ledger verify"), _folder(folder, keys)
     key = None if vkey is None else read_key(vkey)
-    verdict = verify_ledger(path, key, [read_file(pin, "--pin") for pin in pins or ()])
+    verdict = verify_ledger(path, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
     result.add(*verdict.reasons)
     document = result.document(_verdict_object(path, verdict, key or _known_key(path)))
     if as_json:
@@ -242,7 +246,8 @@ def prove(
 
 def _require_table(table: LedgerTable | None, file: Path) -> LedgerTable:
     if table is None:
-        raise LedgerMissingError(f"{file} names no ledger")
+        hint = "name one in the ring file as [ledger] dir and origin, then create it: sealpoint ledger init"
+        raise LedgerMissingError(f"{file} names no ledger", hint=hint)
     return table
 
 
@@ -271,12 +276,25 @@ def read_key(text: str) -> VerifierKey:
 
     Raises:
         NoteError: If it is none.
+        BadParameter: If it is neither the text of one nor a file.
     """
     from sealpoint.evidence.note import VerifierKey
 
-    if "+" not in text and os.path.lexists(text):
+    if "+" not in text:
+        if not os.path.lexists(text):
+            cause = f"there is no file {excerpt(text)}, and a key is NAME+ID+KEY"
+            raise typer.BadParameter(cause, param_hint="--vkey")
         text = read_file(Path(text), "--vkey").decode(errors="replace").strip()
     return VerifierKey.parse(text)
+
+
+def read_pin_file(file: Path, option: str) -> bytes:
+    """Read an earlier head: a copy of the checkpoint, or the line that commands print, also with its label.
+
+    Raises:
+        BadParameter: If it cannot be read.
+    """
+    return read_file(file, option).removeprefix(HEAD_LABEL.encode())
 
 
 def read_file(file: Path, option: str) -> bytes:

@@ -67,6 +67,10 @@ _ADVICE: Final = {
     Action.OTHER_TYPE: "of other types: read them as the writer did and put them again",
     Action.UNRECOGNISED: "with an unrecognised tag: `sealpoint status DB` shows them",
 }
+_AGENTS: Final = (
+    'first start every agent with SealedSaver(..., unbound="allow"):'
+    " others refuse rows that are bound, or rows that are not"
+)
 _LATE: Final = "rows are left, or written meanwhile: run again, or end the writers that do not bind"
 _LATE_UNBINDING: Final = "rows are left, or written meanwhile: end the writers that bind, and run again"
 
@@ -114,6 +118,9 @@ def rebind(
     as_json: JsonOption = False,
 ) -> Exit:
     """Bind every row to its place, while agents run. Shows the plan; --apply does it.
+
+    First start every agent with SealedSaver(..., unbound="allow"): others refuse rows that are bound, or rows
+    that are not.
 
     Can be stopped at any point (Ctrl-C finishes the batch) and started again: it continues where it stopped.
     """
@@ -197,6 +204,8 @@ def _show(
         rows_shown = [list(row.values()) for row in document["plan"]]
         show_table(("table", "kind", "key", "rows", "bytes", "action"), rows_shown)
         show_verdict(document)
+        if any(step.action in (Action.ROTATE, Action.SEAL) for step in plan):
+            say(_AGENTS)
         say("--apply carries it out")
     complain_of_damage(part["database"]["name"], damage)
     return result_code(result)

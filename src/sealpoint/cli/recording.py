@@ -26,6 +26,7 @@ from sealpoint.maintenance.result import Result, collected
 if TYPE_CHECKING:
     from sealpoint.evidence.recorder import Act, Recorder
 
+HEAD_LABEL: Final = "ledger head: "
 EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     "rotate": ("rotate.begin", "rotate.end"),
     "rebind": ("rebind.begin", "rebind.end"),
@@ -104,7 +105,7 @@ def finish(code: int) -> int:
     except SealpointError as error:
         complain(f"the command has ended, and that is not recorded: {message(error)}", error.hint)
         return code or exit_code(error)
-    say(f"ledger head: {head.line}")
+    say(f"{HEAD_LABEL}{head.line}")
     return code
 
 

@@ -154,6 +154,11 @@ def emit_types(found: Inventory) -> None:
             module, name = map(ascii, pair)
             print(f"    ({module}, {name}),  # {part.records}, first in thread {excerpt(part.thread)}")
     print("]")
+    if found.not_opened:
+        number = f"{found.not_opened} of {found.values}"
+        say(f"{number} values are sealed and were not opened: their types are not in the list")
+    if found.other_records:
+        say(f"{found.other_records} records name other types, which are not in the list")
     if unnameable := sum(not part.is_nameable for _, part in needed):
         say(f"{unnameable} of the names are no type's and were left out")
     if needed:

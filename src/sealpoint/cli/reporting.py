@@ -14,7 +14,7 @@ import typer
 
 from sealpoint.cli.databases import find_databases
 from sealpoint.cli.exits import Exit, result_code
-from sealpoint.cli.ledger import read_file, read_key
+from sealpoint.cli.ledger import read_key, read_pin_file
 from sealpoint.cli.options import require_text
 from sealpoint.cli.output import print_object, progress_bar, say, warn
 from sealpoint.cli.reportview import show_report
@@ -115,7 +115,7 @@ def _find_changes(asked: Asked, made: Report) -> Changes | None:
             raise typer.BadParameter("the ring file names no ledger", param_hint="--vkey, --ledger-pin")
         return None
     key = None if vkey is None else read_key(vkey)
-    pins = [] if pin is None else [read_file(pin, "--ledger-pin")]
+    pins = [] if pin is None else [read_pin_file(pin, "--ledger-pin")]
     return find_changes(table.folder, made.period, ring_digest(made.entries), key, pins)
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from sealpoint.maintenance.status import Share
 
 _SUPERUSER: Final = (
-    "connected as a superuser: a role that may only SELECT from the tables, and UPDATE two of them, is enough"
-    " (docs/rotation.md, A role for maintenance)"
+    "connected as a superuser: a role that may only SELECT from the tables, and UPDATE them, is enough"
+    " (docs/postgres.md#a-role-for-maintenance)"
 )
 
 
@@ -236,5 +236,5 @@ def find_cipher(store: RowStore, keys: Path | None, result: Result) -> RingCiphe
     except RingFileMissingError as error:
         if keys is not None:
             raise
-        say(f"{error}: sealed values are not opened")
+        say(f"{error}: sealed values are not opened (--keys FILE)")
         return None

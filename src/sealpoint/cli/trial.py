@@ -20,13 +20,13 @@ from sealpoint.cli.options import (
     VariableOption,
     read_allowed,
 )
-from sealpoint.cli.output import print_json, progress_bar, put, show_table
+from sealpoint.cli.output import print_json, progress_bar, put, say, show_table
 from sealpoint.cli.stores import open_ring, opened
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.failures import Failure, Failures
 from sealpoint.databases.rows import Progress
-from sealpoint.errors import excerpt
+from sealpoint.errors import BlockedTypeError, excerpt
 from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.trial import trial as decode_all
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
@@ -97,6 +97,8 @@ def trial(
     else:
         _show(document)
         render.show_causes(failures)
+        if any(isinstance(failed.error, BlockedTypeError) for failed in failures.kept):
+            say("hint: the allowlist of this command is --allow FILE or --allow MODULE:NAME")
     return result_code(result)
 
 

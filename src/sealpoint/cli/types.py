@@ -42,7 +42,7 @@ def types(
 ) -> Exit:
     """Count the types that the values name. Nothing is imported, and no value is shown.
 
-    Without a ring, sealed values are not opened, and that is said.
+    Without a ring, sealed values are not opened; they are counted, and the exit code is 5.
     """
     if emit and as_json:
         raise typer.BadParameter("--emit prints Python, and --json prints JSON")
@@ -69,12 +69,11 @@ def types(
 def _reasons(found: Inventory, allowlist: Allowlist | None) -> Iterator[Reason]:
     if not found.values:
         yield Reason.NO_ROWS
-    if allowlist is None:
-        yield Reason.NOT_ASKED
-        return
     if found.not_opened:  # what they name is not known
         yield Reason.NOT_OPENED
-    if found.other_records or any(pair not in allowlist.types for pair in found.constructors):
+    if allowlist is None:
+        yield Reason.NOT_ASKED
+    elif found.other_records or any(pair not in allowlist.types for pair in found.constructors):
         yield Reason.TYPES_NOT_ALLOWED
 
 

@@ -22,8 +22,8 @@ SecretOf = Callable[[Row], bytes]
 """Returns the secret that is mixed into the key of a value, from the coordinates of the value."""
 
 _SEAL: Final = (
-    "if it is yours, accept it with --allow-plaintext,"
-    " or seal it: sealpoint rotate DB --allow-plaintext --apply"
+    "if it is yours, accept it with --allow-plaintext, or seal it: for agents with SealedSaver"
+    " sealpoint rebind DB --allow-plaintext --apply, for others sealpoint rotate with the same options"
 )
 _READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
 

@@ -63,13 +63,13 @@ class KeyDisabledError(KeyRingError, PermissionError):
 class KeyDestroyedError(KeyRingError, LookupError):
     """A value is sealed under a destroyed key; the message gives the date, if the ring has it."""
 
-    hint = "values under a destroyed key cannot be opened; restore a backup from before, if there is one"
+    hint = "its values cannot be opened, except with a kept copy of the key: see docs/key-errors.md"
 
 
 class KeyTransitionError(KeyRingError, ValueError):
     """The state of a key does not allow the requested state."""
 
-    hint = "see the table of transitions in docs/keys.md"
+    hint = "see the table of transitions: docs/keys.md#states"
 
 
 class KeyInUseError(KeyTransitionError):

@@ -12,7 +12,7 @@ class LedgerError(SealpointError):
 class LedgerMissingError(LedgerError, FileNotFoundError):
     """There is no ledger where the ring file says, or the ring file names none."""
 
-    hint = "name one in the ring file as [ledger] dir and origin, then create it: sealpoint ledger init"
+    hint = "if there was one, restore its folder from a copy; a new one is created by `sealpoint ledger init`"
 
 
 class LedgerTamperedError(LedgerError, ValueError):

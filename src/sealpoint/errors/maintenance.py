@@ -148,7 +148,7 @@ class ServerError(MaintenanceError, OSError):
 class SuperuserError(MaintenanceError, PermissionError):
     """A superuser reads a standby, where no lock keeps the owner from changing the tables."""
 
-    hint = "connect to the primary, or as a role that may only SELECT from the tables: docs/rotation.md"
+    hint = "connect to the primary, or as a role that may only SELECT from the tables: docs/postgres.md"
 
     def __str__(self) -> str:
         return "commands of a superuser are refused on a standby: no lock there keeps the tables unchanged"

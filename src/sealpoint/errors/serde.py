@@ -22,8 +22,8 @@ class NestingError(UnsupportedTypeError):
 
 
 class _NamedTypeError(SerdeError):
-    def __init__(self, module: str, name: str, cause: str) -> None:
-        super().__init__(module, name, cause)
+    def __init__(self, module: str, name: str, cause: str, *, hint: str | None = None) -> None:
+        super().__init__(module, name, cause, hint=hint)
         self.module = module
         self.name = name
         self.cause = cause
@@ -68,13 +68,12 @@ class BlockedTypeError(SerdeError, TypeError):
         name: Name of the type in that module, as the bytes name it.
     """
 
-    _more_advice: str = ""
+    _advice: str = "{parameter}={allowlist}"
 
     def __init__(self, module: str, name: str, parameter: str = "allowed_msgpack_modules") -> None:
-        line = f"{parameter}=[({excerpt(module)}, {excerpt(name)})]"
-        super().__init__(
-            module, name, parameter, hint=f"if the type is yours, allow it: {line}{self._more_advice}"
-        )
+        allowlist = f"[({excerpt(module)}, {excerpt(name)})]"
+        advice = self._advice.format(parameter=parameter, allowlist=allowlist)
+        super().__init__(module, name, parameter, hint=f"if the type is yours, allow it: {advice}")
         self.module = module
         self.name = name
 
@@ -85,7 +84,10 @@ class BlockedTypeError(SerdeError, TypeError):
 class UnauthenticatedTypeError(BlockedTypeError):
     """Bytes that no key has authenticated name a type that is not on the allowlist."""
 
-    _more_advice = "; 'sealpoint types DB --emit' prints a list of all that need it"
+    _advice = (
+        "serde.with_msgpack_allowlist({allowlist});"
+        " 'sealpoint types DB --emit' prints a list of all that need it"
+    )
 
     def __str__(self) -> str:
         return f"{super().__str__()}, and no key has authenticated the value"

@@ -16,7 +16,7 @@ from sealpoint.evidence.checkpoint import Checkpoint
 from sealpoint.evidence.entry import Entry
 from sealpoint.evidence.folder import Folder
 from sealpoint.evidence.signer import Signer
-from sealpoint.evidence.writer import Writer
+from sealpoint.evidence.writer import State, Writer
 from sealpoint.keys.files import fsync_path, require_unshared, write_private
 from sealpoint.merkle import Tree
 
@@ -39,7 +39,7 @@ class Ledger:
         """
         self.folder: Final = Folder(folder)
         self.signer: Final = signer
-        self._signed: tuple[bytes, Checkpoint] | None = None
+        self._state: State | None = None
 
     @classmethod
     def create(cls, folder: Path, signer: Signer, entry: Entry) -> Checkpoint:
@@ -92,10 +92,10 @@ class Ledger:
         self.folder.require()
         try:
             with _locked(self.folder.entries) as entries:
-                writer = Writer(self.folder, self.signer, entries, self._signed)
+                writer = Writer(self.folder, self.signer, entries, self._state)
                 writer.record_recovery(template)
                 yield writer
-                self._signed = writer.signed
+                self._state = writer.state
         except OSError as error:
             raise _refused(error, self.folder.path) from None
 

@@ -120,11 +120,11 @@ class Recorder:
             return writer.add(replace(entry, subject=subject, waived=act.waived, documents=documents))
 
     def _record_drift(self, writer: Writer, template: Entry) -> None:
-        last = writer.last
+        last = writer.state.last
         if last is None or last.ring is None or self._ring is None or last.ring == self._ring:
             return
         subject: dict[str, Any] = {"was": last.ring.get("digest")}
-        if during := _unended(self._ledger.folder, writer.checkpoint.size):
+        if during := _unended(self._ledger.folder, writer.state.head.size):
             subject["during"] = during
         writer.add(replace(template, event=DRIFT, outcome="found", subject=subject))
 

@@ -12,7 +12,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sealpoint.errors import KeyTransitionError
 from sealpoint.keys import leftovers
 from sealpoint.keys.change import LockedRing, find_key, lock_ring, now_in_seconds
 from sealpoint.keys.entry import (
@@ -23,7 +22,7 @@ from sealpoint.keys.entry import (
     RingEntry,
     require_entry,
 )
-from sealpoint.keys.keyfile import holds_key, own_file, remove_key_file
+from sealpoint.keys.keyfile import own_file, remove_key_file, remove_left_file, require_own_key
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.ringtext import removed_text
 from sealpoint.keys.sources import InlineSource
@@ -37,7 +36,8 @@ def destroy_key(path: str | PathLike[str] | None, key_id: str, require: Check | 
     """Mark a key as destroyed and remove the file with its material. Nothing undoes it.
 
     The file is removed, not overwritten: journals, snapshots and flash memory may have copies that a
-    program cannot reach. A wrapped key is removed from the ring file; copies of the file still have it.
+    program cannot reach. A wrapped key is removed from the ring file; copies of the file still have it. Its
+    service is not asked, not even if the file that it was wrapped from is still there: that is removed too.
     Material from other sources is not removed; the entry records the source. For a
     destroyed key, this removes what an interrupted run has left.
 
@@ -51,7 +51,8 @@ def destroy_key(path: str | PathLike[str] | None, key_id: str, require: Check | 
         The file that was removed, if there was one.
 
     Raises:
-        KeyTransitionError: If the key's state does not allow it, or another key has the same file.
+        KeyTransitionError: If the key's state does not allow it, another key has the same file, or the file
+            of an interrupted command is not known to hold the key.
         StoppedError: If the file cannot be removed.
     """
     with lock_ring(path) as ring:
@@ -64,9 +65,7 @@ def destroy_key(path: str | PathLike[str] | None, key_id: str, require: Check | 
         file = own_file(ring, key_id, "destroy") if entry.material == MATERIAL_LEFT else None
         if file is None:
             return None
-        if os.path.lexists(file) and not holds_key(file, entry.suite, entry.check):
-            hint = f'remove it if it was, then set material = "{MATERIAL_REMOVED}" in the key\'s entry'
-            raise KeyTransitionError(f"{file} is not known to hold the key {key_id!r}", hint=hint)
+        require_own_key(file, key_id, entry.suite, entry.check)
         return _remove(ring, key_id, file)
 
 
@@ -74,18 +73,16 @@ def _destroy(ring: LockedRing, entry: RingEntry, waived: Sequence[str]) -> Path 
     file, now = own_file(ring, entry.id, "destroy"), now_in_seconds()
     is_gone = file is not None and not os.path.lexists(file)
     outcome = MATERIAL_GONE if is_gone else MATERIAL_LEFT
-    source = ring.parsed.require_loader(entry.id).source
-    if isinstance(source, WrappedSource):
-        if source.left is not None:
-            hint = f"run this first: sealpoint keys wrap {entry.id} --with {source.wrapper.id}"
-            raise KeyTransitionError(f"key {entry.id!r} still has the file {source.left}", hint=hint)
+    # Before it is marked: its entry has the wrapped key, so that the ring loads without the file.
+    left = remove_left_file(ring, entry.id)
+    if entry.source == WrappedSource.kind:
         outcome = MATERIAL_REMOVED  # the blob, by the change below
     # Marked before the file is removed: in the other order a crash could leave a usable entry without
     # material, and a ring with such an entry does not load.
     marked = ring.replace(lambda tree, parse: _mark_destroyed(tree, parse, entry, outcome, waived, now))
     # The second name is a hard link: the material is on the disk as long as either name is.
     leftovers.remove_second_name(ring.file, entry.id)
-    return None if file is None or is_gone else _remove(marked, entry.id, file)
+    return left if file is None or is_gone else _remove(marked, entry.id, file)
 
 
 def _remove(ring: LockedRing, key_id: str, file: Path) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -29,7 +29,7 @@ from sealpoint.keys.entry import (
     require_owner,
 )
 from sealpoint.keys.ids import require_key_id
-from sealpoint.keys.key import check_value
+from sealpoint.keys.key import Key, check_value
 from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
 from sealpoint.keys.ringtext import NEW_RING, entry_text, index_text
 from sealpoint.keys.state import COMMANDS, KeyState
@@ -151,14 +151,14 @@ def _new_key(
 
 
 def promote_key(
-    path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None
+    path: str | PathLike[str] | None, key_id: str, require: Callable[[RingFile, Key], object] | None = None
 ) -> str | None:
     """Make a key active; the previously active key becomes decrypt-only.
 
     Args:
         path: The ring file.
         key_id: The key.
-        require: A further check, as in all other transitions.
+        require: A further check, as in all other transitions, but with the loaded key.
 
     Returns:
         The id of the previously active key: ``key_id`` itself if it was active, ``None`` if no key was.
@@ -173,9 +173,9 @@ def promote_key(
         if before == key_id:
             return key_id
         entry.require_transition(COMMANDS[KeyState.ACTIVE])
-        ring.parsed.load_key(key_id)  # without its material the ring would not load
+        key = ring.parsed.load_key(key_id)  # without its material the ring would not load
         if require is not None:
-            require(ring.parsed, entry)
+            require(ring.parsed, key)
         now = now_in_seconds()
         ring.replace(lambda tree, _: _promote(tree, key_id, before, now))
     return before

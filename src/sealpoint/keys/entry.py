@@ -205,7 +205,8 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
     """
     for field in DATES:
         if field in entry and not isinstance(entry[field], datetime):
-            raise RingFileError(f"{where}: '{field}' is not a date with a time")
+            hint = "write it as 2027-06-01T00:00:00Z"
+            raise RingFileError(f"{where}: '{field}' is not a date with a time", hint=hint)
     if "check" in entry and not isinstance(entry["check"], str):
         raise RingFileError(f"{where}: 'check' is not a string")
     if "owner" in entry:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sealpoint.errors import KeyRingError, KeyTransitionError
 from sealpoint.errors.maintenance import stopped_by
+from sealpoint.keys import leftovers
 from sealpoint.keys.change import LockedRing
 from sealpoint.keys.files import fsync_path, read_private
 from sealpoint.keys.ids import LEGACY
@@ -15,6 +16,7 @@ from sealpoint.keys.key import check_value
 from sealpoint.keys.material import parse_material
 from sealpoint.keys.sources import FileSource
 from sealpoint.keys.state import KeyState
+from sealpoint.keys.wrapped import WrappedSource
 
 
 def own_file(ring: LockedRing, key_id: str, act: str) -> Path | None:
@@ -49,13 +51,42 @@ def own_file(ring: LockedRing, key_id: str, act: str) -> Path | None:
     return own
 
 
-def holds_key(file: Path, suite: str | None, check: str | None) -> bool:
-    """Whether a file is known to hold a key: it may have been replaced. Its check value decides."""
+def require_own_key(file: Path, key_id: str, suite: str | None, check: str | None) -> None:
+    """Refuse a file that may have been replaced since it was the key's. Its check value decides.
+
+    Raises:
+        KeyTransitionError: If the file is there, and is not known to hold the key.
+    """
+    if not os.path.lexists(file):
+        return
     with suppress(KeyRingError):
         raw = read_private(file)
         material = raw if suite == LEGACY else parse_material(raw, str(file))
-        return check == check_value(material)
-    return False
+        if check == check_value(material):
+            return
+    hint = "remove it if it was the key's, otherwise move it away; then run the same command again"
+    raise KeyTransitionError(f"{file} is not known to hold the key {key_id!r}", hint=hint)
+
+
+def remove_left_file(ring: LockedRing, key_id: str) -> Path | None:
+    """Remove the file of a wrapped key that `wrap_key` has left.
+
+    Returns:
+        The file, if it was there.
+
+    Raises:
+        KeyTransitionError: If it is not known to hold the key.
+        StoppedError: If it cannot be removed.
+    """
+    loader = ring.parsed.require_loader(key_id)
+    if not isinstance(loader.source, WrappedSource) or loader.source.left is None:
+        return None
+    file = ring.file.parent / loader.source.left
+    is_there = os.path.lexists(file)
+    require_own_key(file, key_id, loader.suite, loader.check)
+    leftovers.remove_second_name(ring.file, key_id)
+    remove_key_file(file, "the key is wrapped, and its file is still there: run the same command again")
+    return file if is_there else None
 
 
 def remove_key_file(file: Path, hint: str) -> None:

@@ -46,7 +46,7 @@ class Reloads:
         self.read_at, self.error = datetime.now(UTC), None
         self.reloads += 1
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Record that the file was refused."""
         self.error = type(error).__name__
         self._refused[self.error] += 1

@@ -193,9 +193,11 @@ class Follower(NeverPickled):
                 except (SealpointError, OSError) as caught:
                     error = caught
                 self._finish(load, error)
-        except BaseException:
+        # Not an error of ours, e.g. of a wrapper of another package. Refused too, so that it is tried again.
+        except BaseException as error:
             with self._lock:
-                self._end_load()
+                if self._load is not None:
+                    self._refuse(_stamp(self._load.ring), self._load.is_first, error)
                 self._is_running = False
             raise
 
@@ -229,11 +231,13 @@ class Follower(NeverPickled):
             self._put(ring)
             self._in_force = ring
 
-    def _refuse(self, stamp: tuple[int, ...] | None, is_first: bool, error: Exception) -> None:
+    def _refuse(self, stamp: tuple[int, ...] | None, is_first: bool, error: BaseException) -> None:
         self._enforce(self._ring)
         self._reloads.fail(error)
         if is_first:
-            logger.warning("ring file %s is refused, the ring in use is unchanged: %s", self._path, error)
+            # The text of another error may quote what a service answered.
+            why = error if isinstance(error, SealpointError | OSError) else type(error).__name__
+            logger.warning("ring file %s is refused, the ring in use is unchanged: %s", self._path, why)
         self._end_load()
         self._seen, self._retry_at = stamp, monotonic() + RETRY_SECONDS
 

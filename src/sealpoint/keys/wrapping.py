@@ -30,7 +30,7 @@ from sealpoint.keys.change import LockedRing, add_key, find_key, lock_ring, now_
 from sealpoint.keys.entry import require_owner
 from sealpoint.keys.ids import KEY_BYTES, require_key_id
 from sealpoint.keys.key import check_value
-from sealpoint.keys.keyfile import holds_key, own_file, remove_key_file
+from sealpoint.keys.keyfile import own_file, remove_left_file
 from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
 from sealpoint.keys.ringtext import entry_text, index_text, wrapped_text
 from sealpoint.keys.state import KeyState
@@ -294,19 +294,13 @@ def _require_resumed(ring: LockedRing, key_id: str, source: WrappedSource, wrapp
 
 def _remove_left(ring: LockedRing, key_id: str) -> Path | None:
     """Remove the file of a key that is wrapped, and record that."""
-    source, loader = _require_wrapped(ring.parsed, key_id), ring.parsed.require_loader(key_id)
+    source = _require_wrapped(ring.parsed, key_id)
     if source.left is None:
         return None
-    file = ring.file.parent / source.left
-    is_there = os.path.lexists(file)
-    if is_there and not holds_key(file, loader.suite, loader.check):
-        hint = "remove the file if it was the key's, then 'left' from the key's entry in the ring"
-        raise KeyTransitionError(f"{file} is not known to hold the key {key_id!r}", hint=hint)
-    leftovers.remove_second_name(ring.file, key_id)
-    remove_key_file(file, "the key is wrapped, and its file is still there: run the same command again")
+    removed = remove_left_file(ring, key_id)
     text = wrapped_text(source.blob, source.wrapper.id, source.version)
-    _set_source(ring, key_id, text, source.context.ring, loader.check)
-    return file if is_there else None
+    _set_source(ring, key_id, text, source.context.ring, ring.parsed.require_loader(key_id).check)
+    return removed
 
 
 def _set_source(ring: LockedRing, key_id: str, text: str, name: str, check: str | None) -> LockedRing:

@@ -72,7 +72,7 @@ def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
         return Reason.PIN_DIFFERS
     root = _root(store, pin.until)
     if (root.size, root.root().hex()) == (pin.events, pin.root):
-        return None
+        return None if pin.events else Reason.PIN_EMPTY
     # Without the events that were removed, the root cannot be computed.
     return Reason.PIN_TRIMMED if store.trimmed() > pin.trimmed else Reason.PIN_DIFFERS
 

@@ -73,6 +73,7 @@ class Reason(StrEnum):
     NO_HEADS = "no-heads"
     DELETIONS_INTERRUPTED = "deletions-interrupted"
     PIN_TRIMMED = "pin-trimmed"
+    PIN_EMPTY = "pin-empty"
     PLAINTEXT_ALLOWED = "plaintext-allowed"
     LEGACY_ALLOWED = "legacy-allowed"
     NOT_OPENED = "not-opened"

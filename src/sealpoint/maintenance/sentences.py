@@ -38,6 +38,7 @@ SENTENCES: Final = {
     Reason.NO_HEADS: "the thread store remembers no checkpoint",
     Reason.DELETIONS_INTERRUPTED: "deletions began and did not end: delete again, or `sealpoint heads adopt`",
     Reason.PIN_TRIMMED: "events that were pinned have been removed by `sealpoint heads trim`",
+    Reason.PIN_EMPTY: "the thread store had no events when it was pinned",
     Reason.PLAINTEXT_ALLOWED: "values that are not sealed were accepted",
     Reason.LEGACY_ALLOWED: "values under LANGGRAPH_AES_KEY, which authenticates no type, were accepted",
     Reason.NOT_OPENED: "sealed values were not opened",

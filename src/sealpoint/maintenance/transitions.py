@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sealpoint.crypto import KeyState
+from sealpoint.crypto import Key, KeyState
 from sealpoint.crypto.tag import is_under
 from sealpoint.databases.rows import RowStore
 from sealpoint.errors import HeldError, KeyInUseError, UnrelatedDatabaseError
@@ -46,13 +46,12 @@ def promote_key(
     """
 
     # Called while the ring file is locked: no other command changes a state between check and transition.
-    def require(ring: RingFile, entry: RingEntry) -> None:
+    def require(ring: RingFile, key: Key) -> None:
         _require_listed(ring, listed)
-        before = [one for one in ring.entries if one.state is KeyState.ACTIVE]
-        older = [one for one in ring.entries if one not in (*before, entry)] if before else []
+        before = next((one.id for one in ring.entries if one.state is KeyState.ACTIVE), None)
+        older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
         require_unused(older, stores, f"cannot promote {key_id!r}")
-        if stores:
-            require_opening(ring.load_key(key_id), stores)
+        require_opening(key, stores)
 
     return edit.promote_key(path, key_id, require)
 

@@ -40,7 +40,13 @@ from sealpoint.sealed.sentinels import Sentinels
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde import EncryptedSerializer
 
-_REBIND: Final = "seal it to its row with `sealpoint rebind`, or pass unbound='allow' while you migrate"
+_REBIND: Final = (
+    "seal it to its row with `sealpoint rebind DB --apply`, or pass unbound='allow' while you migrate"
+)
+_SEAL: Final = (
+    f"{_REBIND}; a value that is not sealed at all needs --allow-plaintext there,"
+    " and here plaintext='allow' in the serializer"
+)
 value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
 document_row: Final = RowTemplate(dict(CHECKPOINT.kind), CHECKPOINT.columns).row
 header_row: Final = RowTemplate(dict(METADATA.kind), METADATA.columns).row
@@ -255,7 +261,9 @@ class Rows:
         if not self.allow_unbound:
             if is_sealed(tag):
                 raise UnboundValueError(f"{excerpt(tag)} is not bound to a row", hint=_REBIND)
-            raise PlaintextError("the row is not sealed as a whole", hint=_REBIND)
+            if tag is None:
+                raise PlaintextError("the row is not sealed as a whole", hint=_SEAL)
+            raise PlaintextError(f"value of type {excerpt(tag)} is not sealed to its row", hint=_SEAL)
 
     def open_value(self, sealed: Any, row: PackedRow) -> Any:
         """Open and decode one value that is stored apart."""

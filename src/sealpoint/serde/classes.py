@@ -18,6 +18,10 @@ from typing import Any, Final
 from sealpoint.errors import UnbuildableValueError
 
 _MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 defines its paths
+_IMPORTABLE: Final = (
+    "let this process find the module and what it imports, under the name in the value;"
+    " `sealpoint trial` imports it with --import MODULE"
+)
 
 
 def home_of(module: str) -> str:
@@ -35,7 +39,8 @@ def find_class(module: str, name: str) -> Any:
     try:
         found = getattr(sys.modules.get(home) or import_module(home), name)
     except Exception as error:  # noqa: BLE001 -- a module may raise anything while it is imported
-        raise UnbuildableValueError(module, name, type(error).__name__) from None
+        hint = _IMPORTABLE if isinstance(error, ModuleNotFoundError) else None
+        raise UnbuildableValueError(module, name, type(error).__name__, hint=hint) from None
     # LangGraph writes a pattern as a call of re.compile: the one name in its records that is not a class.
     if not isclass(found) and found is not re.compile:
         raise UnbuildableValueError(module, name, "it is not a class")

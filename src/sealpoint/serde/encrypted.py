@@ -91,7 +91,7 @@ class EncryptedSerializer:
 
     from_pycryptodome_aes: Final = Omitted(
         "make one with from_key() or from_key_file(); to read rows that LangGraph sealed under "
-        'LANGGRAPH_AES_KEY, add a key with suite = "aes" to the ring (docs/keys.md)'
+        'LANGGRAPH_AES_KEY, add a key with suite = "aes" to the ring (docs/aes-rows.md)'
     )
 
     def __init__(

@@ -133,7 +133,9 @@ def test_entry_costs_three_calls_of_fsync(folder: Path, monkeypatch: pytest.Monk
     assert calls == ["fsync", "fsync", "replace", "checkpoint.new", "fsync", "edge"]
 
 
-def test_own_head_is_not_verified_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_as_this_process_left_it_is_not_read_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A command adds an entry when it begins and when it ends."""
     opened = list[bytes]()
 
@@ -154,19 +156,30 @@ def test_own_head_is_not_verified_again(folder: Path, monkeypatch: pytest.Monkey
     assert is_whole(folder)
 
 
-@pytest.mark.parametrize("act", ["earlier", "other key", "edited"])
-def test_head_that_was_replaced_between_two_entries_is_refused(folder: Path, act: str) -> None:
-    command, file = Ledger(folder, SIGNER), folder / "checkpoint"
-    earlier = file.read_bytes()
+@pytest.mark.parametrize(
+    "act", ["earlier head", "head of another key", "edited head", "added line", "cut line"]
+)
+def test_what_was_replaced_between_two_entries_is_refused(folder: Path, act: str) -> None:
+    """Even if the edge was made to agree."""
+    command, earlier = Ledger(folder, SIGNER), (folder / "checkpoint").read_bytes()
     with command.writing(make_entry()) as writer:
         writer.add(make_entry("begin"))
-        head = writer.checkpoint
-    notes = {
-        "earlier": earlier,
-        "other key": head.sign(KeySigner(ORIGIN, bytes(32))),
-        "edited": file.read_bytes().replace(f"\n{head.size}\n".encode(), f"\n{head.size + 1}\n".encode()),
-    }
-    file.write_bytes(notes[act])
+        head = writer.state.head
+    note, lines = (folder / "checkpoint").read_bytes(), (folder / "entries.jsonl").read_bytes()
+    file, data = {
+        "earlier head": ("checkpoint", earlier),
+        "head of another key": ("checkpoint", head.sign(KeySigner(ORIGIN, bytes(32)))),
+        "edited head": (
+            "checkpoint",
+            note.replace(f"\n{head.size}\n".encode(), f"\n{head.size + 1}\n".encode()),
+        ),
+        "added line": ("entries.jsonl", lines + replace(make_entry("forged"), seq=head.size).line() + b"\n"),
+        "cut line": ("entries.jsonl", lines[: lines.rindex(b"\n", 0, -1) + 1]),
+    }[act]
+    (folder / file).write_bytes(data)
+    edge = json.loads((folder / "edge").read_bytes())
+    edge["bytes"] = (folder / "entries.jsonl").stat().st_size
+    (folder / "edge").write_text(json.dumps(edge), encoding="ascii")
     with pytest.raises(LedgerTamperedError), command.writing(make_entry()) as writer:
         writer.add(make_entry("end"))
 
@@ -235,7 +248,7 @@ def test_longest_entry_is_read_again(folder: Path) -> None:
     with Ledger(folder, SIGNER).writing(long) as writer:
         writer.add(replace(long, subject={"x": "x" * room}))
     with Ledger(folder, SIGNER).writing(long) as writer:
-        last = writer.last
+        last = writer.state.last
     assert last is not None
     assert len(last.line()) == 65_535
     assert is_whole(folder)
@@ -400,6 +413,6 @@ def test_new_signer_is_a_new_ledger(folder: Path, tmp_path: Path) -> None:
     first = replace(make_entry("ledger.init"), subject={"previous": pinned(folder).decode()})
     Ledger.create(tmp_path / "new", OTHER_SIGNER, first)
     with Ledger(tmp_path / "new", OTHER_SIGNER).writing(make_entry()) as writer:
-        entry = writer.last
+        entry = writer.state.last
     assert entry is not None
     assert open_checkpoint(str(entry.subject["previous"]).encode(), SIGNER.key).size == 5

@@ -179,6 +179,15 @@ def test_each_mistake_has_its_error(tmp_path: Path, name: str) -> None:
     assert caught.value.__notes__ == [f"hint: {caught.value.hint}"]
 
 
+def test_a_date_without_a_time_is_answered_with_one_that_has_it(tmp_path: Path) -> None:
+    """`keys generate --expires` takes 2026-11-01, and writes what a person cannot guess."""
+    with pytest.raises(RingFileError) as caught:
+        KeyRing.load(write_ring(tmp_path, ring_text("expires = 2026-11-01")))
+    assert caught.value.hint == "write it as 2027-06-01T00:00:00Z"
+    time = caught.value.hint.split()[-1]
+    assert KeyRing.load(write_ring(tmp_path, ring_text(f"expires = {time}"))).ids == ("k1",)
+
+
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"version = 1\n# \xe4\n", "version = 1".encode("utf-16")])
 def test_not_utf_8(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(RingFileError, match="not UTF-8"):

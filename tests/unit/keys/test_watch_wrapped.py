@@ -14,6 +14,7 @@ from sealpoint.keys import material, watch
 from sealpoint.keys.files import Origin
 from sealpoint.keys.watch import LOOK_SECONDS
 from sealpoint.keys.wrap import ask
+from tests.support import wrappers
 from tests.support.rings import material_of, replace, write
 from tests.support.wrappers import Service, fake_service, wrapped_text
 
@@ -176,6 +177,35 @@ def test_active_key_whose_service_is_away_is_not_used(
     assert sealing_id(subject) == "k1"
     assert "wrapper 'w'" in caplog.text
     service.away.clear()
+    clock[0] += watch.RETRY_SECONDS
+    look(subject, clock)
+    wait_until_loaded()
+    assert sealing_id(subject) == "k2"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_wrapper_that_raises_an_error_of_its_own(
+    tmp_path: Path,
+    service: Service,
+    clock: list[float],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kind of another package: the ring in use stays as it was, and the file is read again."""
+
+    def fail(*_: object) -> bytes:
+        raise KeyError("CANARY")
+
+    file, subject = follow(tmp_path, wrapped_text(k1="active"))
+    with monkeypatch.context() as patch:
+        patch.setattr(wrappers.Wrapper, "unwrap", fail)
+        replace(file, wrapped_text(k1="decrypt-only", k2="active"))
+        look(subject, clock)
+        wait_until_loaded()
+        assert sealing_id(subject) == "k1"
+    assert subject.stats().ring.refused == {"KeyError": 1}
+    assert "is refused, the ring in use is unchanged: KeyError" in caplog.text
+    assert "CANARY" not in caplog.text
     clock[0] += watch.RETRY_SECONDS
     look(subject, clock)
     wait_until_loaded()

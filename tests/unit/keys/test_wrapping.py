@@ -31,6 +31,7 @@ from sealpoint.keys.edit import add_index, check_ring, create_ring, disable_key,
 from sealpoint.keys.leftovers import key_file
 from sealpoint.keys.lock import holding
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
+from sealpoint.keys.state import KeyState
 from sealpoint.keys.wrap import ask
 from sealpoint.keys.wrapping import (
     add_wrapped_index,
@@ -263,11 +264,6 @@ def test_file_that_cannot_be_removed(ring: Path, monkeypatch: pytest.MonkeyPatch
         assert "run the same command again" in caught.value.hint
     assert find_left_files(ring) == {"k1": "keys.d/k1.key"}
     KeyRing.load(ring)
-    promote_key(ring, stage_key(ring, "k2"))
-    disable_key(ring, "k1")
-    with pytest.raises(KeyTransitionError, match="still has the file") as refused:
-        destroy_key(ring, "k1")
-    assert "keys wrap k1 --with w" in refused.value.hint
     assert wrap_key(ring, "k1", "w") == file
     assert not file.exists()
     assert not find_left_files(ring)
@@ -329,6 +325,45 @@ def test_file_that_is_gone_needs_no_service(
     service.away.add("one")
     assert wrap_key(ring, "k1", "w") is None
     assert not find_left_files(ring)
+
+
+def test_interrupted_key_is_destroyed_with_its_file(
+    ring: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its service, which may have lost its key. What cannot be removed is still recorded."""
+    leave_file(ring, monkeypatch)
+    promote_key(ring, stage_key(ring, "k2"))
+    disable_key(ring, "k1")
+    service.away.add("one")
+    service.calls.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(StoppedError, match=r"k1\.key cannot be removed"):
+            destroy_key(ring, "k1")
+    assert find_left_files(ring) == {"k1": "keys.d/k1.key"}
+    material = key_file(ring, "k1").read_bytes()
+    write(key_file(ring, "k1"), os.urandom(32))
+    with pytest.raises(KeyTransitionError, match="not known to hold the key 'k1'") as caught:
+        destroy_key(ring, "k1")
+    assert "run the same command again" in caught.value.hint
+    write(key_file(ring, "k1"), material)
+    assert destroy_key(ring, "k1") == key_file(ring, "k1")
+    assert not key_file(ring, "k1").exists()
+    entry = read_ring_entries(ring)[0]
+    assert (entry.state, entry.material, entry.wrapper) == (KeyState.DESTROYED, "removed", "w")
+    assert not service.calls
+
+
+def test_interrupted_key_whose_file_is_gone_is_destroyed(
+    ring: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_file(ring, monkeypatch)
+    promote_key(ring, stage_key(ring, "k2"))
+    disable_key(ring, "k1")
+    key_file(ring, "k1").unlink()
+    service.away.add("one")
+    assert destroy_key(ring, "k1") is None
+    assert read_ring_entries(ring)[0].material == "removed"
 
 
 def test_interrupted_key_is_not_wrapped_by_another_wrapper(

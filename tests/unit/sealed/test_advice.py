@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import AbstractContextManager, closing
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from sealpoint.errors import ConfigError, UnknownKeyError
+from sealpoint.errors import ConfigError, PlaintextError, SealpointError, UnboundValueError, UnknownKeyError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from tests.support.sealed import write
 
 SERDE = EncryptedSerializer.from_key(bytes(range(32)))
 
@@ -41,3 +43,25 @@ def test_pseudonyms_need_an_index_key_and_the_hint_names_the_command() -> None:
     with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(UnknownKeyError) as caught:
         SealedSaver(SqliteSaver(connection), serde=SERDE, pseudonyms=True)
     assert "sealpoint keys generate --index" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "message", "plain"),
+    [
+        ("plain", PlaintextError, "value of type 'msgpack' is not sealed to its row", True),
+        ("k1", UnboundValueError, "'msgpack+cobblestone256@k1' is not bound to a row", False),
+    ],
+)
+def test_an_existing_row_is_refused_with_all_that_reading_it_takes(
+    tmp_path: Path, kind: str, error: type[SealpointError], message: str, *, plain: bool
+) -> None:
+    """One option after another, each named by the error of the one before, is three runs of an agent."""
+    write(tmp_path / "x.db", kind, "a")
+    with closing(sqlite3.connect(tmp_path / "x.db", check_same_thread=False)) as connection:
+        saver = SealedSaver(SqliteSaver(connection), serde=SERDE)
+        with pytest.raises(error) as caught:
+            saver.get_tuple({"configurable": {"thread_id": "a", "checkpoint_ns": ""}})
+    assert str(caught.value) == message
+    assert "`sealpoint rebind DB --apply`, or pass unbound='allow'" in caught.value.hint
+    assert ("--allow-plaintext" in caught.value.hint) is plain
+    assert ("plaintext='allow' in the serializer" in caught.value.hint) is plain

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
 from sealpoint.serde.jsontext import parse, require_bounded
 from sealpoint.serde.limits import MAX_NUMBER_CHARS
-from tests.support.steps import lines_of
+from tests.support.costs import lines_of, peak_of
 
 DEPTH, ELEMENTS = 64, 2_000_000
 
@@ -74,7 +74,9 @@ def test_the_steps_are_linear(shape: str, entrance: str) -> None:
 
     What one line does in C is searches, copies and the expressions of ``tests/unit/test_patterns.py``.
     """
-    short, long = (lines_of(try_to_read, ENTRANCES[entrance], SHAPES[shape](size)) for size in (5000, 20_000))
+    short, long = (
+        lines_of(partial(try_to_read, ENTRANCES[entrance], SHAPES[shape](size))) for size in (5000, 20_000)
+    )
     assert long <= 4 * short + 100
 
 
@@ -84,13 +86,7 @@ def test_memory_grows_with_the_text_and_no_faster(shape: str) -> None:
     data = SHAPES[shape](100_000)
     read = ENTRANCES["inert"]
     try_to_read(read, SHAPES[shape](10))
-    tracemalloc.start()
-    try:
-        try_to_read(read, data)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 60 * len(data) + 100_000
+    assert peak_of(partial(try_to_read, read, data)) < 60 * len(data) + 100_000
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)

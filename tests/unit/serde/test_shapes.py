@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tracemalloc
 from typing import Any
 
 import langchain_core.messages as lc
@@ -17,6 +16,7 @@ from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
 from sealpoint.serde.limits import MAX_JSON_DEPTH, MAX_PARTIAL_JSON_CHARS, MAX_RAW_TOOL_CALLS, Limits
+from tests.support.costs import peak_of
 from tests.support.forge import named, record
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
@@ -292,17 +292,15 @@ def test_what_is_refused_takes_no_more_memory_than_what_is_read(name: str, on_bl
     """An error of pydantic has a kilobyte for each item that is wrong."""
     data = message(*WIDE[name])
     reader = JsonPlusSerializer(allowed_msgpack_modules=None, on_blocked=on_blocked)
-    tracemalloc.start()
-    try:
+
+    def read() -> None:
         if on_blocked == "raise":
             with pytest.raises(UnbuildableValueError):
                 reader.loads_typed(data)
         else:
             reader.loads_typed(data)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 1_000_000 + 80 * len(data[1])
+
+    assert peak_of(read) < 1_000_000 + 80 * len(data[1])
 
 
 def test_a_message_in_a_message_does_not_grow_with_each_level() -> None:

@@ -13,6 +13,7 @@ Credentials and the endpoint (AWS_ENDPOINT_URL) are resolved by botocore.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ _QUOTED: Final = frozenset(
         "ThrottlingException",
     }
 )
+# Of an error of AWS, or the status of an answer without one.
+_CODE: Final = re.compile(r"[A-Z][A-Za-z]*|[0-9]{3}")
 _FIELDS: Final = frozenset({"key", "region", "profile"})
 _Member = TypeVar("_Member", bytes, dict[str, Any])
 _HINTS: Final = {
@@ -127,6 +130,7 @@ class Wrapper:
     ) -> _Member:
         """Return a member of the service's answer."""
         exceptions = load_sdk("botocore.exceptions", "aws")
+        unreadable = load_sdk("botocore.parsers", "aws").ResponseParserError
         text, may_pass = "", False
         try:
             with _without_debug_log():
@@ -140,18 +144,27 @@ class Wrapper:
         except exceptions.ClientError as failed:
             error = failed.response.get("Error", {})
             code, text = str(error.get("Code")), str(error.get("Message", ""))
+            code = code if _CODE.fullmatch(code) else "an error without a code"
             status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             may_pass = status >= 500 or code == "ThrottlingException"
-        # ValueError: of an endpoint that is no URL. The others: of an answer that is not one of KMS. Their
-        # texts may quote configuration, or the answer.
-        except (exceptions.BotoCoreError, ValueError, AttributeError, TypeError, RuntimeError) as failed:
+        # ValueError: of an endpoint that is no URL. The others: of an answer that is not one of KMS or STS.
+        # Their texts may quote configuration, or the answer.
+        except (
+            exceptions.BotoCoreError,
+            unreadable,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as failed:
             code = type(failed).__name__
             may_pass = isinstance(failed, exceptions.ConnectionError | exceptions.HTTPClientError)
         if operation == "describe_key" and code == "AccessDeniedException":
             return form()
         if code in _FOREIGN:
             raise WrappedKeyError(f"the key did not wrap this blob for this ring and key ({code})")
-        shown = f"{code}: {excerpt(text)}" if text and code in _QUOTED else excerpt(code).strip("'")
+        shown = f"{code}: {excerpt(text)}" if text and code in _QUOTED else code
         raise KeyUnavailableError(shown, hint=_HINTS.get(code), may_pass=may_pass)
 
     def _make_client(self) -> Any:

@@ -161,6 +161,36 @@ def test_text_that_may_quote_a_request_is_not_shown(
             Forms.of(CANARY, TOKEN).require_absent(*shown(caught.value), caplog.text)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"<html>{TOKEN}<hr></html>",
+        f"<AssumeRoleWithWebIdentityResponse><Token>{TOKEN}</Token></AssumeRoleWithWebIdentityResponse>",
+        TOKEN,
+        "",
+    ],
+)
+def test_answer_with_credentials_that_cannot_be_read(
+    said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A host whose role comes from STS, in XML: botocore's errors quote the whole answer."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    (tmp_path / "identity").write_text("CANARY-identity")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "identity"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/agents")
+    with service(200, said.encode()), pytest.raises(KeyUnavailableError) as caught:
+        Wrapper(ARN).unwrap(b"blob", CONTEXT)
+    Forms.of(CANARY, TOKEN, "CANARY-identity").require_absent(*shown(caught.value))
+
+
+@pytest.mark.parametrize("code", [CANARY.decode(), CANARY.hex(), base64.b64encode(CANARY).decode()])
+def test_code_that_is_none_is_not_shown(code: str) -> None:
+    with service(400, error_of(code)), pytest.raises(KeyUnavailableError) as caught:
+        Wrapper(ARN).unwrap(b"blob", CONTEXT)
+    Forms.of(CANARY).require_absent(*shown(caught.value))
+
+
 def test_debug_records_of_other_threads_remain(caplog: pytest.LogCaptureFixture) -> None:
     """Those of this library's calls contain the key; what a program logs of its own calls is its own."""
     caplog.set_level(logging.DEBUG)
