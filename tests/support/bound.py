@@ -105,20 +105,27 @@ def play(saver: Any, thread_id: str = "t", runs: int = 3) -> None:
 
 
 _TABLES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
-_written: Final = dict[str, dict[str, bytes]]()
+_files: Final = dict[str, bytes]()
+_rows: Final = dict[str, dict[str, bytes]]()
 
 
 def write_file(path: Path, thread_id: str = "t", key_id: str = "k2", **options: Any) -> None:
-    """Let a graph write a thread into a SQLite file."""
+    """Let a graph write a thread into a SQLite file; a second new file is a copy of the first."""
+    arguments, is_new = repr((thread_id, key_id, options)), not path.exists()
+    if is_new and (copied := _files.get(arguments)):
+        path.write_bytes(copied)
+        return
     with sealed_file(path, key_id, **options) as saver:
         play(saver, thread_id)
+    if is_new:
+        _files[arguments] = path.read_bytes()
 
 
 def write_schema(url: str, thread_id: str = "t", key_id: str = "k2", **options: Any) -> None:
     """Let a graph write a thread into a schema of Postgres; a second time, copy the rows of the first."""
     arguments = repr((thread_id, key_id, options))
     with sealed_schema(url, key_id, **options) as saver, psycopg.connect(url) as connection:
-        if rows := _written.get(arguments):
+        if rows := _rows.get(arguments):
             for table, copied in rows.items():
                 with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
                     copy.write(copied)
@@ -128,4 +135,4 @@ def write_schema(url: str, thread_id: str = "t", key_id: str = "k2", **options: 
         for table in _TABLES:
             query = SQL("COPY (SELECT * FROM {} WHERE thread_id <> ALL({})) TO STDOUT")
             with connection.cursor().copy(query.format(Identifier(table), others)) as copy:
-                _written.setdefault(arguments, {})[table] = b"".join(copy)
+                _rows.setdefault(arguments, {})[table] = b"".join(copy)
