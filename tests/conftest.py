@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from tests.support import containers, programs, softhsm
 from tests.support.browser import CHROMIUM, MISSING
 from tests.support.extent import VARIABLE, by_extent, is_sample, sample
 from tests.support.forked import forked_program
+
+FIRST = ("test_demo.py", "test_attacks.py")
 
 # No deadlines and no complaint about slow strategies: neither means anything on a busy machine.
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,14 +40,21 @@ def script_path(forked: Path) -> str:
     return os.pathsep.join([str(forked.parent), python, os.environ.get("PATH", os.defpath)])
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Three workers for two cores: a third of the time tests wait for servers, processes and the disk."""
+    cores = yield
+    return cores + cores // 2
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """After `-m` and `-k`, so that the sample is one of the tests that they leave.
 
-    The tests of the demo come first. At the end of a run a worker takes half of the tests that another has
-    left, and if it took these the demo would run twice.
+    Modules with one run for all of their tests come first. At the end of a run a worker takes half of the
+    tests that another has left, and if it took these the demo would run twice.
     """
-    items.sort(key=lambda item: item.path.name != "test_demo.py")
+    items.sort(key=lambda item: item.path.name not in FIRST)
     if is_sample(config.args):
         items[:], left_out = sample(items)
         config.hook.pytest_deselected(items=left_out)

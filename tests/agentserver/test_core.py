@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 from typing import Any, Final
 
 import pytest
@@ -95,6 +96,7 @@ def test_a_rotation_gives_replacements(core: Core) -> None:
     core.promote("k2")
     newer = core.call("EncryptBlob", b"newer")[0]
     while b"@k1:" in newer:  # the file is looked at every few seconds
+        sleep(0.1)  # or this loop would keep a core busy until then
         newer = core.call("EncryptBlob", b"newer")[0]
     plain, replacement = core.call("DecryptJSON", sealed)
     assert json.loads(plain) == KWARGS

@@ -72,5 +72,5 @@ def test_honest_values_come_back_whole() -> None:
 
 def test_every_outcome_is_seen() -> None:
     """Readers that are made to fall for attacks are found out, each in its way."""
-    seen = {row["name"]: row["sealpoint"]["outcome"] for row in run("classifier", 1, "--seconds", "2")}
+    seen = {row["name"]: row["sealpoint"]["outcome"] for row in run("classifier", 1, "--seconds", "1")}
     assert seen == {**EXPECTED, "cannot be forged": "unforged"}

@@ -15,6 +15,7 @@ import pytest
 
 from sealpoint.cli.app import run as run_program
 from sealpoint.keys import ringfile
+from sealpoint.maintenance import heads
 from tests.support.fixtures import path, victim
 from tests.support.results import require_valid
 from tests.support.rings import states_text
@@ -51,6 +52,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No ring is named or lies anywhere but where a test puts it, and words are wrapped alike everywhere."""
     for name in ("SEALPOINT_KEYS", "CREDENTIALS_DIRECTORY", "SEALPOINT_ALLOW_TEST_KEYS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(heads, "DELETION_SECONDS", 0)  # no other process deletes meanwhile
     monkeypatch.setattr(ringfile, "SYSTEM_PATH", tmp_path / "etc" / "keys.toml")
     monkeypatch.setenv("COLUMNS", "100")
 

@@ -25,6 +25,7 @@ from sealpoint.cli.exits import Exit
 from sealpoint.evidence.ledger import Ledger
 from sealpoint.evidence.report import database
 from sealpoint.evidence.report.changes import find_changes
+from sealpoint.evidence.report.page import load_template
 from sealpoint.evidence.report.period import parse_period
 from sealpoint.evidence.report.why import ORDER, Why, sentence_of
 from sealpoint.maintenance import sentences
@@ -617,9 +618,16 @@ def test_the_page_loads_and_runs_nothing(run: Run, legacy_ring: Path, tmp_path: 
     assert "@import" not in out.read_text()
 
 
+def test_the_template_is_compiled_once(run: Run, tmp_path: Path) -> None:
+    before = load_template()
+    run("report", make(tmp_path, "mixed"), "--out", tmp_path / "page.html")
+    assert load_template() is before
+
+
 def test_the_page_needs_an_extra(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused before a database is read; the object and the text need nothing."""
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    load_template.cache_clear()
     path = tmp_path / "a.db"
     write(path, "k2", "a")
     ended = run("report", path, "--out", tmp_path / "page.html")

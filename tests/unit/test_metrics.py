@@ -287,6 +287,7 @@ def test_the_page_says_what_to_do_for_every_rule() -> None:
     assert titles == [rule["alert"] for rule in rules()]
 
 
+@pytest.mark.costly
 def test_the_code_of_the_page_type_checks(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     script = tmp_path / "page.py"

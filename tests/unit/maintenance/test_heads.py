@@ -91,6 +91,12 @@ class Scene:
         return [event for event in events if isinstance(event, Failure)], check
 
 
+@pytest.fixture
+def undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for no deletion: nothing is deleted meanwhile."""
+    monkeypatch.setattr(heads_module, "DELETION_SECONDS", 0)
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     store = MemoryThreadStore()
@@ -161,6 +167,7 @@ def test_an_earlier_state_is_named(scene: Scene) -> None:
     assert check.found == {Difference.EARLIER: 1}
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_a_thread_that_was_deleted_and_put_back_is_named(scene: Scene) -> None:
     scene.put("t", "1", "2")
     scene.keep()
@@ -213,6 +220,7 @@ def test_a_newer_content_without_a_head_is_counted(scene: Scene) -> None:
     assert (failures, check.recorded, check.not_recorded) == ([], 1, 1)
 
 
+@pytest.mark.usefixtures("undisturbed")
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_deletion_that_did_not_end_is_counted(scene: Scene, is_there: bool) -> None:
     scene.put("t", "1")
@@ -245,6 +253,7 @@ def test_a_row_that_is_not_bound_any_more_is_earlier(scene: Scene) -> None:
     assert check.found == {Difference.EARLIER: 1}
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_a_deleted_row_that_does_not_open_is_there(scene: Scene) -> None:
     scene.put("t", "1")
     scene.store.delete_thread("t")

@@ -7,6 +7,7 @@ page, byte for byte, so the page alone is enough to check its digest.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,8 +32,9 @@ def render_page(document: dict[str, Any]) -> str:
     return load_template().render(report=document, text=text, digest=digest_of(text))
 
 
+@cache
 def load_template() -> Template:
-    """Load the template.
+    """Load the template, and compile it once.
 
     Raises:
         MissingExtraError: If Jinja2 is not installed.

@@ -17,6 +17,7 @@ import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError, excerpt
@@ -171,9 +172,16 @@ class Wrapper:
         # On the session the limits also hold for STS, which some credentials come from.
         session = load_sdk("botocore.session", "aws").Session(profile=self.profile)
         session.set_default_client_config(load_sdk("botocore.config", "aws").Config(**CONFIG))
+        session.register_component("data_loader", _get_loader(session.get_config_variable("data_path")))
         parts = self.key.split(":")
         region = self.region or (parts[3] if len(parts) > 5 else "")
         return session.create_client("kms", region_name=region or None)
+
+
+@cache
+def _get_loader(data_path: str | None) -> Any:
+    """Return what reads the SDK's descriptions of services, and keeps them: they are megabytes of JSON."""
+    return load_sdk("botocore.loaders", "aws").create_loader(data_path)
 
 
 def _find_problem(key: Mapping[str, Any]) -> str | None:

@@ -362,6 +362,24 @@ def test_what_is_asked_again(status: int, said: object, may_pass: bool) -> None:
     assert len(seen) == 1
 
 
+def test_the_models_of_the_sdk_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are megabytes of JSON; credentials and connections are new for each call."""
+    loaders = pytest.importorskip("botocore.loaders")
+    Wrapper(ARN)._make_client()
+    read: list[str] = []
+    monkeypatch.setattr(loaders.JSONFileLoader, "load_file", lambda _, path: read.append(path))
+    first, second = Wrapper(ARN)._make_client(), Wrapper(ARN)._make_client()
+    assert read == []
+    assert first._request_signer._credentials is not second._request_signer._credentials
+
+
+def test_models_of_another_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    loaders = [Wrapper(ARN)._make_client()._loader]
+    monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
+    loaders.append(Wrapper(ARN)._make_client()._loader)
+    assert [str(tmp_path) in loader.search_paths for loader in loaders] == [False, True]
+
+
 def test_service_that_is_not_there() -> None:
     with refused() as address, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", address)
