@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.errors import EntryError
+from sealpoint.errors import EntryError, LedgerTamperedError
 from sealpoint.evidence.entry import read_members
-from sealpoint.evidence.folder import Folder, read_lines
+from sealpoint.evidence.folder import Folder, open_regular, read_lines
 from sealpoint.evidence.report.period import Period
 from sealpoint.evidence.report.why import REFUTING, AnyReason, Why
 from sealpoint.evidence.verify import verify_ledger
@@ -79,7 +79,7 @@ def find_changes(
     found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
     head, listed = verdict.checkpoint, None if period is None else _Listed(period)
     try:
-        with Folder(folder).entries.open("rb") as stream:
+        with open_regular(Folder(folder).entries) as stream:
             for seq, line in enumerate(
                 read_lines(stream, verdict.checkpoint.size if verdict.checkpoint else 0)
             ):
@@ -88,7 +88,7 @@ def find_changes(
                 if listed is None or listed.has(entry["at"]):
                     total += 1
                     found.append(_shown(entry))
-    except (EntryError, FileNotFoundError):
+    except (EntryError, LedgerTamperedError, FileNotFoundError):
         reasons.add(Why.NOT_EXAMINED)  # the check has said why
     if last != ring_digest:
         reasons.add(Why.RING_DIFFERS)
