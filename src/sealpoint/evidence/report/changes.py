@@ -15,6 +15,8 @@ from sealpoint.evidence.folder import Folder, open_regular, read_lines
 from sealpoint.evidence.report.period import Period
 from sealpoint.evidence.report.why import REFUTING, AnyReason, Why
 from sealpoint.evidence.verify import verify_ledger
+from sealpoint.maintenance.result import Reason
+from sealpoint.merkle import Tree
 
 if TYPE_CHECKING:
     from sealpoint.evidence.note import VerifierKey
@@ -77,19 +79,20 @@ def find_changes(
     verdict = verify_ledger(folder, key, pins)
     reasons = set[AnyReason](verdict.reasons)
     found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
-    head, listed = verdict.checkpoint, None if period is None else _Listed(period)
+    head, listed, tree = verdict.checkpoint, None if period is None else _Listed(period), Tree()
     try:
         with open_regular(Folder(folder).entries) as stream:
-            for seq, line in enumerate(
-                read_lines(stream, verdict.checkpoint.size if verdict.checkpoint else 0)
-            ):
+            for seq, line in enumerate(read_lines(stream, head.size if head else 0)):
                 entry = read_members(line, seq)
+                tree.add(line)
                 last = (entry["ring"] or {}).get("digest", last)
                 if listed is None or listed.has(entry["at"]):
                     total += 1
                     found.append(_shown(entry))
     except (EntryError, LedgerTamperedError, FileNotFoundError):
         reasons.add(Why.NOT_EXAMINED)  # the check has said why
+    if head is not None and tree.root() != head.root:  # else replaced since the check
+        reasons.add(Reason.LEDGER_BROKEN)
     if last != ring_digest:
         reasons.add(Why.RING_DIFFERS)
     line_of = None if head is None else head.line
