@@ -114,3 +114,20 @@ def test_another_environments_ring_is_refused(run: Run, path: Path, tmp_path: Pa
     assert run("keys", "init", "k1", "--keys", other).code == Exit.DONE
     assert run("rebind", path, "--apply", "--keys", other).code == Exit.KEYS
     assert not any(".row@" in tag for tag in tags_of(path))
+
+
+@pytest.mark.parametrize("words", [[], ["--apply"], ["--apply", "--json"]], ids=str)
+def test_a_thread_that_is_not_there_is_no_success(run: Run, path: Path, keys: Path, words: list[str]) -> None:
+    """A misspelt id, or that of an agent whose threads have pseudonyms: nothing was bound."""
+    ended = run("rebind", path, "--thread", "nobody", *words)
+    assert ended.code == Exit.USAGE
+    assert "the database has no values" not in ended.out
+    if "--json" not in words:
+        assert "--thread: no rows of thread 'nobody'" in ended.err
+        assert "`sealpoint inspect DB` lists" in ended.err
+    assert run("rebind", path, "--thread", "a", "--apply", "--json").document["changed"] == VALUES
+
+
+def test_a_thread_id_that_is_no_text_is_refused(run: Run, path: Path, keys: Path) -> None:
+    """As `inspect` refuses it: an argument that is not UTF-8."""
+    assert run("rebind", path, "--thread", "\udcff").code == Exit.USAGE

@@ -348,7 +348,7 @@ def test_end_that_cannot_be_recorded_is_reported(
 
     def begin_and_remove(self: Any) -> None:
         genuine(self)
-        (ledger / "vkey").unlink()
+        (ledger / "checkpoint").unlink()
 
     monkeypatch.setattr(recorder.Recorder, "begin", begin_and_remove)
     ended = run("keys", "generate", "k2")

@@ -231,6 +231,22 @@ def test_entries_of_a_wrong_clock_are_listed_in_their_order(tmp_path: Path) -> N
     assert listed("2024-07-01..2024-07-01") == ["ahead", "later"]
 
 
+@pytest.mark.usefixtures("whole")
+def test_a_period_before_the_ledger_is_not_shown(run: Run, whole: Path) -> None:
+    """It listed nothing, and said that changes are recorded."""
+    given = start_ledger(run)
+    (at_init,) = find_changes(Path("ledger"), None, "x").entries
+    answer = {}
+    for start in ("2020-01-01", at_init["at"]):
+        ended = run("report", whole, "--period", f"{start}..2999-12-31", *given, "--json")
+        answer[start] = answers(ended)["changes"]
+        assert ended.document["changes"]["verified"] is True
+    assert answer == {
+        "2020-01-01": ("not shown", ["period-before-ledger"]),
+        at_init["at"]: ("shown", []),
+    }
+
+
 def test_the_ledger_names_the_report(run: Run, whole: Path) -> None:
     """The page, a proof and this script over public libraries lead to the same verdicts."""
     vkey = start_ledger(run)[1]
@@ -435,6 +451,8 @@ def test_exit_codes(run: Run, legacy_ring: Path, tmp_path: Path) -> None:
     assert run("report", make(tmp_path, "forged"), "--allow-unproven").code == Exit.UNOPENED
     assert run("report", make(tmp_path, "third"), "--allow-unproven").code == Exit.KEYS
     assert run("report").code == run("report", good, "--period", "x").code == Exit.USAGE
+    ended = run("report", good, "--period", "2998-01-01..2999-01-01")
+    assert (ended.code, "the period has not begun" in ended.err) == (Exit.USAGE, True)
 
 
 # --- the object ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -629,7 +630,28 @@ _KEYS: Final[dict[str, dict[str, str]]] = {
     "short": {"k2": "active"},
     "foreign": {"k2": "active", "k1": "decrypt-only"},
     "disabled": {"k2": "active", "k1": "disabled"},
+    "wrapping": {"k2": "active", "k1": "decrypt-only", "k3": "decrypt-only", "k4": "staged"},
+    "failing": {"k2": "active", "k1": "decrypt-only", "k3": "decrypt-only"},
 }
+_WRAPPED: Final = ("k3", "k4")
+_WRAPPERS: Final = """name = 'agents'
+[[wrapper]]
+id = 'w'
+kind = 'command'
+wrap = ['base64']
+unwrap = ['base64', '-d']
+[[wrapper]]
+id = 'v'
+kind = 'command'
+wrap = ['base32']
+unwrap = ['base32', '-d']
+"""
+_FAILING: Final = """[[wrapper]]
+id = 'none'
+kind = 'command'
+wrap = ['cat']
+unwrap = ['false']
+"""
 RINGS: Final = (*_KEYS, None)
 """The rings by name; ``None`` is no ring."""
 
@@ -637,14 +659,22 @@ RINGS: Final = (*_KEYS, None)
 def write_ring(folder: Path, name: str, database: str = "") -> Path:
     """Write a ring, and beside it a file with the material of each key.
 
-    The ring ``listing`` lists the database, by a path or a URL.
+    The ring ``listing`` lists the database, by a path or a URL. ``wrapping`` and ``failing`` have wrappers
+    and wrapped keys, ``failing`` also a wrapper that does not unwrap.
     """
     states = _KEYS[name]
     lines = ["version = 1", *(f"active = '{key}'" for key, state in states.items() if state == "active")]
+    wraps = name in ("wrapping", "failing")
+    lines += [_WRAPPERS] if wraps else []
+    lines += [_FAILING] if name == "failing" else []
     for key, state in states.items():
         material = AES_KEY if key == "aes" else material_of(f"{key} of others" if name == "foreign" else key)
-        _write_private(folder / f"{key}.key", material)
-        lines += ["[[key]]", f"id = '{key}'", f"state = '{state}'", f"source = {{ file = '{key}.key' }}"]
+        source = f"file = '{key}.key'"
+        if wraps and key in _WRAPPED:
+            source = f"wrapped = '{_wrapped(key, material)}', by = 'w'"
+        else:
+            _write_private(folder / f"{key}.key", material)
+        lines += ["[[key]]", f"id = '{key}'", f"state = '{state}'", f"source = {{ {source} }}"]
         lines += ["suite = 'aes'"] if key == "aes" else []
     if name == "listing":
         form = "url" if database.startswith("postgresql:") else "path"
@@ -652,6 +682,14 @@ def write_ring(folder: Path, name: str, database: str = "") -> Path:
     ring = folder / "keys.toml"
     _write_private(ring, "\n".join([*lines, ""]).encode())
     return ring
+
+
+def _wrapped(key: str, material: bytes) -> str:
+    """What the wrapper ``w`` makes of a key, in base64."""
+    text = (
+        f'{{"material":"{b64encode(material).decode()}","sealpoint:key":"{key}","sealpoint:ring":"agents"}}\n'
+    )
+    return b64encode(b64encode(text.encode())).decode()
 
 
 def _write_private(file: Path, data: bytes) -> None:

@@ -13,8 +13,8 @@ import math
 import re
 import sqlite3
 import tomllib
-from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from base64 import b32decode, b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,10 +42,16 @@ _SECRETLESS_SUITES: Final = ("cobblestone256", "cobblestone256.row", "xaes256gcm
 
 # --- rings --------------------------------------------------------------------------------------
 
+# How each wrapper of the rings unwraps: they are coders, and not ciphers.
+WRAPPERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "w": b64decode,
+    "v": lambda blob: b32decode(blob.replace(b"\n", b"")),
+}
+
 
 @dataclass(frozen=True)
 class RingKey:
-    """A key of a ring file. ``material`` is ``None`` if it is not there."""
+    """A key of a ring file. ``material`` is ``None`` if it is not there, and ``by`` if no wrapper has it."""
 
     id: str
     state: str
@@ -53,6 +59,7 @@ class RingKey:
     check: str | None
     material: bytes | None
     waived: tuple[str, ...]
+    by: str | None
 
     @property
     def opens(self) -> bool:
@@ -93,18 +100,23 @@ class Ring:
 def read_ring(file: Path) -> Ring:
     """Read a ring file and the key files beside it."""
     tree = tomllib.loads(file.read_text())
-    return Ring(tuple(_ring_key(key, file.parent) for key in tree.get("key", ())), "database" in tree)
+    keys = (_ring_key(key, file.parent, tree.get("name")) for key in tree.get("key", ()))
+    return Ring(tuple(keys), "database" in tree)
 
 
-def _ring_key(key: Mapping[str, Any], folder: Path) -> RingKey:
+def _ring_key(key: Mapping[str, Any], folder: Path, ring: str | None) -> RingKey:
     source, material = key.get("source", {}), None
-    if "inline" in source:
+    if source.get("wrapped"):
+        pairs = json.loads(WRAPPERS[source["by"]](b64decode(source["wrapped"])))
+        material = b64decode(pairs.pop("material"))
+        assert pairs == {"sealpoint:key": key["id"], "sealpoint:ring": ring}
+    elif "inline" in source:
         material = bytes.fromhex(source["inline"])
     elif "file" in source and (folder / source["file"]).exists():
         raw = (folder / source["file"]).read_bytes()
         material = raw if len(raw) == 32 else b64decode(raw, validate=False)
-    waived = tuple(key.get("waived", ()))
-    return RingKey(key["id"], key["state"], key.get("suite"), key.get("check"), material, waived)
+    suite, check, waived = key.get("suite"), key.get("check"), tuple(key.get("waived", ()))
+    return RingKey(key["id"], key["state"], suite, check, material, waived, source.get("by"))
 
 
 def _expand(key: bytes, info: str) -> bytes:

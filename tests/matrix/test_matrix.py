@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -43,6 +43,9 @@ pytestmark = pytest.mark.timeout(600)
 
 EVERY: Final = by_extent(101, 101, 1)
 """One in this many cells is a test; the number is a prime, so that each command meets other databases."""
+
+EVERY_WITHOUT: Final = by_extent(13, 7, 1)
+"""The same of commands that are run once, without a database."""
 
 VARIABLE: Final = "SEALPOINT_MATRIX_URL"
 ALLOWED_TYPE: Final = ":".join(TYPE)
@@ -109,7 +112,7 @@ COMMANDS: Final[dict[str, tuple[tuple[str | None, ...], list[list[str]]]]] = {
         ("own", "legacy", "foreign"),
         [["DB", "--out", "OUT"], ["DB", "--out", "OUT", "--allow-plaintext"]],
     ),
-    "keys check": (("own", "legacy", "short", "foreign", "disabled"), [[]]),
+    "keys check": (("own", "legacy", "short", "foreign", "disabled", "wrapping", "failing"), [[]]),
     "keys list": (("own",), [[]]),
     "keys show": (("own",), [["k1"]]),
     "keys promote": (
@@ -126,7 +129,18 @@ COMMANDS: Final[dict[str, tuple[tuple[str | None, ...], list[list[str]]]]] = {
     ),
     "keys enable": (("disabled",), [["k1"]]),
     "keys compromise": (("own",), [["k1"]]),
-    "keys generate": (("own",), [["k5"]]),
+    "keys generate": (
+        ("own", "failing"),
+        [["k5"], *(["k5", "--wrap-with", wrapper] for wrapper in ("w", "none"))],
+    ),
+    "keys wrap": (
+        ("own", "failing"),
+        [[key, "--with", wrapper] for key in ("k1", "k2", "k3") for wrapper in ("w", "v", "none")],
+    ),
+    "keys rewrap": (
+        ("own", "wrapping", "failing"),
+        [[*keys, *to] for keys in ([], ["k3"], ["k1"]) for to in ([], ["--with", "v"], ["--with", "none"])],
+    ),
     "keys init": ((None,), [["k5", "--keys", "new.toml"]]),
     "keys destroy": (
         ("own", "listing", "disabled"),
@@ -160,8 +174,10 @@ def _plan() -> list[Any]:
         (name, base) for base in names for name in COMMANDS if name not in WITHOUT_DATABASE or base == "good"
     ]
     numbers = count()
+    every = {name: EVERY_WITHOUT if name in WITHOUT_DATABASE else EVERY for name in COMMANDS}
     planned = [
-        (name, base, [cell for cell in _cells(name) if not next(numbers) % EVERY]) for name, base in pairs
+        (name, base, [cell for cell in _cells(name) if not next(numbers) % every[name]])
+        for name, base in pairs
     ]
     return [pytest.param(*each, id=f"{each[0]}-{each[1]}") for each in planned if each[2]]
 
@@ -292,6 +308,30 @@ def _is_unused(seen: Seen) -> bool:
     return looked and _is_related(seen) and not seen.before.any_under(seen.key)
 
 
+def _generate(seen: Seen) -> bool:
+    key = seen.ring.get(seen.key)
+    by = seen.after_word("--wrap-with") if seen.has("--wrap-with") else None
+    return key.state == "staged" and key.by == by and seen.ring.is_loadable
+
+
+def _wrap(seen: Seen) -> bool:
+    wrapped = {seen.key: seen.after_word("--with")}
+    return _are_wrapped(seen, wrapped) and not Path(f"{seen.key}.key").exists()
+
+
+def _rewrap(seen: Seen) -> bool:
+    given = seen.after_word("--with") if seen.has("--with") else None
+    named = [key for key in seen.ring_before.keys if seen.has(key.id)] or seen.ring_before.keys
+    return _are_wrapped(seen, {key.id: given or key.by for key in named if key.by})
+
+
+def _are_wrapped(seen: Seen, wrapped: Mapping[str, str | None]) -> bool:
+    """Whether keys are wrapped so, and all others as before, and no material was changed."""
+    then = [(key.id, key.state, wrapped.get(key.id, key.by), key.material) for key in seen.ring_before.keys]
+    now = [(key.id, key.state, key.by, key.material) for key in seen.ring.keys]
+    return bool(wrapped) and then == now and seen.ring.is_loadable
+
+
 def _never(_: Seen) -> bool:
     return False
 
@@ -313,7 +353,9 @@ ANSWERS: Final[dict[str, Callable[[Seen], bool]]] = {
     "keys disable": _disable,
     "keys enable": lambda seen: seen.ring.get("k1").state == "decrypt-only",
     "keys compromise": lambda seen: seen.ring.get("k1").state == "compromised",
-    "keys generate": lambda seen: seen.ring.get("k5").state == "staged" and seen.ring.is_loadable,
+    "keys generate": _generate,
+    "keys wrap": _wrap,
+    "keys rewrap": _rewrap,
     "keys init": lambda seen: oracle.read_ring(Path("new.toml")).active == "k5",
     "keys destroy": _destroy,
 }
@@ -325,6 +367,7 @@ REFUTING: Final = {  # what makes ok false, and the code that it ends in
     "damaged": 4,
     "values-failed": 4,
     "keys-missing": 5,
+    "wrappers-failing": 5,
     **dict.fromkeys(("values-left", "other-keys", "not-sealed", "readable-tables", "readable-beside"), 3),
     **dict.fromkeys(("types-not-allowed", "old-content-found", "not-bound"), 3),
     "heads-differ": 4,
@@ -341,7 +384,7 @@ def expected_code(words: list[str], ok: bool | None, reasons: list[str]) -> int:
     """The exit code of a run that printed an object."""
     if ok:
         return 0
-    for reason in ("damaged", "values-failed", "keys-missing", "heads-differ"):
+    for reason in ("damaged", "values-failed", "keys-missing", "wrappers-failing", "heads-differ"):
         if reason in reasons:
             return REFUTING[reason]
     if words[0] == "inspect" and "no-rows" in reasons:

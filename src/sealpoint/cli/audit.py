@@ -45,7 +45,7 @@ def audit(
     keys: KeysOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
-    """Show what is readable without a key, as shapes: no value is shown.
+    """Show what is readable without a key. No value is shown, only shapes.
 
     Exits with 3 if there are values that are not sealed, or tables in which LangGraph keeps values unsealed.
     """

@@ -28,6 +28,7 @@ from sealpoint.cli.options import (
     SuiteOption,
     VariableOption,
     WorkersOption,
+    require_text,
 )
 from sealpoint.cli.outcome import ACTIONS, outcome_object, outcome_reasons, plan_rows
 from sealpoint.cli.output import complain_of_damage, print_json, say, show_table
@@ -38,7 +39,7 @@ from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import BATCH, Batch
 from sealpoint.databases.whole import WholeRowStore
-from sealpoint.errors import SealpointError
+from sealpoint.errors import SealpointError, excerpt
 from sealpoint.keys.databasetable import is_url
 from sealpoint.maintenance.binding import Binder, Visible
 from sealpoint.maintenance.job import Action, End, Outcome, Step, require_keys
@@ -101,7 +102,12 @@ def rebind(
     ] = None,
     thread: Annotated[
         str | None,
-        typer.Option("--thread", metavar="ID", show_default=False, help="Only this thread."),
+        typer.Option(
+            "--thread",
+            metavar="ID",
+            show_default=False,
+            help="Only this thread, by its id in the database, which may be a pseudonym.",
+        ),
     ] = None,
     allow_plaintext: AllowPlaintextOption = False,
     allow_legacy: AllowLegacyOption = False,
@@ -128,6 +134,8 @@ def rebind(
     require_fitting(named, workers=workers, suite=suite)
     if unbind and (plain_metadata or index):
         raise typer.BadParameter("with --unbind all metadata becomes readable", param_hint="--unbind")
+    if thread is not None:
+        require_text(thread, "--thread")
     if not is_url(named):
         warn_of_leftovers(Path(named))
     options = RebindOptions(
@@ -181,6 +189,21 @@ def open_whole(
     return SqliteWholeRows(database, writable=writable, thread_id=options.thread_id)
 
 
+def _plan(
+    rows: WholeRowStore, cipher: RingCipher, options: RebindOptions, damage: list[SealpointError]
+) -> list[Step]:
+    """Return the plan.
+
+    Raises:
+        BadParameter: If the only thread of the run has no rows.
+    """
+    plan = make_plan(rows, cipher.ring, options, damage)
+    if options.thread_id is not None and not plan and not damage:
+        cause = f"no rows of thread {excerpt(options.thread_id)}; `sealpoint inspect DB` lists the ids"
+        raise typer.BadParameter(cause, param_hint="--thread")
+    return plan
+
+
 def _rows_of(plan: list[Step], options: RebindOptions) -> list[dict[str, Any]]:
     return plan_rows(plan, _UNBINDING if options.unbind else _BINDING)
 
@@ -192,7 +215,7 @@ def _show(
     damage: list[SealpointError] = []
     with closing(open_store(database)) as store, closing(open_whole(database, cipher, options)) as rows:
         require_keys(store, cipher.ring, options)
-        part, plan = result.looks_at(store), make_plan(rows, cipher.ring, options, damage)
+        part, plan = result.looks_at(store), _plan(rows, cipher, options, damage)
     result.add(Reason.NOT_APPLIED)
     result.add(Reason.DAMAGED, when=bool(damage))
     result.add(Reason.NO_ROWS, when=not plan)
@@ -220,7 +243,7 @@ def _apply(
         closing(open_store(database, writable=True)) as store,
         closing(open_whole(database, cipher, options, writable=True)) as rows,
     ):
-        part, plan = result.looks_at(store), make_plan(rows, cipher.ring, options, damage=[])
+        part, plan = result.looks_at(store), _plan(rows, cipher, options, damage=[])
         with stopping() as stop, Reporter(failures) as report:
             job = RebindJob(store, rows, cipher, options, stop=stop, report=report, url=database)
             outcome = job.run()

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,11 +86,16 @@ def make_report(asked: Asked) -> Exit:
 
 
 def _period(text: str | None) -> Period | None:
+    if text is None:
+        return None
     try:
-        return None if text is None else parse_period(text)
+        period = parse_period(text)
     except ValueError:
         hint = "give two dates, as 2026-01-01..2026-03-31, the earlier one first"
         raise typer.BadParameter(hint, param_hint="--period") from None
+    if period.start > datetime.now(UTC):
+        raise typer.BadParameter("the period has not begun", param_hint="--period")
+    return period
 
 
 def _find_keys(keys: Path | None, made: Report) -> RingCipher | None:

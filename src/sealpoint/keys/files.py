@@ -18,9 +18,7 @@ MAX_FILE_BYTES: Final = 1 << 20
 MAX_ATTEMPTS: Final = 10
 """How often a file is opened whose link is replaced meanwhile."""
 
-_GONE: Final = (
-    "restore its copy at this path; a key that is no longer needed can be disabled, and is then not read"
-)
+_GONE: Final = "restore its copy at this path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +272,8 @@ def require_unshared(folder: Path) -> None:
     mode = stat.S_IMODE(folder.stat().st_mode)
     # Also with the sticky bit: others can still create a file with a name that is free.
     if mode & 0o002:
+        close = "" if mode & stat.S_ISVTX else f"chmod o-w {shlex.quote(str(folder))}, or "  # never /tmp
+        hint = f"{close}use a folder of your own"
         raise FilePermissionsError(
-            f"{folder} has mode {mode:04o}: every account can put files into it",
-            hint=f"chmod o-w {shlex.quote(str(folder))}, or put the ring into a folder of its own",
+            f"{folder} has mode {mode:04o}: every account can put files into it", hint=hint
         )

@@ -25,6 +25,7 @@ from sealpoint.keys.wrapped import WrappedSource
 
 TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
 ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
+_DISABLE: Final = "; a key that is no longer needed can be disabled, and is then not read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class SourceLoader:
         where: Names the entry in messages; equal for the same entry of the same file.
         suite: ``"aes"`` for LANGGRAPH_AES_KEY.
         check: The entry's check value, if it has one.
+        has_state: Whether the entry can be disabled; the index key cannot.
     """
 
     source: Source
@@ -44,6 +46,7 @@ class SourceLoader:
     where: str
     suite: str | None
     check: str | None
+    has_state: bool = True
 
     @property
     def is_slow(self) -> bool:
@@ -59,7 +62,8 @@ class SourceLoader:
         try:
             raw = self.source.read(self.file.parent)
         except (FileLinkError, FilePermissionsError, SourceError, WrappedKeyError) as error:
-            raise type(error)(f"{self.where}: {error}", hint=error.hint) from None
+            advice = _DISABLE if self.has_state and type(error) is SourceError else ""
+            raise type(error)(f"{self.where}: {error}", hint=f"{error.hint}{advice}") from None
         parsed = raw if self.suite == LEGACY else parse_material(raw, self.where)
         material = require_length(parsed, self.suite, self.where)
         if material.startswith(TEST_MATERIAL_PREFIX):

@@ -156,7 +156,7 @@ class RingFile(NeverPickled):
             self.index_id = index.get("id")
             self.index_source = _require_index(index, f"{file}: [[index]]", self.wrappers)
             self._index = SourceLoader(
-                self.index_source, file, f"{file}: [[index]]", None, index.get("check")
+                self.index_source, file, f"{file}: [[index]]", None, index.get("check"), has_state=False
             )
         ids = {entry.id for entry in self.entries}
         if self.index_id in ids:

@@ -90,8 +90,8 @@ class EnvSource(_NamedSource):
         """
         value = os.environ.get(self.location)
         if value is None:
-            hint = "set it for this process; a key that is no longer needed can be disabled"
-            raise SourceError(f"environment variable {self.location} is not set", hint=hint)
+            problem = f"environment variable {self.location} is not set"
+            raise SourceError(problem, hint="set it for this process")
         # os.environ represents bytes that are not UTF-8 as surrogates: this returns the original bytes.
         return os.fsencode(value)
 

@@ -19,6 +19,7 @@ from typing import Final, Literal, NamedTuple
 from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
 from sealpoint.errors import (
+    ConfigError,
     DecodeError,
     RolledBackError,
     RowError,
@@ -130,7 +131,13 @@ class Heads:
             key: Returns the index key, derived for `PURPOSE`.
             policy: ``require``, or ``warn`` to go on without what the store could not show.
             count: Called with each error that is only counted.
+
+        Raises:
+            ConfigError: If the store is not one.
         """
+        if not hasattr(store, "require_writable"):
+            hint = "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)"
+            raise ConfigError(f"threads is {type(store).__name__}, not a thread store", hint=hint)
         self._store = store if policy == "require" else LenientStore(store, self._count)
         self._keyed = cache(lambda: KeyedHash(key()))  # the index key never changes
         self.mac = lru_cache(_MACS)(self._mac)  # what was put is read back

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Any, Final
 
@@ -48,13 +48,7 @@ def layout_of(saver: Any, layout: str) -> Layout:
     Raises:
         ConfigError: If the saver cannot be sealed, or its layout is not known.
     """
-    managers = AbstractContextManager, AbstractAsyncContextManager
-    if isinstance(saver, managers) and not hasattr(saver, "get_tuple"):
-        entered = "with" if isinstance(saver, AbstractContextManager) else "async with"
-        raise ConfigError(
-            "the saver is a context manager, as `from_conn_string` returns it, and has not been entered",
-            hint=f"enter it first: {entered} ... as saver: SealedSaver(saver, ...)",
-        )
+    _require_saver(saver)
     names = [f"{base.__module__}.{base.__qualname__}" for base in type(saver).__mro__]
     if not _SHALLOW.isdisjoint(names) or any("Shallow" in name for name in names):
         raise ConfigError(
@@ -79,3 +73,20 @@ def layout_of(saver: Any, layout: str) -> Layout:
             " numbers outside of it, 'values' if its serializer gets each value and the metadata"
         ),
     )
+
+
+def _require_saver(saver: Any) -> None:
+    """Refuse what a first program often has in place of a saver, each with the line to write."""
+    if isinstance(saver, type):
+        problem = f"{saver.__name__} is a class, not a saver"
+    elif hasattr(saver, "get_tuple") or hasattr(saver, "aget_tuple"):
+        return
+    elif type(saver).__module__ == "contextlib":
+        entered = "with" if isinstance(saver, AbstractContextManager) else "async with"
+        raise ConfigError(
+            "the saver is a context manager, as `from_conn_string` returns it, and has not been entered",
+            hint=f"enter it first: {entered} ... as saver: SealedSaver(saver, ...)",
+        )
+    else:
+        problem = f"{type(saver).__name__} is not a saver"
+    raise ConfigError(problem, hint="wrap a saver: SealedSaver(SqliteSaver(connection), ...)")

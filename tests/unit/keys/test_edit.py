@@ -664,6 +664,16 @@ def test_folder_that_cannot_be_made(
         create_ring(tmp_path / place, "k1")
 
 
+def test_folder_that_all_accounts_use_is_not_to_be_closed(tmp_path: Path) -> None:
+    """`chmod o-w /tmp` would be the end of other programs."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    with pytest.raises(FilePermissionsError) as caught:
+        create_ring(folder / "keys.toml", "k1")
+    assert caught.value.hint == "use a folder of your own"
+
+
 @pytest.mark.parametrize("mode", [0o757, 0o777, 0o1777])
 def test_folder_that_everybody_can_write_is_refused(ring: Path, mode: int) -> None:
     """They could put another ring there, or notes of their own."""

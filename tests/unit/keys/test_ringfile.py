@@ -23,6 +23,7 @@ from sealpoint.errors import (
 )
 from sealpoint.keys import ringfile
 from sealpoint.keys.key import check_value
+from sealpoint.keys.sources import FileSource
 from tests.support.rings import NEW, OLD, OTHER, ring_text, write, write_ring
 
 EXAMPLE = Path(__file__).parents[3] / "keys.example"
@@ -136,6 +137,19 @@ def test_key_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="none") as caught:
         KeyRing.load(write_ring(tmp_path, ring_text(source="{ file = 'none' }")))
     assert caught.value.hint.startswith("restore its copy at this path; a key that is no longer needed")
+
+
+@pytest.mark.parametrize("source", ["{ file = 'none' }", "{ env = 'SEALPOINT_NONE' }"])
+def test_index_key_that_is_missing_is_not_to_be_disabled(tmp_path: Path, source: str) -> None:
+    """It has no state, and neither has the signing key of a ledger."""
+    text = ring_text("[[index]]", "id = 'index'", f"source = {source}")
+    with pytest.raises(SourceError) as caught:
+        KeyRing.load(write_ring(tmp_path, text))
+    assert "disabled" not in caught.value.hint
+    signer = FileSource("ledger.key")
+    with pytest.raises(SourceError) as caught:
+        signer.read(tmp_path)
+    assert caught.value.hint == "restore its copy at this path"
 
 
 @pytest.mark.parametrize("material", [b"", bytes(31), bytes(33), NEW + NEW, b"a passphrase"])

@@ -11,6 +11,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import ConfigError, PlaintextError, SealpointError, UnboundValueError, UnknownKeyError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
 from tests.support.sealed import write
@@ -31,6 +32,31 @@ def test_a_context_manager_is_no_saver(make: Any, line: str) -> None:
     with pytest.raises(ConfigError, match="context manager") as caught:
         SealedSaver(cast(Any, manager), serde=SERDE)
     assert caught.value.hint == f"enter it first: {line}"
+
+
+@pytest.mark.parametrize("given", ["state.db", SqliteSaver, None], ids=repr)
+def test_what_is_no_saver_is_answered_with_one(given: Any) -> None:
+    """Not with the layouts that savers have."""
+    with pytest.raises(ConfigError, match="not a saver") as caught:
+        SealedSaver(given, serde=SERDE)
+    assert caught.value.hint == "wrap a saver: SealedSaver(SqliteSaver(connection), ...)"
+
+
+def test_a_connection_is_no_saver() -> None:
+    """Though it is a context manager, as savers of `from_conn_string` are."""
+    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(ConfigError) as caught:
+        SealedSaver(cast(Any, connection), serde=SERDE)
+    assert str(caught.value) == "Connection is not a saver"
+
+
+def test_a_path_is_no_thread_store() -> None:
+    """In the ring file it is one."""
+    ring = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=bytes(range(32)))
+    serde = EncryptedSerializer(RingCipher(ring))
+    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(ConfigError) as caught:
+        SealedSaver(SqliteSaver(connection), serde=serde, threads=cast(Any, "threads.db"))
+    assert str(caught.value) == "threads is str, not a thread store"
+    assert caught.value.hint == "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)"
 
 
 def test_a_path_is_no_serializer() -> None:

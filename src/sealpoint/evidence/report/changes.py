@@ -37,7 +37,7 @@ class Changes:
         entries: The last `MAX_ENTRIES` of the period, oldest first.
         others: How many more the period has.
         head: Origin, size and root of the signed head; ``None`` if it is not valid.
-        reasons: Why the ledger is not shown to be whole, and up to date.
+        reasons: Why the ledger is not shown to be whole and up to date, and to cover the period.
     """
 
     entries: Sequence[dict[str, Any]]
@@ -48,7 +48,8 @@ class Changes:
     @property
     def verified(self) -> bool | None:
         """Whether the ledger is whole and up to date; ``None`` if that was not shown."""
-        return False if self.reasons & REFUTING else None if self.reasons else True
+        found = self.reasons - {Why.PERIOD_BEFORE_LEDGER}
+        return False if found & REFUTING else None if found else True
 
     def object(self) -> dict[str, Any]:
         """Return them as JSON."""
@@ -86,6 +87,8 @@ def find_changes(
                 entry = read_members(line, seq)
                 tree.add(line)
                 last = (entry["ring"] or {}).get("digest", last)
+                if seq == 0 and period is not None and _is_after(entry["at"], period.start):
+                    reasons.add(Why.PERIOD_BEFORE_LEDGER)
                 if listed is None or listed.has(entry["at"]):
                     total += 1
                     found.append(_shown(entry))
@@ -112,15 +115,25 @@ class _Listed:
 
     def has(self, at: str) -> bool:
         """Whether the next entry, which was made at ``at``, is listed."""
-        try:
-            moment = datetime.fromisoformat(at)
-        except ValueError:
+        moment = _moment(at)
+        if moment is None or moment > self._now:
             return True  # listed, rather than left out
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        if moment > self._now:
-            return True
         self._latest = max(self._latest, moment)
         return moment < self._period.end and self._latest >= self._period.start
+
+
+def _is_after(at: str, start: datetime) -> bool:
+    """Whether a time is not known to be at or before the start of a period."""
+    moment = _moment(at)
+    return moment is None or moment > start
+
+
+def _moment(at: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _shown(entry: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Why(StrEnum):
     SEVERAL_DATABASES = "several-databases"
     NO_PIN = "no-pin"
     NO_LEDGER = "no-ledger"
+    PERIOD_BEFORE_LEDGER = "period-before-ledger"
     NOT_EXAMINED = "not-examined"
 
 
@@ -54,6 +55,7 @@ _SENTENCES: Final[dict[AnyReason, str]] = {
     Why.SEVERAL_DATABASES: "a thread store is compared only in a report of one database",
     Why.NO_PIN: "no pin of the thread store was given",
     Why.NO_LEDGER: "no ledger is configured",
+    Why.PERIOD_BEFORE_LEDGER: "the period begins before the ledger does",
     Why.NOT_EXAMINED: "this part of the database could not be read",
 }
 
