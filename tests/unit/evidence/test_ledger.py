@@ -312,6 +312,27 @@ def test_ledger_without_room_adds_nothing(
     assert events(folder)[-1] == "next"
 
 
+def test_entry_without_room_leaves_no_part_of_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next head is written, and then there is room for its beginning alone."""
+    before, genuine, file = (folder / "entries.jsonl").read_bytes(), os.write, folder / "entries.jsonl"
+
+    def fail(descriptor: int, data: Any) -> int:
+        if not os.path.samestat(os.fstat(descriptor), file.stat()):
+            return genuine(descriptor, data)
+        if file.stat().st_size > len(before):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return genuine(descriptor, bytes(data)[:7])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        with pytest.raises(StoppedError, match="No space left"):
+            add(Ledger(folder, SIGNER), "lost")
+    assert file.read_bytes() == before
+    add(Ledger(folder, SIGNER), "next")
+    assert (events(folder)[-1], "ledger.recovered" in events(folder)) == ("next", False)
+    assert is_whole(folder)
+
+
 def test_folder_that_may_not_be_written_is_a_matter_of_rights(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
