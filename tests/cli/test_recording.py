@@ -457,6 +457,18 @@ def test_entry_that_is_damaged_is_a_finding(ledger: Path, run: Run) -> None:
     assert (ended.code, "the last entry is not valid" in ended.err) == (Exit.FOUND, True)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["checkpoint", "entries.jsonl", "vkey"])
+def test_pipe_in_the_place_of_a_file_is_a_finding(ledger: Path, run: Run, name: str) -> None:
+    """No command waits for a process that writes into it; `ledger show` reads the entries alone."""
+    (ledger / name).unlink()
+    os.mkfifo(ledger / name)
+    commands = [("verify",), ("prove", "0"), *([("show",)] if name == "entries.jsonl" else [])]
+    for command in [*(("ledger", *each) for each in commands), ("keys", "generate", "k2")]:
+        ended = run(*command)
+        assert (ended.code, "is not a regular file" in ended.err) == (Exit.FOUND, True), command
+
+
 def test_ledger_is_read_without_a_ring(ledger: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """An assessor has a copy of the folder, and neither the ring nor its keys."""
     monkeypatch.delenv("SEALPOINT_KEYS")

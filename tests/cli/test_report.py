@@ -22,6 +22,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from sealpoint.cli.exits import Exit
+from sealpoint.evidence import verify_ledger
 from sealpoint.evidence.ledger import Ledger
 from sealpoint.evidence.report import database
 from sealpoint.evidence.report.changes import find_changes
@@ -169,6 +170,25 @@ def test_a_ledger_that_does_not_verify(run: Run, whole: Path) -> None:
     changes = find_changes(Path("ledger"), None, "sha256:other")
     assert changes.verified is False
     assert {Reason.LEDGER_BROKEN, Why.RING_DIFFERS} <= changes.reasons
+
+
+@pytest.mark.usefixtures("whole")
+def test_entries_that_are_replaced_after_the_check_are_no_evidence(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list is of the entries that verify, not of those that another process puts there meanwhile."""
+    start_ledger(run)
+    entries = Path("ledger/entries.jsonl")
+
+    def verify_and_replace(*arguments: Any) -> Any:
+        verdict = verify_ledger(*arguments)
+        entries.write_text(entries.read_text().replace("ledger.init", "ledger.inix"))
+        return verdict
+
+    monkeypatch.setattr("sealpoint.evidence.report.changes.verify_ledger", verify_and_replace)
+    changes = find_changes(Path("ledger"), None, "sha256:other")
+    assert changes.verified is False
+    assert Reason.LEDGER_BROKEN in changes.reasons
 
 
 @pytest.mark.usefixtures("whole")

@@ -108,12 +108,12 @@ def show(
 ) -> None:
     """Show the last entries. Nothing is verified: `sealpoint ledger verify` does that."""
     from sealpoint.evidence.entry import read_members
-    from sealpoint.evidence.folder import Folder, read_lines
+    from sealpoint.evidence.folder import Folder, open_regular, read_lines
 
     result, files = Result("ledger show"), Folder(_folder(folder, keys))
     result.add(Reason.NOT_ASKED)
     files.require()
-    with files.entries.open("rb") as stream:
+    with open_regular(files.entries) as stream:
         lines = deque(enumerate(read_lines(stream, 1 << 62)), limit)
     try:
         entries = [read_members(line, seq) for seq, line in lines]
@@ -267,7 +267,7 @@ def _own_key(folder: Path) -> VerifierKey:
 def _known_key(folder: Path) -> VerifierKey | None:
     try:
         return _own_key(folder)
-    except (LedgerMissingError, NoteError):
+    except (LedgerMissingError, LedgerTamperedError, NoteError):
         return None
 
 

@@ -8,21 +8,27 @@
     documents/          what commands found, each file named after its SHA-256
     entries.torn        the rest of an entry whose writing was interrupted
 
-Only `sealpoint.evidence.writer` and `recovery` write in it, while `ledger` has it locked.
+Only `sealpoint.evidence.writer` and `recovery` write in it, while `ledger` has it locked. An attacker may
+write in it too: a file is read only if it is a regular one, and not beyond the length that it can have.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from sealpoint.errors import LedgerMissingError, NoteError, SignatureError
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError, SignatureError
 from sealpoint.evidence import entry, note
 from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint
 from sealpoint.evidence.note import VerifierKey
 
+MAX_DOCUMENT_BYTES: Final = 1 << 28
+_CHUNK_BYTES: Final = 1 << 20
 _LINE_BYTES: Final = entry.MAX_BYTES + 1  # with its newline
 
 
@@ -69,6 +75,7 @@ class Folder:
 
         Raises:
             LedgerMissingError: If the file is missing.
+            LedgerTamperedError: If it is not a regular file.
             NoteError: If it contains no verifier key.
         """
         return VerifierKey.parse(self._read(self.vkey).decode(errors="replace").strip())
@@ -78,6 +85,7 @@ class Folder:
 
         Raises:
             LedgerMissingError: If it is missing.
+            LedgerTamperedError: If it is not a regular file.
         """
         return self._read(self.checkpoint)
 
@@ -85,7 +93,7 @@ class Folder:
         """Return the next head, if it is there and is signed."""
         try:
             return open_checkpoint(self._read(self.new), key)
-        except (LedgerMissingError, NoteError, SignatureError):
+        except (LedgerMissingError, LedgerTamperedError, NoteError, SignatureError):
             return None
 
     def read_entries(self, count: int) -> Iterator[dict[str, Any]]:
@@ -93,14 +101,15 @@ class Folder:
 
         Raises:
             EntryError: If one is not valid.
+            LedgerTamperedError: If they are not in a regular file.
         """
-        with self.entries.open("rb") as stream:
+        with open_regular(self.entries) as stream:
             for seq, line in enumerate(read_lines(stream, count)):
                 yield entry.read_members(line, seq)
 
     def _read(self, file: Path) -> bytes:
         try:
-            with file.open("rb") as stream:
+            with open_regular(file) as stream:
                 return stream.read(note.MAX_BYTES + 1)
         except FileNotFoundError:
             raise LedgerMissingError(f"there is no {file.name} in {self.path}") from None
@@ -113,6 +122,57 @@ def read_lines(stream: BinaryIO, count: int) -> Iterator[bytes]:
         if not line.endswith(b"\n"):
             return
         yield line[:-1]
+
+
+def open_regular(file: Path) -> BinaryIO:
+    """Open a file of a ledger to read it.
+
+    Raises:
+        LedgerTamperedError: If it is not a regular file.
+        OSError: If it cannot be opened.
+    """
+    try:
+        # O_NONBLOCK: opening a FIFO waits for a writer. The checks use the descriptor: a path can change.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:  # a symbolic link; a socket
+            raise _not_regular(file) from None
+        raise
+    try:
+        require_regular(file, descriptor)
+    except LedgerTamperedError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def require_regular(file: Path, descriptor: int) -> None:
+    """Check a file that is open.
+
+    Raises:
+        LedgerTamperedError: If it is not a regular file.
+    """
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise _not_regular(file)
+
+
+def _not_regular(file: Path) -> LedgerTamperedError:
+    return LedgerTamperedError(f"{file} is not a regular file, as each file of a ledger is")
+
+
+def is_document(file: Path, digest: str) -> bool:
+    """Whether a file is a document with this name. At most `MAX_DOCUMENT_BYTES` of it are read.
+
+    Raises:
+        LedgerTamperedError: If it is not a regular file.
+        OSError: If it cannot be read.
+    """
+    found, left = sha256(), MAX_DOCUMENT_BYTES + 1
+    with open_regular(file) as stream:
+        while left and (data := stream.read(min(left, _CHUNK_BYTES))):
+            found.update(data)
+            left -= len(data)
+    return left > 0 and f"sha256:{found.hexdigest()}" == digest
 
 
 def digest_of(data: bytes) -> str:

@@ -14,7 +14,7 @@ from sealpoint.errors import HeldError, OutputExistsError, SealpointError
 from sealpoint.errors.maintenance import stopped_by
 from sealpoint.evidence.checkpoint import Checkpoint
 from sealpoint.evidence.entry import Entry
-from sealpoint.evidence.folder import Folder
+from sealpoint.evidence.folder import Folder, require_regular
 from sealpoint.evidence.signer import Signer
 from sealpoint.evidence.writer import State, Writer
 from sealpoint.keys.files import fsync_path, require_unshared, write_private
@@ -124,6 +124,7 @@ def _locked(entries: Path, create: int = 0) -> Iterator[int]:
             raise HeldError(f"another run holds {entries.name}")
         time.sleep(_RETRY_SECONDS)
     try:
+        require_regular(entries, descriptor)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -19,7 +19,7 @@ from typing import Final
 
 from sealpoint.errors import LedgerTamperedError, NoteError, excerpt
 from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint, parse_decimal
-from sealpoint.evidence.folder import Folder, read_lines
+from sealpoint.evidence.folder import Folder, open_regular, read_lines
 from sealpoint.evidence.note import VerifierKey, decode_base64
 from sealpoint.merkle import HASH_BYTES, leaf_hash, make_inclusion_proof, root_of_proof
 
@@ -106,7 +106,7 @@ def make_proof(folder: Path, seq: int) -> tuple[bytes, Proof]:
     if not 0 <= seq < checkpoint.size:
         hint = f"its entries are 0 to {checkpoint.size - 1}"
         raise NoteError(f"the ledger has no entry {seq}", hint=hint)
-    with files.entries.open("rb") as stream:
+    with open_regular(files.entries) as stream:
         line = next(islice(read_lines(stream, checkpoint.size), seq, None), b"")
         stream.seek(0)
         try:

@@ -19,12 +19,13 @@ from typing import Final
 from sealpoint.errors import LedgerTamperedError
 from sealpoint.evidence.checkpoint import Checkpoint
 from sealpoint.evidence.entry import MAX_BYTES
-from sealpoint.evidence.folder import Folder, read_lines
+from sealpoint.evidence.folder import Folder, open_regular, read_lines
 from sealpoint.evidence.note import VerifierKey
 from sealpoint.keys.files import fsync_path, write_private
 from sealpoint.merkle import Tree
 
 _PENDING: Final = "entries.torn.new"
+_MAX_PENDING: Final = 1 << 20
 
 
 def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
@@ -37,7 +38,7 @@ def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
         LedgerTamperedError: If they do not belong together.
         OSError: If a file cannot be read or written.
     """
-    with folder.entries.open("rb") as stream:
+    with open_regular(folder.entries) as stream:
         tree = _read(read_lines(stream, checkpoint.size), checkpoint)
         whole = stream.tell()
         tail = stream.read(MAX_BYTES + 2)
@@ -70,11 +71,20 @@ def _is_next(tail: bytes, tree: Tree, new: Checkpoint | None) -> bool:
 
 
 def pending(folder: Folder) -> bytes | None:
-    """Return what was set aside and is not yet recorded."""
+    """Return what was set aside and is not yet recorded.
+
+    Raises:
+        LedgerTamperedError: If it is not a regular file, or has over 1 MiB: more than interruptions leave.
+    """
+    file = folder.path / _PENDING
     try:
-        return (folder.path / _PENDING).read_bytes()
+        with open_regular(file) as stream:
+            data = stream.read(_MAX_PENDING + 1)
     except FileNotFoundError:
         return None
+    if len(data) > _MAX_PENDING:
+        raise LedgerTamperedError(f"{file} has over {_MAX_PENDING} bytes")
+    return data
 
 
 def name_torn(folder: Folder, size: int) -> None:

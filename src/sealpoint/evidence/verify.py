@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import EntryError, LedgerMissingError, NoteError, SignatureError
+from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, SignatureError
 from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint, read_pin
 from sealpoint.evidence.entry import MAX_BYTES, read_members
-from sealpoint.evidence.folder import Folder, digest_of, read_lines
+from sealpoint.evidence.folder import Folder, is_document, open_regular, read_lines
 from sealpoint.evidence.note import VerifierKey
 from sealpoint.maintenance.result import Reason
 from sealpoint.merkle import Tree
@@ -57,6 +57,7 @@ def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[b
 
     Raises:
         LedgerMissingError: If there is no ledger, or no key was given and none is beside it.
+        LedgerTamperedError: If no key was given, and the one beside it is not in a regular file.
         NoteError: If a pin is none, or is of another ledger.
         SignatureError: If a pin is a file that the key has not signed.
     """
@@ -65,12 +66,8 @@ def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[b
     known = files.read_key() if key is None else key
     heads = [read_pin(data, known) for data in pins]
     for _ in range(_TRIES):
-        try:
-            note = files.read_note()
-        except LedgerMissingError:
-            note = b""
         run = _Run(files, known, heads)
-        run.check(note)
+        note = run.check()
         if not run.problems or _is_unchanged(files, note):
             break  # else another process has added an entry meanwhile
     if key is None:
@@ -83,7 +80,7 @@ def verify_ledger(folder: Path, key: VerifierKey | None = None, pins: Sequence[b
 def _is_unchanged(files: Folder, note: bytes) -> bool:
     try:
         return files.read_note() == note
-    except LedgerMissingError:
+    except (LedgerMissingError, LedgerTamperedError):
         return True
 
 
@@ -102,7 +99,16 @@ class _Run:
         counts = self._agreeing, self._documents, len(self._unended)
         return Verdict(self.checkpoint, problems, reasons, *counts)
 
-    def check(self, note: bytes) -> None:
+    def check(self) -> bytes:
+        """Check all, and return the head as it is stored; empty if it is missing."""
+        note = b""
+        try:
+            note = self._files.read_note()
+        except LedgerMissingError:
+            pass
+        except LedgerTamperedError as error:
+            self._refute(Reason.LEDGER_BROKEN, str(error))
+            return note
         try:
             self.checkpoint = open_checkpoint(note, self._key)
         except SignatureError as error:
@@ -111,6 +117,7 @@ class _Run:
             self._refute(Reason.LEDGER_BROKEN, f"the checkpoint is not valid: {error}")
         if self.checkpoint is not None:
             self._check_entries(self.checkpoint)
+        return note
 
     def _refute(self, reason: Reason, problem: str) -> None:
         self.reasons.add(reason)
@@ -120,7 +127,7 @@ class _Run:
         tree, documents = Tree(), set[str]()
         wanted, roots = {pin.size for pin in self._pins}, {0: tree.root()}
         try:
-            with self._files.entries.open("rb") as stream:
+            with open_regular(self._files.entries) as stream:
                 for line in read_lines(stream, checkpoint.size):
                     members = read_members(line, tree.size)
                     is_begun = members["outcome"] == BEGUN
@@ -133,7 +140,7 @@ class _Run:
                 tail = stream.read(MAX_BYTES + 2)
         except FileNotFoundError:
             tail = b""
-        except EntryError as error:
+        except (EntryError, LedgerTamperedError) as error:
             self._refute(Reason.LEDGER_BROKEN, str(error))
             return
         self._compare_head(tree, checkpoint, tail)
@@ -179,6 +186,6 @@ class _Run:
         if not _DIGEST.fullmatch(digest):  # else it could name a file outside of the folder
             return False
         try:
-            return digest_of(self._files.document(digest).read_bytes()) == digest
-        except OSError:
+            return is_document(self._files.document(digest), digest)
+        except (OSError, LedgerTamperedError):
             return False

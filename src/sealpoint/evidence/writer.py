@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import stat
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,13 +24,14 @@ from sealpoint.errors import EntryError, LedgerSignerError, LedgerTamperedError,
 from sealpoint.evidence import recovery
 from sealpoint.evidence.checkpoint import Checkpoint, open_checkpoint
 from sealpoint.evidence.entry import MAX_BYTES, Entry
-from sealpoint.evidence.folder import Folder, digest_of
+from sealpoint.evidence.folder import MAX_DOCUMENT_BYTES, Folder, digest_of, open_regular
 from sealpoint.evidence.note import VerifierKey
 from sealpoint.evidence.signer import Signer
 from sealpoint.keys.files import fsync_path, require_unshared, write_private
 from sealpoint.merkle import Tree
 
-_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO does not wait
+_MAX_EDGE_BYTES: Final = 1 << 16
 _decode: Final = json.JSONDecoder().raw_decode
 
 
@@ -101,8 +103,11 @@ class Writer:
         """Write a document, and return the name by which an entry refers to it.
 
         Raises:
+            EntryError: If it has over 256 MiB.
             StoppedError: If it cannot be written.
         """
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise EntryError(f"a document has at most {MAX_DOCUMENT_BYTES} bytes, and this has {len(data)}")
         digest = digest_of(data)
         file = self._folder.document(digest)
         if not file.exists():
@@ -127,7 +132,7 @@ class Writer:
         """Whether nothing was written since; a line that was altered in place is found by `verify` alone."""
         return (
             self._torn is None
-            and self._folder.new.is_file()
+            and _is_own(self._folder.new)
             and self._folder.read_note() == state.note
             and os.fstat(self._entries).st_size == state.size
         )
@@ -139,7 +144,7 @@ class Writer:
             raise LedgerSignerError(f"the ledger belongs to {key}, and the signer is {self._signer.key}")
         note = folder.read_note()
         head, size = self._open_head(note, key), os.fstat(self._entries).st_size
-        is_whole = self._torn is None and folder.new.is_file()
+        is_whole = self._torn is None and _is_own(folder.new)
         tree = _read_edge(folder, head, size) if is_whole else None
         if tree is None:
             tree = self._recover(head, key)
@@ -179,7 +184,8 @@ def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
     with suppress(OSError):
         descriptor = os.open(folder.edge, _WRITE | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, data)  # over a longer one: what follows is not read
+            if os.fstat(descriptor).st_nlink == 1:  # else it is another file too
+                os.write(descriptor, data)  # over a longer one: what follows is not read
         finally:
             os.close(descriptor)
 
@@ -193,7 +199,8 @@ def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None
         size: How many bytes the entries have.
     """
     try:
-        found, _ = _decode(folder.edge.read_text(encoding="ascii"))
+        with open_regular(folder.edge) as stream:
+            found, _ = _decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
         edge = [base64.b64decode(node, validate=True) for node in found["edge"]]
         tree = Tree.from_edge(checkpoint.size, edge)
         if found["bytes"] == size and tree.root() == checkpoint.root:
@@ -217,6 +224,14 @@ def _read_last(entries: int, size: int) -> Entry | None:
         return Entry.parse(line, size - 1)
     except EntryError as error:
         raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file can be written over: it is a regular one, and has no second name that changes too."""
+    with suppress(FileNotFoundError):
+        status = file.lstat()
+        return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    return False
 
 
 def _rewrite(file: Path, data: bytes) -> None:

@@ -27,6 +27,7 @@ from sealpoint.evidence import writer as writing
 from sealpoint.evidence.checkpoint import open_checkpoint
 from sealpoint.evidence.note import VerifierKey
 from sealpoint.evidence.signer import KeySigner
+from sealpoint.maintenance.result import Reason
 from sealpoint.merkle import Tree
 from tests.support.ledgers import ORIGIN, OTHER_SIGNER, SIGNER, add, make_entry, make_ledger
 
@@ -311,6 +312,27 @@ def test_ledger_without_room_adds_nothing(
     assert events(folder)[-1] == "next"
 
 
+def test_entry_without_room_leaves_no_part_of_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next head is written, and then there is room for its beginning alone."""
+    before, genuine, file = (folder / "entries.jsonl").read_bytes(), os.write, folder / "entries.jsonl"
+
+    def fail(descriptor: int, data: Any) -> int:
+        if not os.path.samestat(os.fstat(descriptor), file.stat()):
+            return genuine(descriptor, data)
+        if file.stat().st_size > len(before):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return genuine(descriptor, bytes(data)[:7])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        with pytest.raises(StoppedError, match="No space left"):
+            add(Ledger(folder, SIGNER), "lost")
+    assert file.read_bytes() == before
+    add(Ledger(folder, SIGNER), "next")
+    assert (events(folder)[-1], "ledger.recovered" in events(folder)) == ("next", False)
+    assert is_whole(folder)
+
+
 def test_folder_that_may_not_be_written_is_a_matter_of_rights(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,3 +438,86 @@ def test_new_signer_is_a_new_ledger(folder: Path, tmp_path: Path) -> None:
         entry = writer.state.last
     assert entry is not None
     assert open_checkpoint(str(entry.subject["previous"]).encode(), SIGNER.key).size == 5
+
+
+# --- files that are none of a ledger ------------------------------------------------------
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["checkpoint", "entries.jsonl", "vkey", "entries.torn.new"])
+def test_pipe_in_the_place_of_a_file_is_refused(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(LedgerTamperedError, match="is not a regular file"):
+        add(Ledger(folder, SIGNER), "more")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["checkpoint.new", "edge"])
+def test_pipe_in_the_place_of_a_file_that_is_made_anew_is_replaced(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    add(Ledger(folder, SIGNER), "more")
+    assert (folder / name).is_file()
+    assert verify_ledger(folder, SIGNER.key).reasons == {Reason.PIN_NOT_GIVEN}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["checkpoint.new", "edge"])
+def test_pipe_between_two_entries_does_not_wait(folder: Path, name: str) -> None:
+    """As a command adds two; whoever holds the reading end gets nothing that keeps the writer."""
+    ledger = Ledger(folder, SIGNER)
+    add(ledger, "begin")
+    with ledger.writing(make_entry()) as writer:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        if name == "edge":
+            writer.add(make_entry("end"))
+        else:
+            with pytest.raises(OSError, match="No such device"):
+                writer.add(make_entry("end"))
+    add(Ledger(folder, SIGNER), "after")
+    assert verify_ledger(folder, SIGNER.key).reasons == {Reason.PIN_NOT_GIVEN}
+
+
+@pytest.mark.parametrize("name", ["checkpoint.new", "edge"])
+def test_file_with_another_name_elsewhere_is_not_written_over(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    """An attacker may add a hard link to a file of this account, such as the ring."""
+    ring = tmp_path / "keys.toml"
+    for act in ("first", "second"):
+        ring.write_text("version = 1\n" * 9)
+        ledger = Ledger(folder, SIGNER)
+        if act == "second":
+            add(ledger, "begin")
+        (folder / name).unlink()
+        (folder / name).hardlink_to(ring)
+        with ledger.writing(make_entry()) as writer:
+            writer.add(make_entry("more"))
+        assert ring.read_text() == "version = 1\n" * 9
+    assert verify_ledger(folder, SIGNER.key).reasons == {Reason.PIN_NOT_GIVEN}
+
+
+def test_what_was_set_aside_is_read_to_its_bound(folder: Path) -> None:
+    with (folder / "entries.torn.new").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(LedgerTamperedError, match="has over 1048576 bytes"):
+        add(Ledger(folder, SIGNER), "more")
+
+
+def test_edge_is_read_to_its_bound(folder: Path) -> None:
+    with (folder / "edge").open("wb") as file:
+        file.truncate(1 << 40)
+    add(Ledger(folder, SIGNER), "more")
+    assert (folder / "edge").stat().st_size < 1 << 20
+
+
+def test_document_that_could_not_be_read_again_is_not_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sealpoint.evidence.writer.MAX_DOCUMENT_BYTES", 9)
+    with Ledger(folder, SIGNER).writing(make_entry()) as writer:
+        writer.add_document(bytes(9))
+        with pytest.raises(EntryError, match="at most 9 bytes"):
+            writer.add_document(bytes(10))

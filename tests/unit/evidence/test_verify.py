@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.errors import LedgerMissingError, NoteError, SignatureError
+from sealpoint.errors import LedgerMissingError, LedgerTamperedError, NoteError, SignatureError
 from sealpoint.evidence import Checkpoint, Ledger, verify_ledger
+from sealpoint.evidence import folder as folder_module
+from sealpoint.evidence.folder import digest_of
 from sealpoint.evidence.note import format_note
+from sealpoint.evidence.proof import make_proof
 from sealpoint.evidence.verify import Verdict
 from sealpoint.maintenance.result import Reason
 from sealpoint.merkle import Tree
@@ -288,3 +293,77 @@ def test_reader_needs_no_right_to_write(folder: Path) -> None:
         folder.chmod(0o700)
     assert {file.name for file in folder.iterdir()} == before
     assert json.loads(lines_of(folder)[0])["event"] == "ledger.init"
+
+
+# --- files that are none of a ledger ----------------------------------------------------
+
+NO_FILES = ["pipe", "socket", "link", "folder", "device"]
+
+
+def put(file: Path, kind: str) -> None:
+    """Put something at a path that is no regular file; a link leads to the genuine file."""
+    away = file.with_name("away")
+    file.rename(away)
+    match kind:
+        case "pipe":
+            os.mkfifo(file)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(os.path.relpath(file))
+        case "link":
+            file.symlink_to(away)
+        case "folder":
+            file.mkdir()
+        case _:
+            file.symlink_to("/dev/zero")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize("name", ["checkpoint", "entries.jsonl"])
+def test_what_is_no_file_is_refused_unread(
+    folder: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)  # the name of a socket is short
+    pin = head(folder)
+    put(folder / name, kind)
+    assert check(folder, pin).reasons == {Reason.LEDGER_BROKEN}
+    with pytest.raises((LedgerTamperedError, NoteError)):
+        make_proof(folder, 1)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_verifier_key_that_is_no_file_is_refused(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    put(folder / "vkey", kind)
+    with pytest.raises(LedgerTamperedError):
+        verify_ledger(folder)
+    assert check(folder, head(folder)).reasons == set()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_document_that_is_no_file_is_missing(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger(folder, SIGNER).writing(make_entry()) as writer:
+        digest = writer.add_document(b"{}")
+        writer.add(replace(make_entry(), documents=[digest]))
+    (file,) = (folder / "documents").iterdir()
+    monkeypatch.chdir(file.parent)
+    put(file, kind)
+    assert check(folder, head(folder)).reasons == {Reason.DOCUMENTS_MISSING}
+
+
+def test_document_of_any_length_is_read_to_its_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module, "MAX_DOCUMENT_BYTES", 5_000_000)
+    whole, longer = bytes(5_000_000), bytes(5_000_001)
+    with Ledger(folder, SIGNER).writing(make_entry()) as writer:
+        digests = [writer.add_document(whole), digest_of(longer)]
+        (folder / "documents" / f"{digests[1][7:]}.json").write_bytes(longer)
+        writer.add(replace(make_entry(), documents=digests))
+    verdict = check(folder, head(folder))
+    assert (verdict.documents, *verdict.reasons) == (1, Reason.DOCUMENTS_MISSING)

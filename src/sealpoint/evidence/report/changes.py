@@ -9,12 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.errors import EntryError
+from sealpoint.errors import EntryError, LedgerTamperedError
 from sealpoint.evidence.entry import read_members
-from sealpoint.evidence.folder import Folder, read_lines
+from sealpoint.evidence.folder import Folder, open_regular, read_lines
 from sealpoint.evidence.report.period import Period
 from sealpoint.evidence.report.why import REFUTING, AnyReason, Why
 from sealpoint.evidence.verify import verify_ledger
+from sealpoint.maintenance.result import Reason
+from sealpoint.merkle import Tree
 
 if TYPE_CHECKING:
     from sealpoint.evidence.note import VerifierKey
@@ -78,21 +80,22 @@ def find_changes(
     verdict = verify_ledger(folder, key, pins)
     reasons = set[AnyReason](verdict.reasons)
     found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
-    head, listed = verdict.checkpoint, None if period is None else _Listed(period)
+    head, listed, tree = verdict.checkpoint, None if period is None else _Listed(period), Tree()
     try:
-        with Folder(folder).entries.open("rb") as stream:
-            for seq, line in enumerate(
-                read_lines(stream, verdict.checkpoint.size if verdict.checkpoint else 0)
-            ):
+        with open_regular(Folder(folder).entries) as stream:
+            for seq, line in enumerate(read_lines(stream, head.size if head else 0)):
                 entry = read_members(line, seq)
+                tree.add(line)
                 last = (entry["ring"] or {}).get("digest", last)
                 if seq == 0 and period is not None and _is_after(entry["at"], period.start):
                     reasons.add(Why.PERIOD_BEFORE_LEDGER)
                 if listed is None or listed.has(entry["at"]):
                     total += 1
                     found.append(_shown(entry))
-    except (EntryError, FileNotFoundError):
+    except (EntryError, LedgerTamperedError, FileNotFoundError):
         reasons.add(Why.NOT_EXAMINED)  # the check has said why
+    if head is not None and tree.root() != head.root:  # else replaced since the check
+        reasons.add(Reason.LEDGER_BROKEN)
     if last != ring_digest:
         reasons.add(Why.RING_DIFFERS)
     line_of = None if head is None else head.line
