@@ -339,6 +339,24 @@ def test_tampered_ledger_refuses_the_command(ledger: Path, ring: Path, run: Run)
     assert "k2" not in ring.read_text()
 
 
+@pytest.mark.parametrize("place", ["nothing", "link", "file"])
+def test_ledger_without_a_folder_of_documents_refuses_the_command(
+    ledger: Path, ring: Path, run: Run, place: str
+) -> None:
+    """The end would not be recorded."""
+    documents = ledger / "documents"
+    documents.rename(ledger.parent / "elsewhere")
+    if place == "link":
+        documents.symlink_to(ledger.parent / "elsewhere")
+    elif place == "file":
+        documents.touch()
+    ended = run("keys", "generate", "k2")
+    assert ended.code == Exit.FOUND
+    assert "is not a folder" in ended.err
+    assert "k2" not in ring.read_text()
+    assert new(ledger) == []
+
+
 def test_end_that_cannot_be_recorded_is_reported(
     ledger: Path, ring: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,15 @@ class Folder:
         if not (self.checkpoint.is_file() or self.entries.is_file()):
             raise LedgerMissingError(f"there is no ledger in {self.path}")
 
+    def require_documents(self) -> None:
+        """Check that there is a folder for documents.
+
+        Raises:
+            LedgerTamperedError: If there is none, or a link in its place.
+        """
+        if self.documents.is_symlink() or not self.documents.is_dir():
+            raise LedgerTamperedError(f"{self.documents} is not a folder, as it is in each ledger")
+
     def read_key(self) -> VerifierKey:
         """Return the verifier key beside the entries, which proves nothing to a reader.
 

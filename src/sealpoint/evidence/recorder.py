@@ -63,6 +63,7 @@ class Recorder:
 
         Raises:
             LedgerMissingError: If there is no ledger.
+            LedgerTamperedError: If it has no folder for documents.
             LedgerSignerError: If this account cannot sign for it.
             KeyRingError: If the signing key is not available.
         """
@@ -71,6 +72,7 @@ class Recorder:
         self._ids = {entry.id for entry in ring.entries}
         folder = Folder(table.folder)
         folder.require()
+        folder.require_documents()  # the end is recorded with one
         self._ledger = Ledger(table.folder, open_signer(table, folder.read_key()))
         self._template = make_template(run, self._ring)
 
