@@ -85,8 +85,8 @@ def test_an_error_does_not_end_the_state(role: Role, url: str) -> None:
         assert rows(store) == before
 
 
-def _index(url: str) -> None:
-    alter(url, "SET lock_timeout = '300ms'; CREATE INDEX spy ON checkpoints (thread_id)")
+def _index(url: str, lock_timeout: str) -> None:
+    alter(url, f"SET lock_timeout = '{lock_timeout}'; CREATE INDEX spy ON checkpoints (thread_id)")
 
 
 def test_a_superuser_excludes_what_would_run_code(url: str) -> None:
@@ -94,8 +94,8 @@ def test_a_superuser_excludes_what_would_run_code(url: str) -> None:
     fill(url, "a")
     with closing(PostgresRows(url)) as store:
         with store.one_state(), pytest.raises(psycopg.errors.LockNotAvailable):
-            _index(url)
-        _index(url)
+            _index(url, "300ms")
+        _index(url, "60s")
 
 
 @pytest.mark.parametrize("role", ["reader"], indirect=True)

@@ -205,7 +205,7 @@ def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None
         tree = Tree.from_edge(checkpoint.size, edge)
         if found["bytes"] == size and tree.root() == checkpoint.root:
             return tree
-    except (OSError, ValueError, KeyError, TypeError):  # missing, torn or edited: it is made anew
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # missing, torn or edited
         pass
     return None
 

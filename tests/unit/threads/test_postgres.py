@@ -232,11 +232,11 @@ def test_session_that_may_only_read(dsn: str, schema: str, store: PostgresThread
 
 
 def test_lock_of_another_session(dsn: str, schema: str, store: PostgresThreadStore) -> None:
-    with closing(PostgresThreadStore(dsn, schema=schema, timeout=0.1)) as hurried:
+    with closing(PostgresThreadStore(dsn, schema=schema, timeout=0.3)) as hurried:
         with psycopg.connect(dsn) as other:
             other.execute(f"LOCK TABLE {schema}.heads IN ACCESS EXCLUSIVE MODE".encode())
             for call in (lambda: hurried.newest("t", ""), lambda: hurried.append([put("1")]), hurried.end):
-                with pytest.raises(ThreadStoreTimeoutError, match=r"did not answer within 0.1 s"):
+                with pytest.raises(ThreadStoreTimeoutError, match=r"did not answer within 0.3 s"):
                     call()
         hurried.append([put("1")])
         assert [*hurried.heads()] == [put("1")]
@@ -268,7 +268,7 @@ def test_server_that_stops_answering_in_a_session(dsn: str, schema: str, store: 
     """The time limit of a session is the server's; this process has one of its own."""
     with (
         stalling(dsn) as way,
-        closing(PostgresThreadStore(way.dsn, schema=schema, timeout=0.1)) as far,
+        closing(PostgresThreadStore(way.dsn, schema=schema, timeout=0.3)) as far,
     ):
         far.append([put("1")])
         way.is_stalled.set()
