@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tempfile
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -198,8 +199,18 @@ def not_in(held: dict[str, Key], key_id: str) -> bool:
 
 
 def moved(key: Key, state: KeyState) -> Key:
-    """A key in another state, which may take its material."""
-    return Key(key.id, b"" if state is KeyState.DESTROYED else key.material, state)
+    """A key in another state, as a command sets it: one that was compromised is enabled as compromised."""
+    if key.is_compromised and state is KeyState.DECRYPT_ONLY:
+        state = KeyState.COMPROMISED
+    since = LONG_AGO if key.is_compromised or state is KeyState.COMPROMISED else None
+    return Key(key.id, b"" if state is KeyState.DESTROYED else key.material, state, compromised=since)
+
+
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+COMPROMISE = [
+    KeyRing([Key("k1", MATERIAL, KeyState.ACTIVE), Key("k2", MATERIAL[::-1], state)])
+    for state in (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
+]
 
 
 @st.composite
@@ -230,12 +241,18 @@ def test_any_later_ring_of_a_history_is_taken_over(history: list[KeyRing], data:
 
 
 @given(histories())
-def test_no_ring_from_before_a_key_was_added_or_left_its_first_state(history: list[KeyRing]) -> None:
+@example(COMPROMISE)
+def test_no_ring_from_before_a_state_that_does_not_end(history: list[KeyRing]) -> None:
+    """A key was added, has left its first state, is destroyed, or is known to be compromised."""
     first, last = history[0], history[-1]
-    pairs = [(key.state, now.state) for key in first.keys if (now := last.get_key(key.id))]
-    ends = (KeyState.STAGED, KeyState.DESTROYED)
-    left = [(was, now) for was, now in pairs if was is not now and (was is ends[0] or now is ends[1])]
-    if left or len(last.keys) > len(first.keys):
+    left = len(last.keys) > len(first.keys)
+    for was in first.keys:
+        now = last.get_key(was.id)
+        assert now is not None
+        if was.state is not now.state:
+            left |= was.state is KeyState.STAGED or now.state is KeyState.DESTROYED
+        left |= now.is_compromised and not was.is_compromised and was.state.opens
+    if left:
         with pytest.raises(RingRollbackError):
             require_later(last, first)
     else:
