@@ -233,6 +233,15 @@ def test_entries_of_a_wrong_clock_are_listed_in_their_order(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("whole")
+def test_a_pin_of_the_ledger_is_also_the_line_as_it_was_printed(run: Run, whole: Path) -> None:
+    given = start_ledger(run)
+    lines = run("report", whole, "--json").err.splitlines()
+    Path("printed.pin").write_text(next(line for line in lines if line.startswith("ledger head: ")))
+    ended = run("report", whole, *given[:-1], "printed.pin", "--json")
+    assert ended.document["changes"]["verified"] is True
+
+
+@pytest.mark.usefixtures("whole")
 def test_a_period_before_the_ledger_is_not_shown(run: Run, whole: Path) -> None:
     """It listed nothing, and said that changes are recorded."""
     given = start_ledger(run)

@@ -9,47 +9,18 @@ from __future__ import annotations
 import gc
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 
 def calls_of(call: Callable[[], object]) -> int:
     """Return how many functions written in Python a call enters, itself not counted."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, value: Any) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    profiler = sys.getprofile()
-    with _without_collection():
-        sys.setprofile(count)
-        try:
-            call()
-        finally:
-            sys.setprofile(profiler)
-    return calls - 1
+    return _count("call", call, sys.getprofile, sys.setprofile) - 1
 
 
 def lines_of(call: Callable[[], object]) -> int:
     """Return how many lines of Python a call runs."""
-    lines = 0
-
-    def count(frame: FrameType, event: str, value: Any) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return count
-
-    tracer = sys.gettrace()
-    with _without_collection():
-        sys.settrace(count)
-        try:
-            call()
-        finally:
-            sys.settrace(tracer)
-    return lines
+    return _count("line", call, sys.gettrace, sys.settrace)
 
 
 def peak_of(call: Callable[[], object]) -> int:
@@ -62,12 +33,23 @@ def peak_of(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    enabled = gc.isenabled()
+def _count(
+    wanted: str, call: Callable[[], object], get_hook: Callable[[], Any], set_hook: Callable[[Any], None]
+) -> int:
+    found = 0
+
+    def hook(frame: object, event: str, value: object) -> Any:
+        nonlocal found
+        found += event == wanted
+        return hook
+
+    before, collects = get_hook(), gc.isenabled()
     gc.disable()
+    set_hook(hook)
     try:
-        yield
+        call()
     finally:
-        if enabled:
+        set_hook(before)
+        if collects:
             gc.enable()
+    return found
