@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from sealpoint.base.place import Place
 from sealpoint.sqlite.guard import REQUIRE_CHECK
 
 _CACHED_STATEMENTS: Final = 128  # as many as a connection keeps
@@ -79,11 +80,11 @@ SELECT_ANCESTORS: Final = f"""
 
 _LATEST_ID: Final = f"""(
         SELECT checkpoint_id FROM {_CHECKPOINTS}
-        WHERE thread_id = ?1 AND checkpoint_ns = ?2 ORDER BY checkpoint_id DESC LIMIT 1)"""
+        WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1)"""
 
 
 def _select_tuple(checkpoint_id: str, task_path: str) -> str:
-    place = f"thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = {checkpoint_id}"
+    place = f"thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = {checkpoint_id}"
     return f"""
     SELECT 'checkpoint', {_COLUMNS} FROM {_CHECKPOINTS} WHERE {place} AND {REQUIRE_CHECK}
     UNION ALL
@@ -94,13 +95,18 @@ def _select_tuple(checkpoint_id: str, task_path: str) -> str:
 # One statement, because it needs no transaction around it to see one state of the database.
 SELECT_TUPLE: Final = {
     (is_latest, has_task_path): _select_tuple(
-        _LATEST_ID if is_latest else "?3", "task_path" if has_task_path else "''"
+        _LATEST_ID if is_latest else "?", "task_path" if has_task_path else "''"
     )
     for is_latest in (False, True)
     for has_task_path in (False, True)
 }
 """Selects a checkpoint, and after it the writes on top of it; by whether it is the latest of its thread and
-namespace, and whether ``writes`` has the column ``task_path``."""
+namespace, and whether ``writes`` has the column ``task_path``. Its parameters come from `place_twice`."""
+
+
+def place_twice(place: Place) -> tuple[str | None, ...]:
+    """Return the parameters of a statement of `SELECT_TUPLE`: each of its halves names the place."""
+    return place * 2 if place.checkpoint_id else place[:2] * 4
 
 
 def from_the_end(keys: str) -> str:

@@ -188,7 +188,7 @@ class SqliteThreadStore:
     ) -> None:
         self._begin(opened)
         opened.connection.executemany(statements.APPEND, rows)
-        opened.connection.executemany(statements.NAME, [(name,) for name in sorted(identities)])
+        opened.connection.executemany(statements.NAME, [(name, name) for name in sorted(identities)])
         opened.connection.execute(statements.RAISE, (clock,))
         opened.connection.execute(statements.RECORD, (int(time.time()), reason))
         self._commit(opened, CHECKPOINT_EVENTS)
