@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pathlib
 from typing import Any
 
 import pytest
@@ -23,6 +24,13 @@ PICKLING = JsonPlusSerializer(pickle_fallback=True), Theirs(pickle_fallback=True
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     """Both warn for every sample type."""
     caplog.set_level(logging.ERROR)
+
+
+@pytest.fixture(autouse=True)
+def _one_home_of_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.13 alone has another, which LangGraph writes there; see test_serde_differences.py."""
+    for cls in (pathlib.Path, pathlib.PosixPath, pathlib.WindowsPath):
+        monkeypatch.setattr(cls, "__module__", "pathlib")
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -6,6 +6,7 @@ docs/serializer.md tells them to the user.
 from __future__ import annotations
 
 import logging
+import pathlib
 import sys
 from typing import Any, NamedTuple
 
@@ -109,6 +110,14 @@ def test_raw_gives_the_bare_arguments(reason: str) -> None:
     value = REFUSED_AT_READING[reason]
     got, wanted = raw.loads_typed(raw.dumps_typed(value)), theirs.loads_typed(theirs.dumps_typed(value))
     assert alike(got, wanted) or got == vars(wanted) or got == wanted.model_dump()
+
+
+def test_a_path_names_the_module_that_every_python_has() -> None:
+    """On Python 3.13 LangGraph writes ``pathlib._local``, which it reads on no other."""
+    path = pathlib.Path("/a/b")
+    assert ours.dumps_typed(path) == record(1, "pathlib", type(path).__name__, ["/", "a", "b"])
+    assert theirs.loads_typed(ours.dumps_typed(path)) == path
+    assert ours.loads_typed(record(1, "pathlib._local", type(path).__name__, ["/", "a", "b"])) == path
 
 
 class Row(NamedTuple):

@@ -25,7 +25,7 @@ _IMPORTABLE: Final = (
 
 
 def home_of(module: str) -> str:
-    """Return the module in which a record's class is searched."""
+    """Return the module that a record names for a class of ``module``, and in which it is searched."""
     return _MOVED_MODULES.get(module, module)
 
 

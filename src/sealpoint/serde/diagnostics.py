@@ -11,7 +11,7 @@ import logging
 import threading
 from typing import Final
 
-from sealpoint.errors import NestingError, UnreadableTypeError, UnsupportedTypeError
+from sealpoint.errors import NestingError, UnreadableTypeError, UnsupportedTypeError, excerpt
 from sealpoint.serde.limits import MAX_REPLACEMENTS, MAX_WRITTEN_LEVELS, OBJECT_LEVELS
 from sealpoint.serde.warned import warn_once
 
@@ -36,6 +36,8 @@ class _Met(threading.local):
         self.replaced = 0
 
 
+_CALLBACK_FAILED: Final = "Type is not msgpack serializable"
+
 _met: Final = _Met()
 
 
@@ -53,11 +55,31 @@ def refuse_nesting() -> UnsupportedTypeError:
     return _met.refusal
 
 
+def note_failure(cls: type, error: Exception) -> None:
+    """Record that an object of ``cls`` was not encoded. The first one is the innermost."""
+    if _met.refusal is None:
+        # The text of an error of the object's own code may quote it.
+        _met.refusal = _nesting_of(error) or UnsupportedTypeError(
+            f"{_CALLBACK_FAILED}: {excerpt(cls.__name__)}"
+        )
+
+
 def take_refusal(error: Exception) -> UnsupportedTypeError:
     """Return why a value was not packed, and clear its diagnostics."""
-    refusal = _met.refusal or UnsupportedTypeError(str(error))
+    refusal = _met.refusal or _nesting_of(error) or UnsupportedTypeError(str(error))
     _clear()
     return refusal
+
+
+def _nesting_of(error: Exception) -> NestingError | None:
+    """Return the error of a value for which the stack did not suffice, if it is that.
+
+    ormsgpack gives one text for every failure of a callback, and each callback records its own. If none was
+    recorded, Python could not enter the callback.
+    """
+    if isinstance(error, RecursionError) or str(error).startswith(_CALLBACK_FAILED):
+        return NestingError("value is nested too deeply for Python's limit of recursion")
+    return None
 
 
 def note_unreadable(module: str, name: str, cause: str) -> None:

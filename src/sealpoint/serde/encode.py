@@ -23,7 +23,7 @@ import ormsgpack
 from sealpoint.errors import UnsupportedTypeError, excerpt
 from sealpoint.serde import diagnostics
 from sealpoint.serde.catalogue import CATALOGUE, SafeType
-from sealpoint.serde.classes import answers_by_instance, why_not_found
+from sealpoint.serde.classes import answers_by_instance, home_of, why_not_found
 from sealpoint.serde.codes import (
     DELTA_SNAPSHOT,
     EXTENSIONS,
@@ -137,7 +137,11 @@ class _Callbacks(dict[int, Callable[[Any], Any]]):
         inner = level + OBJECT_LEVELS
 
         def encode_object(obj: Any) -> Any:
-            return _encoders[type(obj)](obj, inner)
+            try:
+                return _encoders[type(obj)](obj, inner)
+            except Exception as error:
+                diagnostics.note_failure(type(obj), error)
+                raise
 
         return self.setdefault(level, encode_object)
 
@@ -220,7 +224,7 @@ def _record(
     method = EXTENSIONS[code].method
 
     def make(cls: type) -> Encoder:
-        module, name = called or (cls.__module__, cls.__name__)
+        module, name = called or (home_of(cls.__module__), cls.__name__)
 
         def encode_record(obj: Any, level: int) -> ormsgpack.Ext:
             record = module, name, argument(obj)

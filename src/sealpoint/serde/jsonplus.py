@@ -146,7 +146,10 @@ class JsonPlusSerializer:
         except UnsupportedTypeError:
             if not self.pickle_fallback:
                 raise
-            return PICKLE, pickle.dumps(obj)
+            try:
+                return PICKLE, pickle.dumps(obj)
+            except RecursionError:
+                raise NestingError("value is nested too deeply for pickle") from None
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the value of a type name and bytes. A strict serializer checks the bytes first.
