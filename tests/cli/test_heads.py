@@ -461,6 +461,9 @@ def test_trim_forgets_what_was_deleted(run: Run, on_file: Scene) -> None:
     refused = run("heads", "trim", "--before", "2100-01-01")
     assert (refused.code, refused.out) == (Exit.USAGE, "")
     assert "put back unnoticed" in refused.err
+    zoned = run("heads", "trim", "--before", "2020-01-01T01:00:00+02:00", "--yes", "--json")
+    assert zoned.document["before"] == "2019-12-31T23:00:00Z"
+    assert run("heads", "trim", "--before", "0001-01-01T00:00:00+02:00", "--yes").code == Exit.USAGE
     ended = run("heads", "trim", "--before", "2100-01-01", "--yes", "--json")
     assert (ended.code, ended.document["ok"]) == (Exit.DONE, True)
     assert ended.document["forgotten"] > 0

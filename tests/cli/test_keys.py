@@ -140,6 +140,14 @@ def test_list_needs_no_material(run: Run, ring: Path) -> None:
     assert [row.split()[:2] for row in rows] == [["k1", "active"], ["k2", "staged"]]
 
 
+def test_times_are_shown_in_utc(run: Run, ring: Path) -> None:
+    """Whatever their zone in the ring file: the table has the date alone."""
+    text = re.sub(r"created = \S+", "created = 2026-01-01T01:00:00+02:00", ring.read_text(), count=1)
+    ring.write_text(text)
+    assert run("keys", "list", "--json").document["keys"][0]["created"] == "2025-12-31T23:00:00+00:00"
+    assert "2025-12-31" in run("keys", "list").out
+
+
 def test_list_of_the_example(run: Run) -> None:
     """Also of a ring that is not to be loaded."""
     document = run("keys", "list", "--keys", EXAMPLE, "--json").document

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -37,6 +37,7 @@ from sealpoint.maintenance.heads import HeadCheck
 from sealpoint.maintenance.pins import check_pin, make_pin, read_pin, write_pin
 from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.verification import Verification
+from sealpoint.utc import as_utc, format_utc
 
 MAX_REASON_CHARS: Final = 1000
 _TRIMMED: Final = ": after a `heads trim` that you know of, replace it with --allow-unproven"
@@ -259,16 +260,14 @@ def trim(
     result, until = Result("heads trim"), _read_time(before)
     with opened_threads(require_threads(name, keys)) as store:
         if not yes:
-            what = (
-                f"Checkpoints that were deleted before {until:%Y-%m-%dT%H:%M:%SZ} can be put back unnoticed"
-            )
+            what = f"Checkpoints that were deleted before {format_utc(until)} can be put back unnoticed"
             code = _ask(f"{what}, and pins that were made before are no longer proven")
             if code:
                 return code
         forgotten = store.trim(int(until.timestamp()))
         identity = store.identity
     say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
-    body = {"identity": identity, "before": f"{until:%Y-%m-%dT%H:%M:%SZ}", "forgotten": forgotten}
+    body = {"identity": identity, "before": format_utc(until), "forgotten": forgotten}
     return _end(result, body, _show_trim, as_json=as_json)
 
 
@@ -278,10 +277,9 @@ def _show_trim(document: Mapping[str, Any]) -> None:
 
 def _read_time(text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+        return as_utc(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
         raise typer.BadParameter("give a date, as 2026-01-31", param_hint="--before") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _ask(what: str) -> Exit | None:

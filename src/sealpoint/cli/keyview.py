@@ -17,6 +17,7 @@ from sealpoint.keys.entry import DATES, RingEntry
 from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.maintenance import transitions
 from sealpoint.maintenance.result import Reason, Result
+from sealpoint.utc import as_utc
 
 _IF_ANY: Final = (
     "wrapper",
@@ -51,10 +52,11 @@ def _cell(name: str, value: Any) -> object:
 
 
 def key_object(entry: RingEntry) -> dict[str, Any]:
-    """Return all that a ring says about a key. Its times are in the form of ISO 8601."""
+    """Return all that a ring says about a key. Its times are in the form of ISO 8601, in UTC."""
     fields = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
     shown = {
-        name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()
+        name: as_utc(value).isoformat() if isinstance(value, datetime) else value
+        for name, value in fields.items()
     }
     lists = {"waived": list(entry.waived), "transitions": list(entry.transitions)}
     return {**shown, "state": entry.state.value, **lists}

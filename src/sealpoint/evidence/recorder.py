@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import KeyRingError
@@ -21,6 +20,7 @@ from sealpoint.keys.digest import ring_digest
 from sealpoint.keys.ringfile import RingFile
 from sealpoint.keys.state import KeyState
 from sealpoint.maintenance.result import Result
+from sealpoint.utc import now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,11 +161,6 @@ def _unended(folder: Folder, size: int) -> list[str]:
             else:
                 runs.pop(members["run"], None)
     return [*runs][-_MAX_RUNS:]
-
-
-def now() -> str:
-    """Return the time as an entry has it: UTC, in whole seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def describe_ring(ring: RingFile) -> dict[str, Any]:

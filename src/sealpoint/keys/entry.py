@@ -12,6 +12,7 @@ from sealpoint.keys.ids import LEGACY, require_key_id
 from sealpoint.keys.sources import InlineSource, Source
 from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
 from sealpoint.keys.wrapped import WrappedSource, parse_key_source
+from sealpoint.utc import as_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -199,14 +200,20 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
     """Refuse optional fields of the wrong type. Fields that are missing are not checked.
 
     Raises:
-        RingFileError: If a date is not a date with a time, ``check`` is not a string, ``owner`` is not one
-            line of text, ``material`` is not a known outcome, or ``waived`` is no list of known checks;
-            ``where`` names the table in the message.
+        RingFileError: If a date is not a date with a time, or is out of range in UTC, ``check`` is not a
+            string, ``owner`` is not one line of text, ``material`` is not a known outcome, or ``waived`` is
+            no list of known checks; ``where`` names the table in the message.
     """
     for field in DATES:
-        if field in entry and not isinstance(entry[field], datetime):
+        if field not in entry:
+            continue
+        if not isinstance(entry[field], datetime):
             hint = "write it as 2027-06-01T00:00:00Z"
             raise RingFileError(f"{where}: '{field}' is not a date with a time", hint=hint)
+        try:
+            as_utc(entry[field])
+        except OverflowError:
+            raise RingFileError(f"{where}: '{field}' is out of range") from None
     if "check" in entry and not isinstance(entry["check"], str):
         raise RingFileError(f"{where}: 'check' is not a string")
     if "owner" in entry:

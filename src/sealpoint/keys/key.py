@@ -27,6 +27,7 @@ from sealpoint.errors import (
 from sealpoint.keys.ids import KEY_BYTES, LEGACY, LEGACY_KEY_BYTES, require_key_id
 from sealpoint.keys.material import Material, NeverPickled
 from sealpoint.keys.state import KeyState, require_suite_state
+from sealpoint.utc import format_utc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,7 +214,7 @@ class Key(NeverPickled):
         if self.state is KeyState.DISABLED:
             raise KeyDisabledError(f"key {self.id!r} is disabled")
         if self.state is KeyState.DESTROYED:
-            when = f" on {self.destroyed.isoformat()}" if self.destroyed else ""
+            when = f" at {format_utc(self.destroyed)}" if self.destroyed else ""
             raise KeyDestroyedError(f"key {self.id!r} was destroyed{when}")
         return self
 

@@ -12,10 +12,11 @@ import tomllib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from sealpoint.errors import MissingExtraError, RingFileError
+from sealpoint.utc import format_utc
 
 Change = Callable[[Any, Callable[[str], Any]], None]
 """Changes a ring, given as nested mappings and lists. The second argument parses TOML."""
@@ -60,7 +61,7 @@ def entry_text(
         source: The line of its source; by default that of its file in ``keys.d``.
     """
     lines = ["[[key]]", f'id = "{key_id}"', f'state = "{state}"']
-    lines += [f"{field} = {_format_time(time)}" for field, time in dates.items() if time is not None]
+    lines += [f"{field} = {format_utc(time)}" for field, time in dates.items() if time is not None]
     if owner is not None:
         lines.append(f"owner = {_quote(owner)}")
     return "\n".join([*lines, f'check = "{check}"', source or file_text(key_id), ""])
@@ -68,7 +69,7 @@ def entry_text(
 
 def index_text(key_id: str, created: datetime, check: str, source: str | None = None) -> str:
     """Return the text of the entry of an index key; its source is as in `entry_text`."""
-    lines = ["[[index]]", f'id = "{key_id}"', f"created = {_format_time(created)}", f'check = "{check}"']
+    lines = ["[[index]]", f'id = "{key_id}"', f"created = {format_utc(created)}", f'check = "{check}"']
     return "\n".join([*lines, source or file_text(key_id), ""])
 
 
@@ -98,12 +99,6 @@ def removed_text(by: str) -> str:
 
 def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)  # for printable text JSON is valid TOML
-
-
-def _format_time(time: datetime) -> str:
-    """Return a time as TOML; a time without a zone is in UTC."""
-    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return f"{aware.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def changed(text: str, change: Change, name: str) -> str:

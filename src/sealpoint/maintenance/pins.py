@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +26,7 @@ from sealpoint.maintenance.result import Reason
 from sealpoint.merkle import Tree
 from sealpoint.threads.roots import line_of
 from sealpoint.threads.store import ThreadStore
+from sealpoint.utc import now
 
 VERSION: Final = 1
 MAX_BYTES: Final = 4096
@@ -52,10 +52,10 @@ def make_pin(store: ThreadStore) -> Pin:
     Raises:
         ThreadStoreError: If the store cannot be read.
     """
+    made = now()
     until, trimmed = store.end(), store.trimmed()
     root = _root(store, until)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Pin(store.identity, until, root.size, trimmed, root.root().hex(), now)
+    return Pin(store.identity, until, root.size, trimmed, root.root().hex(), made)
 
 
 def _root(store: ThreadStore, until: int) -> Tree:

@@ -15,7 +15,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -24,6 +23,7 @@ from uuid import uuid4
 
 from sealpoint.keys.digest import ring_digest
 from sealpoint.keys.state import KeyState
+from sealpoint.utc import now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,7 +140,7 @@ class Result:
         if others is not None:
             others.append(self)
         self._command = command
-        self._began = _now()
+        self._began = now()
         self._options = dict(options or {})
         self._ring: dict[str, Any] | None = None
         self._reasons = set[Reason]()
@@ -210,7 +210,7 @@ class Result:
 
     def tail(self) -> dict[str, Any]:
         """Return what is known when a run ends."""
-        return {"ring": self._ring, "ended": _now(), "ok": self.ok, "reasons": list(self.reasons)}
+        return {"ring": self._ring, "ended": now(), "ok": self.ok, "reasons": list(self.reasons)}
 
     def document(self, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the whole object around what the command found."""
@@ -243,10 +243,6 @@ def collecting() -> Iterator[None]:
 def collected() -> list[Result]:
     """Return the results of this run so far; none outside of `collecting`."""
     return list(_collected.get() or ())
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @cache

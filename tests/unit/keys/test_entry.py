@@ -71,6 +71,12 @@ CASES: dict[str, Case] = {
     # created, destroyed, check, suite
     "created = text": (ring_text("created = 'yesterday'"), RingFileError, "'created'"),
     "created = date": (ring_text("created = 2026-11-01"), RingFileError, "'created'"),
+    "created = the year 0": (ring_text("created = 0001-01-01T00:00:00+14:00"), RingFileError, "'created'"),
+    "created = the year 10000": (
+        ring_text("created = 9999-12-31T23:00:00-14:00"),
+        RingFileError,
+        "'created'",
+    ),
     "created = 5": (ring_text("created = 5"), RingFileError, "'created'"),
     "check = 5": (ring_text("check = 12345678"), RingFileError, "'check' is not a string"),
     "suite = 5": (ring_text("suite = 5"), RingFileError, "suite 'int' is not 'aes'"),

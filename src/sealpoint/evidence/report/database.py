@@ -11,7 +11,6 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sealpoint.crypto import RingCipher
@@ -26,6 +25,7 @@ from sealpoint.maintenance.heads import HeadCheck, is_finding
 from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.status import Share, status, with_states
 from sealpoint.maintenance.verification import Verification
+from sealpoint.utc import now
 
 if TYPE_CHECKING:
     from sealpoint.databases.rows import RowStore
@@ -198,7 +198,7 @@ def read_part(
     """
     known = None if entries is None else [*entries]
     with store.one_state():
-        began = moment()
+        began = now()
         part = Part(_bounded(result.looks_at(store)), bool(store.missing_tables), began)
         damage = list[SealpointError]()
         shares = _unless_damaged(lambda: status(store, known, damage), damage)
@@ -210,7 +210,7 @@ def read_part(
             part.opening = Opening(Verification(store, cipher, allow_plaintext=allow_plaintext))
             _unless_damaged(lambda: _open(part.opening, cipher, move), damage)
         part.damage = sorted({type(error).__name__ for error in damage})
-        part.ended = moment()
+        part.ended = now()
     return part
 
 
@@ -223,7 +223,7 @@ def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Mo
         DatabaseCorruptError: If the database is damaged.
     """
     rows = CheckpointRows(store, cipher)
-    heads = Heads(HeadCheck(rows, known), Failures(), moment())
+    heads = Heads(HeadCheck(rows, known), Failures(), now())
     run = Verification(store, cipher, observer=heads.check, columns=rows.columns)
     for event in run.events():
         if isinstance(event, Progress):
@@ -237,11 +237,6 @@ def failure_reasons(failures: Failures) -> Iterator[AnyReason]:
     """Yield why values that were refused leave or make an answer no."""
     if failures.count:
         yield Reason.KEYS_MISSING if failures.lacks_keys_only else Reason.VALUES_FAILED
-
-
-def moment() -> str:
-    """Return the time, as every object of sealpoint has it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _open(opening: Opening | None, cipher: RingCipher, move: Move) -> None:

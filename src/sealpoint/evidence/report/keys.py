@@ -12,12 +12,12 @@ from sealpoint.evidence.report.database import MAX_NAME_CHARS, Opening, Part
 from sealpoint.evidence.report.period import Period
 from sealpoint.keys.entry import DATES, RingEntry
 from sealpoint.keys.ids import KEY_BYTES, LEGACY
+from sealpoint.utc import format_utc
 
 if TYPE_CHECKING:
     from sealpoint.maintenance.status import Share
 
 UNKNOWN: Final = "unknown"
-_FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 _ALGORITHMS: Final = {
     "cobblestone256": "AES-256-GCM (C2SP chunked encryption, Cobblestone-256)",
     "xaes256gcm": "AES-256-GCM (C2SP XAES-256-GCM)",
@@ -49,7 +49,7 @@ def _object(entry: RingEntry, parts: Sequence[Part], period: Period | None) -> d
         "source": entry.source,
         "material": entry.material,
         "waived": list(entry.waived),
-        "times": {field: time and _utc(time).strftime(_FORM) for field, time in times.items()},
+        "times": {field: time and format_utc(time) for field, time in times.items()},
         "in_period": [field for field in DATES if period and times[field] and period.has(times[field])],
         "rows": sum(share.rows for share in shares),
         "opened": _opened(name, openings),
@@ -79,10 +79,6 @@ def _last_use(ids: Sequence[str]) -> str | None:
         return None
     steps = UUID(newest).time  # 100 ns since the Gregorian reform
     try:
-        return (_GREGORIAN + timedelta(microseconds=steps // 10)).strftime(_FORM)
+        return format_utc(_GREGORIAN + timedelta(microseconds=steps // 10))
     except OverflowError:
         return None
-
-
-def _utc(time: datetime) -> datetime:
-    return time.astimezone(UTC) if time.tzinfo else time

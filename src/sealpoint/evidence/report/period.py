@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
-_FORM = "%Y-%m-%dT%H:%M:%SZ"
+from sealpoint.utc import as_utc, format_utc
 
 
 class Period(NamedTuple):
@@ -21,11 +21,11 @@ class Period(NamedTuple):
 
     def object(self) -> dict[str, str]:
         """Return it as JSON."""
-        return {"from": self.start.strftime(_FORM), "until": self.end.strftime(_FORM)}
+        return {"from": format_utc(self.start), "until": format_utc(self.end)}
 
     def has(self, moment: datetime) -> bool:
         """Whether a moment is in it. A time without a zone is in UTC."""
-        return self.start <= (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < self.end
+        return self.start <= as_utc(moment) < self.end
 
 
 def parse_period(text: str) -> Period:
@@ -50,7 +50,6 @@ def _moment(text: str, more: timedelta) -> datetime:
     try:
         if len(text) == len("2026-01-31"):
             return datetime.combine(date.fromisoformat(text), time(), UTC) + more
-        found = datetime.fromisoformat(text)
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        return as_utc(datetime.fromisoformat(text))
     except OverflowError:
         raise ValueError(f"{text!r} is out of range") from None

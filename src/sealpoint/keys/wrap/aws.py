@@ -24,6 +24,7 @@ from sealpoint.errors import KeyUnavailableError, WrappedKeyError, excerpt
 from sealpoint.keys.fields import get_text, require_fields, require_text
 from sealpoint.keys.wrap.sdk import call_in_time, load_sdk
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
+from sealpoint.utc import format_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -189,7 +190,7 @@ def _find_problem(key: Mapping[str, Any]) -> str | None:
     state = key.get("KeyState", "Enabled")
     if state in ("PendingDeletion", "PendingReplicaDeletion"):
         date = key.get("DeletionDate")
-        return f"waits for deletion on {date:%Y-%m-%d}" if date else "waits for deletion"
+        return f"waits for deletion at {format_utc(date)}" if date else "waits for deletion"
     if state != "Enabled":
         return f"is in the state {excerpt(state)}"
     if key.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":

@@ -220,7 +220,7 @@ STATES: dict[str, tuple[dict[str, object], WrapperState]] = {
     "disabled": ({"KeyState": "Disabled"}, WrapperState(problem="is in the state 'Disabled'")),
     "pending": (
         {"KeyState": "PendingDeletion", "DeletionDate": DELETION},
-        WrapperState(problem="waits for deletion on 2026-12-24"),
+        WrapperState(problem="waits for deletion at 2026-12-24T12:00:00Z"),
     ),
     "pending, no date": ({"KeyState": "PendingDeletion"}, WrapperState(problem="waits for deletion")),
     "import": ({"KeyState": "PendingImport"}, WrapperState(problem="is in the state 'PendingImport'")),
