@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,13 @@ from tests.compat.versions import IS_NEW, NEWEST_ONLY
 LEFT_OUT = set() if IS_NEW else NEWEST_ONLY
 
 collect_ignore = [name for name in LEFT_OUT if "::" not in name]
+
+
+@pytest.fixture
+def paths_of_pathlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let LangGraph name the module of paths that every Python has; see test_serde_differences.py."""
+    for name in ("Path", "PosixPath", "WindowsPath"):
+        monkeypatch.setattr(getattr(pathlib, name), "__module__", "pathlib")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

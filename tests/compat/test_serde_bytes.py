@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pathlib
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from tests.support.strategies_values import anything
 
 ours = JsonPlusSerializer()
 theirs = Theirs()
+pytestmark = pytest.mark.usefixtures("paths_of_pathlib")
 PICKLING = JsonPlusSerializer(pickle_fallback=True), Theirs(pickle_fallback=True)
 
 
@@ -24,13 +24,6 @@ PICKLING = JsonPlusSerializer(pickle_fallback=True), Theirs(pickle_fallback=True
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     """Both warn for every sample type."""
     caplog.set_level(logging.ERROR)
-
-
-@pytest.fixture(autouse=True)
-def _one_home_of_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python 3.13 alone has another, which LangGraph writes there; see test_serde_differences.py."""
-    for cls in (pathlib.Path, pathlib.PosixPath, pathlib.WindowsPath):
-        monkeypatch.setattr(cls, "__module__", "pathlib")
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -20,6 +20,7 @@ from sealpoint.sqlite import SqliteSaver
 from tests.support.checkpoints import at, dump
 from tests.support.samples import LOSSY, SAMPLES, alike
 
+pytestmark = pytest.mark.usefixtures("paths_of_pathlib")
 KEY = bytes(range(32))
 AES_KEY = b"sixteen or 32 bytes of a secret!"
 Saver = Callable[[sqlite3.Connection], Any]

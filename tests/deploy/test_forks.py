@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+from weakref import finalize
 
 import aiosqlite
 import psycopg
@@ -47,6 +48,13 @@ def put(saver: Any) -> Any:
     return saver.put(CONFIG, empty_checkpoint(), {}, {})["configurable"]["checkpoint_id"]
 
 
+def remembered(folder: Path) -> SealedSaver:
+    store = SqliteThreadStore(folder / "threads.db", create=True)
+    saver = SealedSaver(SqliteSaver(connect(folder)), serde=serde(), threads=store)
+    finalize(saver, store.close)
+    return saver
+
+
 SAVERS: dict[str, tuple[str, Make]] = {
     "SqliteSaver": ("SqliteSaver", lambda folder: SqliteSaver(connect(folder), serde=serde())),
     "AsyncSqliteSaver": ("SqliteSaver", lambda folder: AsyncSqliteSaver(connect(folder), serde=serde())),
@@ -59,14 +67,7 @@ SAVERS: dict[str, tuple[str, Make]] = {
         "SqliteSaver",
         lambda folder: copy.copy(SealedSaver(LangGraphSqliteSaver(connect(folder)), serde=serde())),
     ),
-    "SealedSaver with a thread store": (
-        "SqliteSaver",
-        lambda folder: SealedSaver(
-            SqliteSaver(connect(folder)),
-            serde=serde(),
-            threads=SqliteThreadStore(folder / "threads.db", create=True),
-        ),
-    ),
+    "SealedSaver with a thread store": ("SqliteSaver", remembered),
 }
 USES: dict[str, Callable[[Any], object]] = {
     "put": put,

@@ -379,7 +379,8 @@ def test_a_file_that_cannot_be_written_to(is_async: bool) -> None:
         for file in folder.glob("heads.db*"):  # its log exists: another process has the store open
             file.chmod(0o444)
         with as_another_user():
-            other = place.saver(SqliteThreadStore(place.file(), timeout=place.seconds))
+            store = stack.enter_context(closing(SqliteThreadStore(place.file(), timeout=place.seconds)))
+            other = place.saver(store)
             refused(other, WRITES, ThreadStoreReadOnlyError)
             read(other)
         assert place.rows() == before

@@ -66,7 +66,7 @@ class AsyncSqliteSaver(SqliteSaver):
             conn_string: Path of the file, or ``:memory:``.
             serde: As for the constructor.
         """
-        saver = cls(sqlite3.connect(conn_string, check_same_thread=False), serde=serde)
+        saver = cls._open(conn_string, serde)
         try:
             yield saver
         finally:

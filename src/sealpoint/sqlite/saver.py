@@ -76,11 +76,20 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             conn_string: Path of the file, or ``:memory:``.
             serde: As for the constructor.
         """
-        saver = cls(sqlite3.connect(conn_string, check_same_thread=False), serde=serde)
+        saver = cls._open(conn_string, serde)
         try:
             yield saver
         finally:
             saver._database.close()
+
+    @classmethod
+    def _open(cls, conn_string: str, serde: SerializerProtocol | None) -> Self:
+        connection = sqlite3.connect(conn_string, check_same_thread=False)
+        try:
+            return cls(connection, serde=serde)
+        except BaseException:
+            connection.close()
+            raise
 
     @cached_property
     def jsonplus_serde(self) -> JsonPlusSerializer:

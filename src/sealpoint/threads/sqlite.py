@@ -51,7 +51,11 @@ class SqliteThreadStore:
         self._file = SharedFile(Path(path).absolute(), timeout)
         if create:
             create_file(self._file.path)
-        self._file.run(self._read_clock)
+        try:
+            self._file.run(self._read_clock)
+        except BaseException:
+            self._file.close()
+            raise
         self.identity = self._file.identity
 
     @property

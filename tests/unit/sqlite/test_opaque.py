@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,13 +120,13 @@ def test_pruning_deletes_nothing_that_may_be_needed(saver: SqliteSaver) -> None:
 
 def test_other_serializers_are_checked_as_before() -> None:
     """A value does not become opaque by its type: only a carrier says that one is."""
-    connection = sqlite3.connect(":memory:", check_same_thread=False)
-    place: Any = put(SqliteSaver(connection), 0)
-    saver = SqliteSaver(connection, serde=Lying())
-    with pytest.raises(RowError, match="does not hold the checkpoint"):
-        saver.get_tuple(place)
-    with pytest.raises(RowError, match="does not hold the checkpoint"):
-        list(saver.list(None))
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        place: Any = put(SqliteSaver(connection), 0)
+        saver = SqliteSaver(connection, serde=Lying())
+        with pytest.raises(RowError, match="does not hold the checkpoint"):
+            saver.get_tuple(place)
+        with pytest.raises(RowError, match="does not hold the checkpoint"):
+            list(saver.list(None))
 
 
 def test_what_a_carrier_has_decoded_is_checked() -> None:

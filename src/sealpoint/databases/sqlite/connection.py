@@ -150,12 +150,16 @@ def create_database(path: Path) -> sqlite3.Connection:
     # SQLite would create the file with the mode of the umask, possibly readable for others.
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
-    for pragma in (
-        "journal_mode = OFF",
-        "synchronous = OFF",
-        "temp_store = MEMORY",
-        "locking_mode = EXCLUSIVE",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    try:
+        for pragma in (
+            "journal_mode = OFF",
+            "synchronous = OFF",
+            "temp_store = MEMORY",
+            "locking_mode = EXCLUSIVE",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    except BaseException:
+        connection.close()
+        raise
     return connection
