@@ -1,13 +1,13 @@
 # Every command makes and fills the virtual environment that it needs.
-# `make test ARGS="-k tags"` hands arguments on; `make test PYTHON=/usr/bin/python3.13` chooses the Python.
+# `make test ARGS="-k tags"` hands arguments on; `make test PYTHON=/usr/bin/python3.13` chooses the Python,
+# and with VENV=.venv-3.13 it leaves the usual environment alone.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Without its caches each worker and each process that a test starts compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers
+.PHONY: help demo test test-core test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers
 
-PYTHONS := python3.14 python3.13 python3.12 python3.11 python3 python
 VENV := .venv
 DEMO_VENV := .venv-demo
 OLDEST_VENV := .venv-oldest
@@ -15,17 +15,18 @@ FUZZ_VENV := .venv-fuzz
 SAVERS_VENV := .venv-savers
 SECONDS := 600
 BASE := HEAD~1
+OLDEST_TESTS := tests/compat tests/cli tests/postgres tests/unit tests/wrap
 PIP := -m pip --disable-pip-version-check --quiet install
 
-# The newest Python that really runs: a version manager may put names on the PATH that only print an error.
+# Which of the promised Pythons an environment is made with: the newest, if nothing else is said.
+PICK := head -n 1
+
 define make_venv
-	@python=; \
-	for name in $(if $(PYTHON),'$(PYTHON)',$(PYTHONS)); do \
-	    if "$$name" -c 'import ensurepip, sqlite3, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))' \
-	        >/dev/null 2>&1; then python="$$name"; break; fi; \
-	done; \
-	if [ -z "$$python" ]; then \
-	    echo "error: no working Python 3.11 or newer with its venv module (tried: $(or $(PYTHON),$(PYTHONS)))" >&2; \
+	@python=$(if $(PYTHON),'$(PYTHON)',$$(.ci/pythons | $(PICK) | cut -d' ' -f2-)); \
+	python="$${python:-python3}"; \
+	if ! "$$python" -c 'import ensurepip, sqlite3, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	    >/dev/null 2>&1; then \
+	    echo "error: no working Python 3.11 or newer with its venv module: $$python is none" >&2; \
 	    echo "hint: install one, or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
 	    exit 1; \
 	fi; \
@@ -36,8 +37,9 @@ endef
 help:
 	@echo "make demo         see a LangGraph agent's state sealed in its database"
 	@echo "make test         run the tests, and a sample of the broad ones (all: SEALPOINT_TESTS=all make test)"
-	@echo "make test-oldest  run the tests with the oldest supported LangGraph"
-	@echo "make test-all     run the tests on every installed Python from 3.11 on"
+	@echo "make test-core    run the tests of what an agent loads"
+	@echo "make test-oldest  run the tests with the oldest LangGraph and the oldest dependencies"
+	@echo "make test-all     run the tests on every promised Python that is found: on the PATH, of pyenv, of uv"
 	@echo "make attacks      compare the effect of hostile rows here and on LangGraph"
 	@echo "make matrix       run every command on every database, and ask an oracle where one says ok"
 	@echo "make savers       measure what other packages' savers seal, and compare it with docs/savers.md"
@@ -66,13 +68,14 @@ $(DEMO_VENV)/filled: pyproject.toml
 	    $(DEMO_VENV)/bin/python $(PIP) --editable '.[langgraph,cli]' pycryptodome; }
 	@touch $@
 
+$(OLDEST_VENV)/filled: PICK := tail -n 1
 $(OLDEST_VENV)/filled: pyproject.toml tests/oldest.txt
 	$(call make_venv,$(OLDEST_VENV))
 	@$(OLDEST_VENV)/bin/python $(PIP) --editable '.[langgraph,cli]' --requirement tests/oldest.txt
 	@touch $@
 
 # The fuzzer comes as a wheel for these alone.
-$(FUZZ_VENV)/filled: PYTHONS := python3.13 python3.12 python3.11
+$(FUZZ_VENV)/filled: PICK := grep -m 1 '^3\.1[123] '
 $(FUZZ_VENV)/filled: pyproject.toml
 	$(call make_venv,$(FUZZ_VENV))
 	@$(FUZZ_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
@@ -91,12 +94,23 @@ demo: $(DEMO_VENV)/filled
 test: $(VENV)/filled
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
-test-oldest: $(OLDEST_VENV)/filled
-	$(OLDEST_VENV)/bin/python -m pytest --numprocesses auto --dist worksteal \
-	    $(or $(ARGS),tests/compat tests/unit/test_demo.py)
+test-core: ARGS := $(patsubst %,tests/unit/%,base crypto keys sealed serde sqlite threads) tests/vectors
+test-core: test
 
-test-all: $(VENV)/filled
-	$(VENV)/bin/python -m nox $(if $(ARGS),-- $(ARGS))
+test-oldest: $(OLDEST_VENV)/filled
+	$(OLDEST_VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(or $(ARGS),$(OLDEST_TESTS))
+
+test-all:
+	@tested= failed=; \
+	for version in $$(.ci/pythons | cut -d' ' -f1); do \
+	    python=$$(.ci/pythons | sed -n "s/^$$version //p"); \
+	    echo "== Python $$version: $$python =="; \
+	    if $(MAKE) test PYTHON="$$python" VENV=.venv-$$version; then \
+	        tested="$$tested $$version"; else failed="$$failed $$version"; fi; \
+	done; \
+	echo "passed on Python:$${tested:- none}; failed on:$${failed:- none}"; \
+	echo "promised, and not found here: $$(.ci/pythons --missing | xargs)"; \
+	test -n "$$tested" && test -z "$$failed"
 
 attacks: $(VENV)/filled
 	$(VENV)/bin/python -m tests.attacks $(ARGS)
@@ -135,5 +149,5 @@ wheel: $(VENV)/filled
 	$(VENV)/bin/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) $(OLDEST_VENV) $(FUZZ_VENV) $(SAVERS_VENV) .fuzz .nox dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* $(DEMO_VENV) $(OLDEST_VENV) $(FUZZ_VENV) $(SAVERS_VENV) .fuzz dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks demo examples fuzz -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import locale
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -16,6 +18,10 @@ from tests.support.extent import VARIABLE, by_extent, is_sample, sample
 from tests.support.forked import forked_program
 
 FIRST = ("test_demo.py", "test_attacks.py")
+
+# As applications do: numbers, dates and messages of the system are in the language of the environment.
+with contextlib.suppress(locale.Error):  # it names one that is not installed
+    locale.setlocale(locale.LC_ALL, "")
 
 # No deadlines and no complaint about slow strategies: neither means anything on a busy machine.
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,20 +53,28 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return cores + cores // 2
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """After `-m` and `-k`, so that the sample is one of the tests that they leave.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Take the sample of what `-m` and `-k` leave; it does not depend on the order, which is random.
 
     Modules with one run for all of their tests come first. At the end of a run a worker takes half of the
     tests that another has left, and if it took these the demo would run twice.
     """
-    items.sort(key=lambda item: item.path.name not in FIRST)
+    places = {item.nodeid: place for place, item in enumerate(items)}
+    yield
     if is_sample(config.args):
-        items[:], left_out = sample(items)
-        config.hook.pytest_deselected(items=left_out)
+        kept, left_out = map(set, sample(sorted(items, key=lambda item: places[item.nodeid])))
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item in kept]
+    items.sort(key=lambda item: item.path.name not in FIRST)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.pluginmanager.has_plugin("randomly") and config.getoption("randomly_reorganize"):
+        seed = config.getoption("randomly_seed")
+        terminalreporter.write_line(
+            f"in random order; again in this one: make test ARGS=--randomly-seed={seed}"
+        )
     if is_sample(config.args):
         terminalreporter.write_line(f"the broad tests ran as a sample; all of them: {VARIABLE}=all make test")
     if CHROMIUM is None:

@@ -7,11 +7,13 @@ import sqlite3
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from langgraph.types import Command, Send
+from packaging.version import Version
 
 from sealpoint import JsonPlusSerializer, Key, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SqliteSaver
@@ -29,6 +31,12 @@ RING: Final = KeyRing(
         Key(id="langgraph", material=AES_KEY, state=KeyState.DECRYPT_ONLY, suite="aes"),
     ]
 )
+PINS: Final = {
+    name: Version(version)
+    for name, version in re.findall(
+        r"^([\w\[\]-]+)==(.+)$", (ROOT / "tests/oldest.txt").read_text("utf-8"), re.MULTILINE
+    )
+}
 
 
 def serializer(path: Path) -> EncryptedSerializer:
@@ -88,12 +96,16 @@ def test_rows_under_langgraphs_key_are_encrypted() -> None:
 
 
 def test_oldest_and_newest_are_here_in_both_forms() -> None:
-    """The oldest is the one that tests/oldest.txt installs, and the extra takes nothing older."""
+    """The oldest is the one that tests/oldest.txt installs."""
     versions = {re.sub(r".*-", "", path.stem) for path in FILES}
     assert len(versions) >= 2
     assert len(AES) == len(PLAIN) == len(versions)
-    pins = dict(re.findall(r"^([\w-]+)==(.+)$", (ROOT / "tests/oldest.txt").read_text("utf-8"), re.MULTILINE))
-    assert pins["langgraph-checkpoint-sqlite"] in versions
+    assert PINS["langgraph-checkpoint-sqlite"] in map(Version, versions)
+
+
+def test_the_oldest_of_each_dependency_is_the_one_that_is_promised() -> None:
+    """`make test-oldest` installs it; the extras and the core take nothing older."""
     project: Any = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    lowest = dict(need.split(">=") for need in project["optional-dependencies"]["langgraph"])
-    assert lowest.items() <= pins.items()
+    needs = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    lowest = {name: Version(bound) for name, _, bound in (need.partition(">=") for need in needs) if bound}
+    assert lowest.items() <= PINS.items()
