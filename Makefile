@@ -6,16 +6,17 @@
 .DELETE_ON_ERROR:
 # Without its caches each worker and each process that a test starts compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-core test-oldest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers
+.PHONY: help demo test test-core test-oldest test-lowest test-all lint format bench bench-pairs fuzz wheel clean attacks matrix savers
 
 VENV := .venv
 DEMO_VENV := .venv-demo
 OLDEST_VENV := .venv-oldest
+LOWEST_VENV := .venv-lowest
 FUZZ_VENV := .venv-fuzz
 SAVERS_VENV := .venv-savers
 SECONDS := 600
 BASE := HEAD~1
-OLDEST_TESTS := tests/compat tests/cli tests/postgres tests/unit tests/wrap
+CORE_TESTS := $(patsubst %,tests/unit/%,base crypto keys sealed serde sqlite threads) tests/vectors
 PIP := -m pip --disable-pip-version-check --quiet install
 
 # Which of the promised Pythons an environment is made with: the newest, if nothing else is said.
@@ -38,7 +39,8 @@ help:
 	@echo "make demo         see a LangGraph agent's state sealed in its database"
 	@echo "make test         run the tests, and a sample of the broad ones (all: SEALPOINT_TESTS=all make test)"
 	@echo "make test-core    run the tests of what an agent loads"
-	@echo "make test-oldest  run the tests with the oldest LangGraph and the oldest dependencies"
+	@echo "make test-oldest  run the tests with the oldest supported LangGraph"
+	@echo "make test-lowest  run the tests with the oldest of each other dependency"
 	@echo "make test-all     run the tests on every promised Python that is found: on the PATH, of pyenv, of uv"
 	@echo "make attacks      compare the effect of hostile rows here and on LangGraph"
 	@echo "make matrix       run every command on every database, and ask an oracle where one says ok"
@@ -74,6 +76,13 @@ $(OLDEST_VENV)/filled: pyproject.toml tests/oldest.txt
 	@$(OLDEST_VENV)/bin/python $(PIP) --editable '.[langgraph,cli]' --requirement tests/oldest.txt
 	@touch $@
 
+# The lower bounds of all dependencies, on the Python that is as old.
+$(LOWEST_VENV)/filled: PICK := tail -n 1
+$(LOWEST_VENV)/filled: pyproject.toml tests/lowest.txt
+	$(call make_venv,$(LOWEST_VENV))
+	@$(LOWEST_VENV)/bin/python $(PIP) --editable '.[all]' --requirement tests/lowest.txt
+	@touch $@
+
 # The fuzzer comes as a wheel for these alone.
 $(FUZZ_VENV)/filled: PICK := grep -m 1 '^3\.1[123] '
 $(FUZZ_VENV)/filled: pyproject.toml
@@ -94,11 +103,16 @@ demo: $(DEMO_VENV)/filled
 test: $(VENV)/filled
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
-test-core: ARGS := $(patsubst %,tests/unit/%,base crypto keys sealed serde sqlite threads) tests/vectors
+test-core: ARGS := $(CORE_TESTS)
 test-core: test
 
 test-oldest: $(OLDEST_VENV)/filled
-	$(OLDEST_VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(or $(ARGS),$(OLDEST_TESTS))
+	$(OLDEST_VENV)/bin/python -m pytest --numprocesses auto --dist worksteal \
+	    $(or $(ARGS),tests/compat tests/unit/test_demo.py)
+
+test-lowest: $(LOWEST_VENV)/filled
+	$(LOWEST_VENV)/bin/python -m pytest --numprocesses auto --dist worksteal \
+	    $(or $(ARGS),$(CORE_TESTS) tests/cli tests/postgres tests/wrap)
 
 test-all:
 	@tested= failed=; \
@@ -149,5 +163,5 @@ wheel: $(VENV)/filled
 	$(VENV)/bin/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) .venv-3.* $(DEMO_VENV) $(OLDEST_VENV) $(FUZZ_VENV) $(SAVERS_VENV) .fuzz dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* $(DEMO_VENV) $(OLDEST_VENV) $(LOWEST_VENV) $(FUZZ_VENV) $(SAVERS_VENV) .fuzz dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks demo examples fuzz -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

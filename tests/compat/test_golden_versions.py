@@ -34,7 +34,9 @@ RING: Final = KeyRing(
 PINS: Final = {
     name: Version(version)
     for name, version in re.findall(
-        r"^([\w\[\]-]+)==(.+)$", (ROOT / "tests/oldest.txt").read_text("utf-8"), re.MULTILINE
+        r"^([\w\[\]-]+)==(.+)$",
+        "\n".join((ROOT / "tests" / name).read_text("utf-8") for name in ("oldest.txt", "lowest.txt")),
+        re.MULTILINE,
     )
 }
 
@@ -104,7 +106,7 @@ def test_oldest_and_newest_are_here_in_both_forms() -> None:
 
 
 def test_the_oldest_of_each_dependency_is_the_one_that_is_promised() -> None:
-    """`make test-oldest` installs it; the extras and the core take nothing older."""
+    """`make test-oldest` and `make test-lowest` install it; the extras and the core take nothing older."""
     project: Any = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needs = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     lowest = {name: Version(bound) for name, _, bound in (need.partition(">=") for need in needs) if bound}

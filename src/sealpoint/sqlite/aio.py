@@ -11,10 +11,12 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from sealpoint.errors import ConfigError
 from sealpoint.serde import SerializerProtocol
+from sealpoint.sqlite.database import open_for
 from sealpoint.sqlite.saver import SqliteSaver
 from sealpoint.sqlite.worker import run_in_thread
 
@@ -66,7 +68,7 @@ class AsyncSqliteSaver(SqliteSaver):
             conn_string: Path of the file, or ``:memory:``.
             serde: As for the constructor.
         """
-        saver = cls._open(conn_string, serde)
+        saver = open_for(partial(cls, serde=serde), conn_string)
         try:
             yield saver
         finally:

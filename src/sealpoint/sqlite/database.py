@@ -18,6 +18,7 @@ from sealpoint.sqlite.query import add_functions
 from sealpoint.sqlite.transaction import Transaction
 
 Result = TypeVar("Result")
+Saver = TypeVar("Saver")
 
 BUSY_TIMEOUT_MS: Final = 60_000
 """How long a write waits for other processes before it fails."""
@@ -62,6 +63,16 @@ class Session:
         """Run a statement that writes, for each of ``rows``."""
         guard.allow(self.database.size_bytes + _BYTES_PER_ROW * len(rows))
         self.cursor.executemany(statement, rows)
+
+
+def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> Saver:
+    """Return what ``make`` makes on a new connection, which is closed if that fails."""
+    connection = sqlite3.connect(conn_string, check_same_thread=False)
+    try:
+        return make(connection)
+    except BaseException:
+        connection.close()
+        raise
 
 
 class Database:

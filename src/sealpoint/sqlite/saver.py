@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import Any, Final, Self
 
@@ -28,7 +28,7 @@ from sealpoint.errors import ConfigError, SealpointError, excerpt
 from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.counting import count, counted
-from sealpoint.sqlite.database import WRITE, Database, Session
+from sealpoint.sqlite.database import WRITE, Database, Session, open_for
 from sealpoint.sqlite.delta import read_histories
 from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
 from sealpoint.sqlite.query import select_keys
@@ -76,20 +76,11 @@ class SqliteSaver(BaseCheckpointSaver[str]):
             conn_string: Path of the file, or ``:memory:``.
             serde: As for the constructor.
         """
-        saver = cls._open(conn_string, serde)
+        saver = open_for(partial(cls, serde=serde), conn_string)
         try:
             yield saver
         finally:
             saver._database.close()
-
-    @classmethod
-    def _open(cls, conn_string: str, serde: SerializerProtocol | None) -> Self:
-        connection = sqlite3.connect(conn_string, check_same_thread=False)
-        try:
-            return cls(connection, serde=serde)
-        except BaseException:
-            connection.close()
-            raise
 
     @cached_property
     def jsonplus_serde(self) -> JsonPlusSerializer:

@@ -250,7 +250,7 @@ def _connection_class() -> Any:
                 self.pgconn.send_prepare(name, statement)
                 self._result()
                 self.prepared[statement] = name
-            self.pgconn.send_query_prepared(name, values, [_BINARY] * len(values))
+            self.pgconn.send_query_prepared(name, [*values], [_BINARY] * len(values))
             return int(self._result().command_tuples or 0)
 
         def _result(self) -> Any:
