@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import locale
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -19,9 +18,10 @@ from tests.support.forked import forked_program
 
 FIRST = ("test_demo.py", "test_attacks.py")
 
-# As applications do: numbers, dates and messages of the system are in the language of the environment.
-with contextlib.suppress(locale.Error):  # it names one that is not installed
-    locale.setlocale(locale.LC_ALL, "")
+# Programs in the background inherit that these are ignored, and commands that they start do, too.
+for _signal in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, signal.SIG_DFL if _signal is signal.SIGHUP else signal.default_int_handler)
 
 # No deadlines and no complaint about slow strategies: neither means anything on a busy machine.
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -87,7 +87,7 @@ class _Child:
         What it may compute in all is limited by itself, so that one which never ends gets no more.
         """
         computed = _cpu_seconds(self.pid)
-        if computed < self.computed + 0.2 or self.extended >= _PATIENCE_SECONDS:
+        if computed < self.computed + 0.02 or self.extended >= _PATIENCE_SECONDS:
             return False
         self.computed, self.extended = computed, self.extended + 1
         return True

@@ -156,9 +156,12 @@ def test_many_tags_are_summed_up(run: Run, path: Path) -> None:
 @pytest.mark.broad(every=2)
 @pytest.mark.parametrize("words", [["status"], ["audit"], ["rotate"], ["inspect", "--thread", "a"]])
 def test_full_stdout(path: Path, words: list[str]) -> None:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         command = [*CODE, words[0], str(path), *words[1:]]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=buffered
+        )
     assert done.returncode == Exit.STOPPED
     assert "Traceback" not in done.stderr
 

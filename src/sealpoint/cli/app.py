@@ -145,10 +145,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _run_one(words: Sequence[str]) -> int:
     unfinished = Result(_command_of(words))
     code = finish(_run(words))
-    if code and "--json" in words and not has_object():  # so that every run prints one
-        unfinished.add(Reason.NOT_COMPLETED)
-        print_json(unfinished.document({"error": last_complaint()}))
+    try:
+        if code and "--json" in words and not has_object():  # so that every run prints one
+            unfinished.add(Reason.NOT_COMPLETED)
+            print_json(unfinished.document({"error": last_complaint()}))
         is_read()
+    except OSError:  # stdout is full, which was reported; the interpreter would try again, and exit with 120
+        discard_rest(sys.stdout)
     return code
 
 
