@@ -55,7 +55,8 @@ def prepare_streams() -> None:
         ("stderr", os.O_WRONLY, "w"),
     ):
         if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
+            opened = os.open(os.devnull, flags)  # as the interpreter's own streams: never closed
+            setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
