@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -72,7 +73,9 @@ def seal(
 
 @cache
 def _threads(path: Path) -> SqliteThreadStore:
-    return SqliteThreadStore(path, create=True)
+    store = SqliteThreadStore(path, create=True)
+    atexit.register(store.close)
+    return store
 
 
 @tool

@@ -77,8 +77,10 @@ def run_demo(folder: Path, seal: Seal = agent.seal) -> bool:
         _show_reading(database, ring, seal, claims)
         without_k1 = write_ring(folder, "without-k1.toml", active="k2")
         ours = Side(database, *(partial(_open, seal, used) for used in (ring, without_k1)))
-        alone = _run_alone(others / "alone.db", folder, without_k1)
+        only_k1 = write_ring(folder, "k1.toml", active="k1")
+        alone = _run_alone(others / "alone.db", only_k1, without_k1)
         _show_attacks(ours, alone, _run_langgraph(others / "langgraph.db"), claims)
+        only_k1.unlink()  # not earlier: a serializer follows its ring file
         without_k1.unlink()
         show_rotation(database, ring, ours.saver, claims)
         show_planted(others, ring, seal, claims)
@@ -181,11 +183,9 @@ def _run_unsealed(path: Path) -> Database:
         return Database.look(path)
 
 
-def _run_alone(path: Path, keys: Path, without_k1: Path) -> Side:
+def _run_alone(path: Path, ring: Path, without_k1: Path) -> Side:
     """Run the same agent with sealpoint's serializer, without the wrapper."""
-    ring = write_ring(keys, "k1.toml", active="k1")
     serde, other = (EncryptedSerializer.from_key_file(used) for used in (ring, without_k1))
-    ring.unlink()
     return _run_with(path, serde, other)
 
 
