@@ -89,9 +89,12 @@ Handler = Callable[[], int]
 def make_handler() -> Handler:
     """Return a progress handler: a generator's ``next``.
 
-    The exception of a signal handler is then raised inside the generator, and not lost.
+    The exception of a signal handler is then raised inside the generator, and not lost. It has begun: before
+    the first line of a generator nothing can catch one.
     """
-    return partial(next, _ticks())
+    ticks = _ticks()
+    next(ticks)
+    return partial(next, ticks)
 
 
 def begin(
@@ -222,14 +225,18 @@ def _require_check(_: object) -> None:
 
 
 def _ticks() -> Iterator[int]:
-    """Yield at each call of SQLite whether to end the statement."""
+    """Yield at each call of SQLite whether to end the statement.
+
+    A signal handler may raise where a loop begins again: the loop is inside of ``try``.
+    """
     answer = 0
     while True:
         try:
-            yield answer
-            answer = 0
-            if _thread.work.subqueries is not None:
-                _tick()
+            while True:
+                yield answer
+                answer = 0
+                if _thread.work.subqueries is not None:
+                    _tick()
         except GeneratorExit:
             return
         except BaseException as error:  # noqa: BLE001 -- SQLite would drop it; `raise_cause` raises it
@@ -237,12 +244,13 @@ def _ticks() -> Iterator[int]:
 
 
 def _results(function: Callable[[Any], Any]) -> Generator[Any, Any, None]:
-    """Yield the result for each value that is sent, or `_FAILED`."""
+    """Yield the result for each value that is sent, or `_FAILED`. As `_ticks`."""
     result = None
     while True:
         try:
-            argument = yield result
-            result = function(argument)
+            while True:
+                argument = yield result
+                result = function(argument)
         except GeneratorExit:
             return
         except BaseException as error:  # noqa: BLE001 -- as above; a generator that raises has ended

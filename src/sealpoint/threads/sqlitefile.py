@@ -51,15 +51,18 @@ class Opened:
         self.until = time.monotonic() + timeout
         self.cause: BaseException | None = None
         connection.set_authorizer(_authorize)
-        # A generator, because a signal handler may raise before the first line of a function.
-        connection.set_progress_handler(partial(next, self._ticks()), _STEP_OPCODES)
+        # A generator that has begun, because a signal handler may raise before the first line of a function.
+        ticks = self._ticks()
+        next(ticks)
+        connection.set_progress_handler(partial(next, ticks), _STEP_OPCODES)
 
     def _ticks(self) -> Iterator[int]:
         late = 0
         while True:
             try:
-                yield late
-                late = int(time.monotonic() > self.until)
+                while True:  # inside of ``try``: a handler may raise where a loop begins again
+                    yield late
+                    late = int(time.monotonic() > self.until)
             except GeneratorExit:
                 return
             except BaseException as error:  # noqa: BLE001 -- `SharedFile.run` raises it

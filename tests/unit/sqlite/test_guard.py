@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import sqlite3
 import threading
@@ -260,6 +261,28 @@ def test_ctrl_c_ends_a_statement_of_ours(tmp_path: Path) -> None:
             endless(connection)
         timer.join()
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_ctrl_c_at_any_moment_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the loop of the progress handler begins again, which is rare."""
+    moments = random.Random(17)
+    monkeypatch.setattr(guard, "STEP_OPCODES", 50)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            for _ in range(400):
+                with pytest.raises(KeyboardInterrupt):
+                    interrupted(connection, moments.uniform(0.0005, 0.002))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def interrupted(connection: sqlite3.Connection, seconds: float) -> None:
+    with guard.guarding(connection):
+        guard.allow(2**40, 0, {"n"})
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        connection.execute(ENDLESS.format("")).fetchall()
 
 
 def test_ctrl_c_ends_a_statement_that_calls_python() -> None:
