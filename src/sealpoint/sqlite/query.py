@@ -78,7 +78,11 @@ def _filter_condition(key: str, value: Any) -> tuple[str, list[Any]]:
         text = require_unicode(f"filter value of {key!r}", value)
         return f"({found} = ? AND {kind} = 'text')", [path, text, path]
     if isinstance(value, int | float):
-        return f"{found} = ?", [path, _require_integer(f"filter value of {key!r}", value)]
+        # SQLite may read the fractions of JSON by the locale of the process; a CAST does not. Of two paths it
+        # extracts the text of an array, and a CAST takes the number at the beginning of a text.
+        text = f"substr(json_extract({metadata}, ?, ?), 2)"
+        number = f"CASE {kind} WHEN 'real' THEN CAST({text} AS REAL) ELSE {found} END"
+        return f"{number} = ?", [*[path] * 4, _require_integer(f"filter value of {key!r}", value)]
     if not isinstance(value, dict | list | tuple):
         raise ConfigError(f"filter value of {key!r} is {type(value).__name__}, which JSON does not have")
     wanted = "object" if isinstance(value, dict) else "array"

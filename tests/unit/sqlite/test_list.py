@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import locale
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -114,6 +116,31 @@ METADATA: dict[str, Any] = {
 def test_a_filter_finds_what_has_it(saver: SqliteSaver, wanted: Any) -> None:
     saver.put(at(), make("1"), METADATA, {})  # type: ignore[arg-type]
     assert ids_in(saver, at(), filter=wanted) == ["1"]
+
+
+@pytest.fixture
+def comma() -> Iterator[None]:
+    """A locale in which fractions have a comma, as an application may set it."""
+    before = locale.setlocale(locale.LC_NUMERIC)
+    for name in ("tr_TR.UTF-8", "de_DE.UTF-8", "fr_FR.UTF-8"):
+        try:
+            locale.setlocale(locale.LC_NUMERIC, name)
+        except locale.Error:
+            continue
+        break
+    else:
+        pytest.skip("the system has no such locale")
+    yield
+    locale.setlocale(locale.LC_NUMERIC, before)
+
+
+@pytest.mark.usefixtures("comma")
+def test_a_fraction_is_found_in_every_locale(saver: SqliteSaver) -> None:
+    """SQLite may read 1.5 of JSON as 1."""
+    for number, value in enumerate((1, 1.5, -2.25, 1e300, 1.0)):
+        saver.put(at(), make(str(number)), {"of": {"number": value}}, {})  # type: ignore[typeddict-unknown-key]
+    for wanted, ids in ((1.5, ["1"]), (1, ["4", "0"]), (-2.25, ["2"]), (1e300, ["3"]), (1.0, ["4", "0"])):
+        assert ids_in(saver, at(), filter={"of.number": wanted}) == ids
 
 
 @pytest.mark.parametrize(
