@@ -46,7 +46,7 @@ def _cases(kind: str, opened: Callable[[str], Saver], store: ThreadStore) -> Ite
     )
     savers: dict[str, Saver] = {
         WHOLE_XAES: SealedSaver(opened("alone"), serde=serde),
-        HEADS: SealedSaver(opened("heads"), serde=serde, threads=store),
+        HEADS: SealedSaver(opened("heads"), serde=serde, threads=store, allow_shared_role=True),
     }
     small, state = payload("1 KB state"), payload("50 messages")
     for saver in savers.values():

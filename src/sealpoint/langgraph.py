@@ -8,7 +8,6 @@ as it is. `encryption` makes the object that LangGraph's Agent Server loads.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError
 from sealpoint.serde.encrypted import PlaintextPolicy
 from sealpoint.sqlite import aio
+from sealpoint.threadpool import shared
 
 if TYPE_CHECKING:
     from langgraph_sdk import Encryption, EncryptionContext
@@ -124,19 +124,19 @@ def encryption(
 
     @made.encrypt.blob
     async def encrypt_blob(ctx: EncryptionContext, blob: bytes) -> bytes:
-        return await asyncio.to_thread(server.seal_blob, ctx, blob)
+        return await shared.run(server.seal_blob, ctx, blob)
 
     @made.decrypt.blob
     async def decrypt_blob(ctx: EncryptionContext, blob: bytes) -> Any:
-        return result(await asyncio.to_thread(server.open_blob, ctx, blob))
+        return result(await shared.run(server.open_blob, ctx, blob))
 
     @made.encrypt.json
     async def encrypt_json(ctx: EncryptionContext, data: dict[str, Any]) -> dict[str, Any]:
-        return await asyncio.to_thread(server.seal_object, ctx, data)
+        return await shared.run(server.seal_object, ctx, data)
 
     @made.decrypt.json
     async def decrypt_json(ctx: EncryptionContext, data: dict[str, Any]) -> Any:
-        return result(await asyncio.to_thread(server.open_object, ctx, data))
+        return result(await shared.run(server.open_object, ctx, data))
 
     return made
 

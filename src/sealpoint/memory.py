@@ -10,7 +10,6 @@ from typing import Final, Self
 from sealpoint.errors import Omitted
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite import SqliteSaver
-from sealpoint.sqlite.worker import run_in_thread
 
 _READ_INSTEAD: Final = "the checkpoints are in a SQLite database: read them with list() or get_tuple()"
 
@@ -48,4 +47,5 @@ class InMemorySaver(SqliteSaver):
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await run_in_thread(self._database.close)
+        await self._pool.run(self._database.close)
+        self._pool.shutdown()

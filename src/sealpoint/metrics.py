@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ALWAYS: Final = (
     "DeletedCheckpointError",
+    "EarlierWriteError",
     "IntegrityError",
     "KeyDestroyedError",
     "KeyDisabledError",
@@ -34,10 +35,12 @@ ALWAYS: Final = (
     "RowError",
     "UnboundValueError",
     "UnknownKeyError",
+    "WritesLostError",
 )
 """Refusals that are exported with 0 too, so that the first one is an increase."""
 
 ALWAYS_TOLERATED: Final = (
+    "EarlierWriteError",
     "RolledBackError",
     "RowError",
     "ThreadStoreBehindError",
@@ -45,6 +48,7 @@ ALWAYS_TOLERATED: Final = (
     "ThreadStoreFullError",
     "ThreadStoreReadOnlyError",
     "ThreadStoreTimeoutError",
+    "WritesLostError",
     "WrongThreadStoreError",
 )
 ALWAYS_OF_RELOADS: Final = ("RingFileError", "RingRollbackError", "SourceError")

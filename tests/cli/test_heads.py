@@ -19,6 +19,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
 from sealpoint.cli.exits import Exit
+from sealpoint.errors import RolledBackError
 from sealpoint.threads.opening import open_thread_store
 from sealpoint.threads.sqlite import SqliteThreadStore
 from sealpoint.threads.store import Kind
@@ -168,7 +169,7 @@ def test_the_store_of_the_ring_may_be_left_out(run: Run, on_file: Scene) -> None
 
 def test_a_store_without_heads_shows_nothing(run: Run, on_file: Scene) -> None:
     SqliteThreadStore("new.db", create=True).close()
-    on_file.sql("DELETE FROM checkpoints")
+    on_file.sql("DELETE FROM checkpoints", "DELETE FROM writes")
     ended = run("heads", "verify", "app.db", "--threads", "new.db", "--json")
     assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["no-rows", "no-heads"])
 
@@ -185,7 +186,8 @@ def test_verify_without_a_store_compares_nothing(run: Run, on_file: Scene) -> No
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_deleted_thread_that_was_put_back_is_named(run: Run, scene: Scene, command: str) -> None:
-    tables = ("checkpoints", "writes") if scene.is_file else ("checkpoints", "checkpoint_blobs")
+    postgres = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    tables = ("checkpoints", "writes") if scene.is_file else postgres
     scene.sql(*(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}" for table in tables))
     saver: Any = sealed_file if scene.is_file else sealed_schema
     with closing(SqliteThreadStore("threads.db")) as store, saver(scene.database, threads=store) as opened:
@@ -628,3 +630,82 @@ def test_a_store_that_fails_during_the_run(
     ended = run(*command.split(), "app.db", "--threads", "threads.db", "--json")
     assert ended.code == Exit.STOPPED
     assert (ended.document["complete"], ended.document["reasons"]) == (False, ["ended-early"])
+
+
+# --- unbinding what a store remembers --------------------------------------------------------------------
+
+
+def opened_beside(scene: Scene, store: Any, **options: Any) -> Any:
+    saver: Any = sealed_file if scene.is_file else sealed_schema
+    return saver(scene.database, threads=store, **options)
+
+
+def newest(scene: Scene, store: Any) -> list[Any]:
+    """What a saver beside the store reads of each thread, which may be unbound."""
+    with opened_beside(scene, store, unbound="allow") as saver:
+        return [saver.get_tuple({"configurable": {"thread_id": thread}}) for thread in "tu"]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_rows_that_a_store_remembers_are_not_unbound_unasked(run: Run, scene: Scene, is_named: bool) -> None:
+    """Because rows name it, or, where they were only adopted, the ring file does."""
+    if is_named:
+        assert run("rebind", *scene.words, "--unbind", "--allow-thread-store", "--apply").code == Exit.DONE
+        assert run("rebind", *scene.words, "--apply").code == Exit.DONE
+        scene.name_in_ring("threads.db")
+    for words in ([], ["--apply"]):
+        ended = run("rebind", *scene.words, "--unbind", *words)
+        assert ended.code == Exit.USAGE
+        assert "a thread store remembers rows" in ended.err
+        assert "--allow-thread-store" in ended.err
+    assert run("verify", *scene.words, "--bound", "--no-threads").code == Exit.DONE
+
+
+def test_adopted_rows_are_read_unbound_and_nothing_else_is(run: Run, scene: Scene) -> None:
+    with closing(SqliteThreadStore("threads.db")) as store:
+        before = newest(scene, store)
+        scene.sql("CREATE TABLE kept AS SELECT * FROM checkpoints")
+        unbound = run("rebind", *scene.words, "--unbind", "--apply", "--allow-thread-store", "--json")
+        assert (unbound.code, unbound.document["options"]["allow_thread_store"]) == (Exit.DONE, True)
+        with pytest.raises(RolledBackError):
+            newest(scene, store)
+        adopting = [
+            "heads",
+            "adopt",
+            *scene.words,
+            "--threads",
+            "threads.db",
+            "--reason",
+            "unbound",
+            "--json",
+        ]
+        first, second = (run(*adopting).document for _ in range(2))
+        assert (first["stored"], first["unbound"], first["ok"]) == (second["same"], 0, True)
+        assert second["stored"] == 0
+        assert newest(scene, store) == before
+        assert (
+            run("heads", "verify", *scene.words, "--threads", "threads.db", "--json").document["heads"][
+                "earlier"
+            ]
+            == 0
+        )
+        # The bound rows of before count as an earlier state.
+        scene.sql(
+            "DELETE FROM checkpoints WHERE thread_id = 't'",
+            "INSERT INTO checkpoints SELECT * FROM kept WHERE thread_id = 't'",
+        )
+        with pytest.raises(RolledBackError):
+            newest(scene, store)
+        scene.sql("DELETE FROM checkpoints WHERE thread_id = 't'")
+        with pytest.raises(RolledBackError):
+            newest(scene, store)
+
+
+def test_rows_that_are_bound_again_are_read_beside_the_store(run: Run, scene: Scene) -> None:
+    with closing(SqliteThreadStore("threads.db")) as store:
+        before = newest(scene, store)
+        assert run("rebind", *scene.words, "--unbind", "--apply", "--allow-thread-store").code == Exit.DONE
+        assert run("rebind", *scene.words, "--apply").code == Exit.DONE
+        assert newest(scene, store) == before
+        with opened_beside(scene, store) as saver:
+            assert [saver.get_tuple({"configurable": {"thread_id": thread}}) for thread in "tu"] == before

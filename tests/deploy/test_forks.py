@@ -183,7 +183,7 @@ def test_connection_and_pool_of_postgres(url: str) -> None:
         pool(url, opened=True) as connections,
     ):
         for conn in (connection, connections):
-            saver = SealedSaver(PostgresSaver(conn), serde=serde(), threads=store)
+            saver = SealedSaver(PostgresSaver(conn), serde=serde(), threads=store, allow_shared_role=True)
             put(saver)
             assert in_child(lambda: put(saver)) == SAID.format("PostgresSaver")  # noqa: B023
             assert saver.get_tuple(CONFIG) is not None
@@ -194,7 +194,7 @@ def test_pool_that_the_child_opens(url: str) -> None:
     """Created by the parent with ``open=False``, as applications do at import."""
     connections = pool(url, opened=False)
     store = PostgresThreadStore(url, schema=f"{schema_of(url)}_threads", create=True)
-    saver = SealedSaver(PostgresSaver(connections), serde=serde(), threads=store)
+    saver = SealedSaver(PostgresSaver(connections), serde=serde(), threads=store, allow_shared_role=True)
 
     def work() -> object:
         with connections:

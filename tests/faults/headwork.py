@@ -25,6 +25,7 @@ import psycopg
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
@@ -111,7 +112,7 @@ def opened(kind: str, place: str) -> Iterator[Any]:
 def sealed(kind: str, place: str, make: Callable[[ThreadStore], Any] = lambda store: store) -> Iterator[Any]:
     """One of the sync savers, beside a store that ``make`` may wrap."""
     with opened(kind, place) as saver, thread_store(place) as store:
-        yield SealedSaver(saver, serde=SEALED, threads=make(store))
+        yield SealedSaver(saver, serde=SEALED, threads=make(store), allow_shared_role=True)
 
 
 # --- many at once -----------------------------------------------------------------------------------
@@ -128,6 +129,7 @@ class Worker:
         clock: How many seconds its ids are ahead.
         done: How often it did what.
         stored: Number in each checkpoint that it stored, by thread and id.
+        asked: Number in the last interrupt that it stored upon each.
         errors: What was raised.
     """
 
@@ -136,6 +138,7 @@ class Worker:
     clock: int
     done: Counter[str] = field(default_factory=Counter)
     stored: dict[tuple[str, str], int] = field(default_factory=dict)
+    asked: dict[tuple[str, str], int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
     def acts(self) -> Acts:
@@ -151,6 +154,8 @@ class Worker:
                 yield from self._put(*ids[-1], number, fork)
             elif choice < 0.45:  # a retry
                 yield from self._put(*moments.choice(ids), number, None)
+            elif choice < 0.5:
+                yield from self._ask(*moments.choice(ids), number)
             elif choice < 0.65:
                 found = yield "get_tuple", (at(thread),), {}
                 self.done["latest"] += 1
@@ -160,6 +165,8 @@ class Worker:
                 found = yield "get_tuple", (at(*own),), {}
                 self.done["by id"] += 1
                 self._check(found is not None and number_of(found) == self.stored[own], "not what was put")
+                questions = [value for _, channel, value in found.pending_writes if channel == INTERRUPT]
+                self._check(questions[-1:] == [*filter(None, [self.asked.get(own)])], "not what was asked")
             elif choice < 0.85:
                 yield from self._other(f"other {moments.randrange(OTHERS)}", moments)
             else:
@@ -169,6 +176,14 @@ class Worker:
         yield "put", (at(thread, parent), *document(checkpoint_id, number)), {}
         self.stored[thread, checkpoint_id] = number
         self.done["put"] += 1
+
+    def _ask(self, thread: str, checkpoint_id: str, number: int) -> Acts:
+        """Store a result, and then an interrupt that replaces the one before it."""
+        config = at(thread, checkpoint_id)
+        yield "put_writes", (config, [("a", number), ("b", number)], f"task {number}"), {}
+        yield "put_writes", (config, [(INTERRUPT, number)], "asks"), {}
+        self.asked[thread, checkpoint_id] = number
+        self.done["interrupt"] += 1
 
     def _list(self, thread: str, moments: random.Random, ids: list[tuple[str, str]]) -> Acts:
         own = moments.choice(ids)[1]
@@ -269,7 +284,7 @@ async def _acrowd(kind: str, place: str, jobs: list[tuple[Worker, Acts]]) -> Non
         saver = await stack.enter_async_context(ASYNC[kind](place, None))
         if kind == "LangGraph AsyncSqliteSaver":
             await saver.conn.execute("PRAGMA busy_timeout = 60000")
-        wrapped = SealedSaver(saver, serde=SEALED, threads=store)
+        wrapped = SealedSaver(saver, serde=SEALED, threads=store, allow_shared_role=True)
         await asyncio.gather(*(aperform(wrapped, *job) for job in jobs))
 
 

@@ -78,7 +78,7 @@ class Place:
             found = Loop(self.opener, self.database, threads, **options)
             self.stack.callback(found.close)
             return found
-        return SealedSaver(self.sync(), serde=SEALED, threads=threads, **options)
+        return SealedSaver(self.sync(), serde=SEALED, threads=threads, allow_shared_role=True, **options)
 
     def rows(self) -> list[Any]:
         """All rows of the checkpoints."""

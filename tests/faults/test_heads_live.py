@@ -93,7 +93,9 @@ def test_no_false_alarm(
         assert running.exitcode == 0
     record_property("done", dict(done))
     assert done["put"] >= steps / 4
-    assert min(done[what] for what in ("latest", "by id", "list", "beside deletions", "delete")) > 0
+    assert (
+        min(done[what] for what in ("latest", "by id", "interrupt", "list", "beside deletions", "delete")) > 0
+    )
     with sealed(on_one(kind), where) as saver:
         found = {key(each): number_of(each) for each in saver.list(None)}
         assert {name: number for name, number in found.items() if name in stored} == stored
@@ -131,7 +133,7 @@ def test_puts_that_complete_in_another_order(tmp_path: Path, steps: int) -> None
             inner = Delayed(connection)
             inner.gates = {each: asyncio.Event() for each in ids}
             with thread_store(path) as threads:
-                saver: Any = SealedSaver(inner, serde=SEALED, threads=threads)
+                saver: Any = SealedSaver(inner, serde=SEALED, threads=threads, allow_shared_role=True)
                 puts = {
                     each: asyncio.create_task(saver.aput(at("t"), *headwork.document(each, number)))
                     for number, each in enumerate(ids)

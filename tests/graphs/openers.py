@@ -167,7 +167,7 @@ def wrapped(opener: Opener, *, beside_a_store: bool = False, **options: Any) -> 
                 yield saver
             elif beside_a_store:
                 with thread_store(place) as threads:
-                    yield SealedSaver(saver, serde=serde, threads=threads, **options)
+                    yield SealedSaver(saver, serde=serde, threads=threads, allow_shared_role=True, **options)
             else:
                 yield SealedSaver(saver, serde=serde, **options)
 

@@ -55,7 +55,7 @@ async def agent(serde: EncryptedSerializer, path: Path) -> AsyncIterator[Any]:
 
 def wait_until_loaded() -> None:
     """Until no thread loads a key any more."""
-    while threads := [one for one in threading.enumerate() if one.name.startswith("sealpoint")]:
+    while threads := [one for one in threading.enumerate() if one.name.startswith("sealpoint-")]:
         threads[0].join()
 
 

@@ -195,15 +195,19 @@ def open_value(value: Value, ring: Ring) -> tuple[str, bytes] | None:
 def split(value: Value, data: bytes) -> tuple[Any, bytes]:
     """Return what is sealed in front of the bytes of a bound value, and those; ``None`` if there is nothing.
 
-    Of a checkpoint that is its header, of a write its number and its path.
+    Of a checkpoint that is its header, of a write its number and its path. A call that follows is left out.
     """
     if not value.is_bound or not (value.has_document or value.number is not None):
         return None, data
     start = 0 if value.has_document else 4
-    end = start + 4 + int.from_bytes(data[start : start + 4], "big")
+    length = int.from_bytes(data[start : start + 4], "big")
+    end = start + 4 + (length & 0x7FFFFFFF)
     text = data[start + 4 : end].decode()
-    front = json.loads(text) if value.has_document else (int.from_bytes(data[:4], "big", signed=True), text)
-    return front, data[end:]
+    if value.has_document:
+        return json.loads(text), data[end:]
+    if length >> 31:
+        end += 14 + 5 * int.from_bytes(data[end + 12 : end + 14], "big")
+    return (int.from_bytes(data[:4], "big", signed=True), text), data[end:]
 
 
 def _context(tag: str, row: Mapping[str, str]) -> bytes:

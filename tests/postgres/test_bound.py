@@ -118,7 +118,7 @@ def test_an_edited_row_is_named(bound: str, edit: str) -> None:
     "statement",
     [
         "UPDATE checkpoints SET parent_checkpoint_id = NULL",
-        "UPDATE checkpoints SET metadata = metadata || '{\"more\": 1}'",
+        "UPDATE checkpoints SET metadata = metadata - 'source'",
         "UPDATE checkpoints SET checkpoint = jsonb_set(checkpoint, '{channel_values,name}', '\"x\"')",
         "UPDATE checkpoint_writes SET task_path = 'x'",
     ],

@@ -150,7 +150,7 @@ def test_what_reading_does_not_use_is_not_in_the_copy(bound: str, out: str) -> N
         f"DROP SCHEMA {out} CASCADE",
         EDITS["sentinel"][0],
         EDITS["id"][0],
-        "UPDATE checkpoints SET metadata = metadata || '{\"more\": 1}',"
+        "UPDATE checkpoints SET metadata = metadata - 'source',"
         " checkpoint = jsonb_set(checkpoint, '{channel_values,name}', '\"x\"')",
         "UPDATE checkpoint_writes SET task_path = 'x', idx = idx + 100",
     )

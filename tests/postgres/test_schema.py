@@ -41,7 +41,10 @@ REFUSED: Final = {
         "ALTER TABLE checkpoint_blobs ADD number int GENERATED ALWAYS AS IDENTITY"
     ),
     "has a collation on 'version'": 'ALTER TABLE checkpoint_blobs ALTER version TYPE text COLLATE "C"',
-    "does not have the columns": "ALTER TABLE checkpoint_blobs ADD more bytea",
+    "has a default that LangGraph does not give it, for 'type'": (
+        "ALTER TABLE checkpoint_blobs ALTER type SET DEFAULT convert_from(same('x'), 'utf8')"
+    ),
+    "the primary key that LangGraph gives it: 'more'": "ALTER TABLE checkpoint_blobs ADD more bytea",
     "'checkpoint_writes' does not have the columns": "ALTER TABLE checkpoint_writes ALTER idx TYPE bigint",
     "'checkpoint_blobs' does not have the columns": (
         "CREATE DOMAIN d AS bytea CHECK (same(VALUE) IS NOT NULL);"

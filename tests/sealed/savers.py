@@ -72,7 +72,7 @@ def wrap(saver: Any, form: str, threads: Any = None) -> Any:
         return saver
     from sealpoint.langgraph import SealedSaver
 
-    return SealedSaver(saver, serde=SEALED, threads=threads, **SEALED_FORMS[form])
+    return SealedSaver(saver, serde=SEALED, threads=threads, allow_shared_role=True, **SEALED_FORMS[form])
 
 
 @contextmanager
@@ -116,7 +116,7 @@ class Loop(Sync):
 
         runner, stack = asyncio.Runner(), AsyncExitStack()
         inner = runner.run(stack.enter_async_context(opener(place, None)))
-        saver = SealedSaver(inner, serde=SEALED, threads=threads, **options)
+        saver = SealedSaver(inner, serde=SEALED, threads=threads, allow_shared_role=True, **options)
         super().__init__(saver, runner, awaited=True)
         self.conn, self._stack = self, stack
         self._is_open = True

@@ -63,10 +63,6 @@ class OnSqlite(LangGraphSqliteAdapter):  # type: ignore[misc]
         record.fields["checkpoint"] = flipped(record.fields["checkpoint"])
         return record
 
-    def write_meta(self, seq: int, meta: dict[str, Any]) -> None:
-        """A key that is only added has no effect, so the source is edited too."""
-        super().write_meta(seq, {**meta, "source": "forged"})
-
 
 class OnPostgres(LangGraphPostgresAdapter):  # type: ignore[misc]
     """LangGraph's PostgresSaver, wrapped: the content of a row is in its frame."""
@@ -84,7 +80,7 @@ class OnPostgres(LangGraphPostgresAdapter):  # type: ignore[misc]
 
     def _open_saver(self) -> None:
         super()._open_saver()
-        self._saver = SealedSaver(self._saver, serde=SEALED, threads=self._threads)
+        self._saver = SealedSaver(self._saver, serde=SEALED, threads=self._threads, allow_shared_role=True)
 
     def mutate_payload(self, record: Any) -> Any:
         metadata = json.loads(record.fields["metadata"])
@@ -96,9 +92,6 @@ class OnPostgres(LangGraphPostgresAdapter):  # type: ignore[misc]
     def payload_of(self, record: Any) -> str:
         value: str = json.loads(record.fields["metadata"])[FRAME]["value"]
         return value
-
-    def write_meta(self, seq: int, meta: dict[str, Any]) -> None:
-        super().write_meta(seq, {**meta, "source": "forged"})
 
 
 class OnSqliteAsync(OnSqlite):

@@ -53,15 +53,17 @@ def test_an_inner_checkpoint_deleted(scene: Scene) -> None:
 
 
 def test_pending_writes_deleted(scene: Scene) -> None:
+    """All of a checkpoint that has no child."""
     delete(scene.raw, "writes", of(ALICE, ROOT, C3))
     read = content(scene.saver().get_tuple(at(ALICE)))
     assert read == {**scene.truth.tuples[LAST], "writes": ["list"]}
 
 
-def test_one_write_of_a_task_deleted(scene: Scene) -> None:
-    delete(scene.raw, "writes", of(ALICE, ROOT, C3, task_id="task-1", idx=1))
+def test_one_task_deleted(scene: Scene) -> None:
+    """The whole of what it has stored: as if it had not run."""
+    delete(scene.raw, "writes", of(ALICE, ROOT, C3, task_id="task-1"))
     read = content(scene.saver().get_tuple(at(ALICE)))
-    assert len(read["writes"]) == len(scene.truth.tuples[LAST]["writes"]) - 1
+    assert len(read["writes"]) == len(scene.truth.tuples[LAST]["writes"]) - 3
 
 
 def test_the_parent_set_to_null(scene: Scene) -> None:

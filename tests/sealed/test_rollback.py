@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from sealpoint.errors import RolledBackError, RowError, SealpointError
+from sealpoint.errors import RolledBackError, RowError, SealpointError, WritesLostError
 from sealpoint.langgraph import SealedSaver, SqliteSaver
 from tests.graphs.savers import SEALED
 from tests.sealed.moves import found, of
@@ -150,11 +150,26 @@ def test_the_parent_set_to_null(scene: Scene) -> None:
             read(scene.saver())
 
 
-def test_pending_writes_are_not_covered(scene: Scene) -> None:
-    """Without them a node runs again; SECURITY.md says so."""
-    delete(scene.raw, "writes", of(ALICE, ROOT, C3))
+def test_special_writes_deleted(scene: Scene) -> None:
+    """The store remembers that there must be some; of results it does not."""
+    for gone in (of(ALICE, ROOT, C3), of(ALICE, ROOT, C3, task_id="task-2")):
+        with scene.raw.undone():
+            delete(scene.raw, "writes", gone)
+            for read in (
+                lambda: scene.saver().get_tuple(at(ALICE)),
+                lambda: scene.saver().get_tuple(LAST.config),
+                lambda: ids(scene.saver(), at(ALICE)),
+                lambda: ids(scene.saver(), None),
+            ):
+                with pytest.raises(WritesLostError):
+                    read()
+
+
+def test_a_result_at_the_tip_is_not_covered(scene: Scene) -> None:
+    """Without all of it a node runs again; SECURITY.md says so."""
+    delete(scene.raw, "writes", of(ALICE, ROOT, C3, task_id="task-1"))
     read = content(scene.saver().get_tuple(at(ALICE)))
-    assert read == {**scene.truth.tuples[LAST], "writes": ["list"]}
+    assert len(read["writes"]) == len(scene.truth.tuples[LAST]["writes"]) - 3
 
 
 def test_an_older_value_of_the_same_row(own: Scene) -> None:
@@ -257,7 +272,7 @@ def test_a_refused_deletion_of_runs_changes_nothing(tmp_path: Path, monkeypatch:
 
     path = str(tmp_path / "x.db")
     with SqliteSaver.from_conn_string(path) as inner, thread_store(path) as threads:
-        saver = SealedSaver(inner, serde=SEALED, threads=threads)
+        saver = SealedSaver(inner, serde=SEALED, threads=threads, allow_shared_role=True)
         for number in (1, 2):
             checkpoint: Any = {**empty_checkpoint(), "id": checkpoint_id(number)}
             saver.put(at(ALICE), checkpoint, {"run_id": f"run {number}"}, {})

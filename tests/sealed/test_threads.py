@@ -6,16 +6,18 @@ import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 import pytest
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import ERROR, TASKS
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 
 from sealpoint.errors import SealpointError
-from tests.graphs.graphs import SCRIPTS
+from tests.graphs.graphs import SCRIPTS, extend
 from tests.graphs.plays import perform, plain
 from tests.graphs.savers import SEALED
 from tests.sealed.reading import content, parts
@@ -62,7 +64,9 @@ def test_a_copied_thread_is_the_same(open_: Open, name: str, form: str) -> None:
 
 @pytest.mark.broad
 @pytest.mark.parametrize("script", ["resumed elsewhere", "subgraphs", "delta 30"])
-@pytest.mark.parametrize("name", ["LangGraph SqliteSaver", "LangGraph PostgresSaver"])
+@pytest.mark.parametrize(
+    "name", ["LangGraph SqliteSaver", "LangGraph PostgresSaver", "LangGraph InMemorySaver", "InMemorySaver"]
+)
 def test_a_copy_goes_on_as_the_original(open_: Open, name: str, script: str) -> None:
     """A graph that was stopped, in the original and in its copy, ends the same in both."""
     saver = open_(name, EXACT)
@@ -247,3 +251,72 @@ def test_writes_of_a_copy_are_put_again_as_in_the_original(open_: Open, name: st
             ("task", "log", "a"),
             ("task", "note", "b"),
         ]
+
+
+@pytest.mark.parametrize("name", ["LangGraph SqliteSaver", "LangGraph PostgresSaver", "SqliteSaver"])
+@pytest.mark.parametrize("path", ["", "path"])
+def test_all_writes_of_a_half_bound_thread_are_copied(open_: Open, name: str, path: str) -> None:
+    """Some were put before the wrapper, and one beside them after it. One task has one numbering."""
+    from sealpoint.langgraph import SealedSaver
+
+    alone = open_(name, ALONE)
+    saver: Any = SealedSaver(alone.saver, serde=SEALED, unbound="allow")
+    put(alone, "t", C1)
+    alone.put_writes(at("t", ROOT, C1), [("log", "a"), ("log", "b")], "task", "path")
+    alone.put_writes(at("t", ROOT, C1), [(ERROR, "failed")], "task", "path")
+    saver.put_writes(at("t", ROOT, C1), [("log", "a"), ("log", "b"), ("log", "c")], "task", path)
+    before = saver.get_tuple(at("t")).pending_writes
+    assert sorted(value for _, _, value in before) == ["a", "b", "c", "failed"]
+    saver.copy_thread("t", "copy")
+    strict: Any = SealedSaver(alone.saver, serde=SEALED)
+    for reader in (saver, strict):
+        found = reader.get_tuple(at("copy")).pending_writes
+        for special in (True, False):  # a saver sorts by paths that the copy does not know
+            assert [write for write in found if (write[1] == ERROR) is special] == [
+                write for write in before if (write[1] == ERROR) is special
+            ]
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_all_writes_of_a_task_with_two_paths_are_copied(open_: Open, name: str) -> None:
+    """LangGraph passes no path where it does not know the task any more."""
+    saver = open_(name, EXACT)
+    put(saver, "t", C1)
+    saver.put_writes(at("t", ROOT, C1), [("log", "a"), ("log", "b")], "task", "path")
+    saver.put_writes(at("t", ROOT, C1), [("log", "a"), ("log", "b"), ("log", "c")], "task")
+    before = saver.get_tuple(at("t")).pending_writes
+    assert sorted(value for _, _, value in before) == ["a", "b", "c"]
+    saver.copy_thread("t", "copy")
+    assert saver.get_tuple(at("copy")).pending_writes == before
+
+
+class Slow(TypedDict):
+    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=2)]
+    n: int
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_a_delta_channel_that_rests_is_copied(open_: Open, name: str) -> None:
+    """Later checkpoints have its version and not its value, which the copy keeps nevertheless."""
+
+    def count(state: Slow) -> Any:
+        return {"n": state["n"] + 1, **({"log": [str(state["n"])]} if state["n"] % 3 == 0 else {})}
+
+    saver = open_(name, EXACT)
+    builder: Any = StateGraph(Slow).add_node("count", count).add_edge(START, "count")
+    builder.add_conditional_edges("count", lambda state: "count" if state["n"] < 9 else END)
+    graph = builder.compile(checkpointer=saver.saver)
+
+    def run(method: str, *arguments: Any) -> Any:
+        if not saver.awaited:
+            return getattr(graph, method)(*arguments)
+        return saver.runner.run(getattr(graph, f"a{method}")(*arguments))
+
+    for _ in range(2):
+        run("invoke", {"n": 0, "log": ["start"]}, at("t"))
+    saver.copy_thread("t", "copy")
+    original, copied = (run("get_state", at(thread)).values for thread in ("t", "copy"))
+    assert copied == original
+    ids = [each.config["configurable"]["checkpoint_id"] for each in saver.list(at("t"))]
+    for id_ in ids:
+        assert run("get_state", at("copy", ROOT, id_)).values == run("get_state", at("t", ROOT, id_)).values

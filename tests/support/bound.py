@@ -54,7 +54,9 @@ def sealed_schema(url: str, key_id: str = "k2", **options: Any) -> Iterator[Seal
     with psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
         inner: Any = PostgresSaver(connection)
         inner.setup()
-        yield SealedSaver(inner, serde=EncryptedSerializer(cipher_of(key_id)), **options)
+        yield SealedSaver(
+            inner, serde=EncryptedSerializer(cipher_of(key_id)), allow_shared_role=True, **options
+        )
 
 
 # --- a graph --------------------------------------------------------------------------------------

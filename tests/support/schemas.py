@@ -52,6 +52,8 @@ REFUSED: dict[str, list[str]] = {
     ),
     "collation": altered("checkpoint_id TEXT NOT NULL", "checkpoint_id TEXT NOT NULL COLLATE NOCASE"),
     "collation in lower case": altered("idx)", "idx collate/**/nocase)", WRITES),
+    "default": altered("type TEXT", "type TEXT DEFAULT (hex(zeroblob(9)))"),
+    "default of task_path": altered("task_path TEXT NOT NULL DEFAULT ''", "task_path TEXT DEFAULT 1", WRITES),
     "check": altered("checkpoint BLOB", "checkpoint BLOB CHECK (length(checkpoint) < 9)"),
     "reference": altered("type TEXT", "type TEXT REFERENCES log (what)"),
     "unique index": [CHECKPOINTS, WRITES, "CREATE UNIQUE INDEX one ON writes (channel)"],

@@ -22,7 +22,8 @@ from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.maintenance.bound import take_apart, widened
 from sealpoint.maintenance.rotate import rotate
 from sealpoint.maintenance.verify import pages
-from sealpoint.sealed.body import Claims, pack_claims, pack_header
+from sealpoint.sealed.body import pack_claims, pack_header
+from sealpoint.sealed.calls import Claims
 from sealpoint.serde import EncryptedSerializer
 from tests.support.checkpoints import at
 from tests.support.rings import material_of

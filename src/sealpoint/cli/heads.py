@@ -91,7 +91,7 @@ def verify(
         checkpoints = CheckpointRows(store, cipher)
         known = stack.enter_context(opened_threads(remembered))
         check, part = HeadCheck(checkpoints, known), result.looks_at(store)
-        run = Verification(store, cipher, observer=check, columns=checkpoints.columns)
+        run = Verification(store, cipher, observer=check, columns=checkpoints.with_writes)
         report = render.JsonReport({**result.head(), **part}) if as_json else HeadLines()
         try:
             if pinned is not None:
@@ -149,7 +149,7 @@ def adopt(
         cipher = RingCipher(open_ring(keys, result))
         checkpoints, part = CheckpointRows(store, cipher), result.looks_at(store)
         adoption = Adoption(checkpoints)
-        run = Verification(store, cipher, observer=adoption, columns=checkpoints.columns)
+        run = Verification(store, cipher, observer=adoption, columns=checkpoints.with_writes)
         for event in run.events():
             if isinstance(event, Progress):
                 move(event.rows, event.total)

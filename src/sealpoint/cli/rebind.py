@@ -35,6 +35,7 @@ from sealpoint.cli.output import complain_of_damage, print_json, say, show_table
 from sealpoint.cli.rotate import Reporter, require_fitting
 from sealpoint.cli.signals import stopping
 from sealpoint.cli.stores import open_ring, open_store, warn_of_leftovers
+from sealpoint.cli.threads import find_threads
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import BATCH, Batch
@@ -44,7 +45,14 @@ from sealpoint.keys.databasetable import is_url
 from sealpoint.maintenance.binding import Binder, Visible
 from sealpoint.maintenance.job import Action, End, Outcome, Step, require_keys
 from sealpoint.maintenance.options import Check
-from sealpoint.maintenance.rebind import RebindJob, RebindOptions, make_plan, sealing_sentinels
+from sealpoint.maintenance.rebind import (
+    RebindJob,
+    RebindOptions,
+    make_plan,
+    remembered,
+    require_not_remembered,
+    sealing_sentinels,
+)
 from sealpoint.maintenance.result import Reason, Result
 from sealpoint.maintenance.rotate import MAX_LOCK_SECONDS
 
@@ -81,6 +89,13 @@ def rebind(
     apply: ApplyOption = False,
     unbind: Annotated[
         bool, typer.Option("--unbind", help="The reverse: for a saver without SealedSaver.")
+    ] = False,
+    allow_thread_store: Annotated[
+        bool,
+        typer.Option(
+            "--allow-thread-store",
+            help="With --unbind: also rows that a thread store remembers. Savers beside it refuse them then.",
+        ),
     ] = False,
     plain_metadata: Annotated[
         list[str] | None,
@@ -149,6 +164,7 @@ def rebind(
         check=verify,
         check_keys=not no_key_check,
         unbind=unbind,
+        allow_thread_store=allow_thread_store,
         visible=Visible(frozenset(plain_metadata or ()), frozenset(index or ())),
         thread_id=thread,
     )
@@ -160,6 +176,7 @@ def rebind(
             "verify": verify.value,
             "no_key_check": no_key_check,
             "unbind": unbind,
+            "allow_thread_store": allow_thread_store,
             "thread": thread,
             "plain_metadata": sorted(options.visible.plain),
             "index": sorted(options.visible.indexed),
@@ -167,6 +184,8 @@ def rebind(
     )
     # The plan names one key: another that is promoted during the run must not change what it seals with.
     cipher = RingCipher(open_ring(keys, result), suite, follow=False)
+    if unbind and not allow_thread_store and find_threads(None, cipher.ring.path) is not None:
+        raise remembered()
     Binder(cipher, options.visible)  # which refuses keys of metadata, and a ring without an index key
     return (_apply if apply else _show)(named, cipher, options, result, as_json=as_json)
 
@@ -215,6 +234,7 @@ def _show(
     damage: list[SealpointError] = []
     with closing(open_store(database)) as store, closing(open_whole(database, cipher, options)) as rows:
         require_keys(store, cipher.ring, options)
+        require_not_remembered(store, cipher, options)
         part, plan = result.looks_at(store), _plan(rows, cipher, options, damage)
     result.add(Reason.NOT_APPLIED)
     result.add(Reason.DAMAGED, when=bool(damage))

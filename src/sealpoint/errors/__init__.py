@@ -71,6 +71,7 @@ from sealpoint.errors.savers import (
     ConfigError,
     ConfigKeyError,
     DatabaseCorruptError,
+    EarlierWriteError,
     EndlessTreeError,
     ForkedError,
     MetadataError,
@@ -80,6 +81,7 @@ from sealpoint.errors.savers import (
     SealingCheckError,
     SealingError,
     TextError,
+    WritesLostError,
 )
 from sealpoint.errors.sealed import (
     BlobError,
@@ -110,6 +112,7 @@ from sealpoint.errors.serde import (
 from sealpoint.errors.threads import (
     DeletedCheckpointError,
     RolledBackError,
+    SharedRoleError,
     ThreadStoreBehindError,
     ThreadStoreDownError,
     ThreadStoreError,
@@ -135,6 +138,7 @@ __all__ = [
     "DecodeError",
     "DeletedCheckpointError",
     "DuplicateKeyError",
+    "EarlierWriteError",
     "EndlessTreeError",
     "EntryError",
     "FileLinkError",
@@ -188,6 +192,7 @@ __all__ = [
     "SecretMissingError",
     "SerdeError",
     "ServerError",
+    "SharedRoleError",
     "SignatureError",
     "SourceError",
     "SourceTimeoutError",
@@ -215,6 +220,7 @@ __all__ = [
     "UnrelatedDatabaseError",
     "UnsupportedTypeError",
     "WrappedKeyError",
+    "WritesLostError",
     "WrongRingError",
     "WrongThreadStoreError",
     "excerpt",

@@ -35,6 +35,19 @@ class TextError(RowError):
     """A row contains text that is not UTF-8."""
 
 
+class WritesLostError(RowError):
+    """Pending writes of a task are missing, and others show that they were stored."""
+
+    hint = (
+        "restore the row from backup; for a saver that stores the writes of one call one by one,"
+        " pass allow_partial_writes=True"
+    )
+
+
+class EarlierWriteError(RowError):
+    """A pending write is an earlier one: the thread store remembers another that has replaced it."""
+
+
 class MetadataError(SaverError, ValueError):
     """Metadata is not strict JSON: duplicate keys, NaN, infinity, or not an object."""
 

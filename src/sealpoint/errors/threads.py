@@ -81,6 +81,22 @@ class ThreadStoreReadOnlyError(ThreadStoreError, PermissionError):
     hint = "let this account write to it, and to its folder"
 
 
+class SharedRoleError(ThreadStoreError, PermissionError):
+    """What runs in the session of a saver could write its thread store.
+
+    Attributes:
+        role: A role that the session is, or may become.
+        right: By what right it could.
+    """
+
+    def __init__(self, role: str, right: str, *, hint: str | None = None) -> None:
+        super().__init__(role, right, hint=hint)
+        self.role, self.right = role, right
+
+    def __str__(self) -> str:
+        return f"the saver's session may write the thread store: role {excerpt(self.role)} {self.right}"
+
+
 class ThreadStoreFullError(ThreadStoreError, OSError):
     """There is no space for a thread store."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,9 @@ from sealpoint.databases.cells import Cell
 from sealpoint.databases.failures import Failure
 from sealpoint.maintenance.bound import Parts
 from sealpoint.maintenance.headrows import UNBOUND, CheckpointRows, spot_of
-from sealpoint.sealed.heads import parse_claim
+from sealpoint.maintenance.lastwrites import LastWrites
+from sealpoint.sealed.storeclaim import parse_claim
+from sealpoint.threads.specials import Special
 from sealpoint.threads.store import Head, Kind, Spot, ThreadStore
 
 
@@ -27,7 +29,7 @@ class Adoption:
         deleted: Those to record as deleted.
         unfinished: Those of ``deleted`` whose deletion had begun.
         same: How many are recorded already.
-        unbound: How many are not bound to their rows, and are not recorded.
+        unbound: How many are not bound to their rows, and are not recorded: the store has no head of them.
         identities: The thread stores that checkpoints name.
         clock: The greatest clock that they name.
     """
@@ -41,13 +43,16 @@ class Adoption:
     identities: set[str] = field(default_factory=set)
     clock: int = 0
     _macs: dict[Spot, bytes] = field(default_factory=dict)
+    _writes: LastWrites = field(default_factory=LastWrites)
+    _specials: list[tuple[Spot, Sequence[Special]]] = field(default_factory=list)
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
-        """Take a checkpoint; see `Observer`.
+        """Take a checkpoint or a write; see `Observer`.
 
         Raises:
             DecodeError: If it names its thread store in another form.
         """
+        self._writes.add(cell, parts)
         spot = spot_of(cell.where.names)
         if parts.header is not None and "store" in parts.header:
             identity, clock = parse_claim(parts.header["store"])
@@ -75,15 +80,17 @@ class Adoption:
         Raises:
             ThreadStoreError: If it cannot be read.
         """
+        known = {spot: events for spot, events in store.specials() if spot in self._macs}
+        self._specials += self._writes.to_adopt(known, store.last_special())
         gone = dict[Spot, Head]()
         for head in store.heads():
             mac = self._macs.pop(head.spot, None)
             if mac is None:
                 if head.kind is not Kind.DELETED:
                     gone[head.spot] = head
-            elif mac == UNBOUND:
-                self.unbound += 1
-            elif head.kind is Kind.PUT and head.mac == mac:
+                continue
+            mac = self.rows.adopted_mac(head.spot, mac)
+            if head.kind is Kind.PUT and head.mac == mac:
                 self.same += 1
             else:
                 self.stored.append(Head(head.spot, Kind.PUT, mac))
@@ -104,7 +111,8 @@ class Adoption:
         Raises:
             ThreadStoreError: If the store cannot be written to.
         """
-        store.adopt([*self.stored, *self.deleted], frozenset(self.identities), self.clock, reason)
+        heads, identities = [*self.stored, *self.deleted], frozenset(self.identities)
+        store.adopt(heads, identities, self.clock, reason, self._specials)
 
     def counts(self, store: ThreadStore) -> dict[str, Any]:
         """Return what was counted, as JSON, before it is carried out."""

@@ -7,6 +7,7 @@ document that SealedSaver had sealed instead of the JSON in its column.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +23,6 @@ from sealpoint.sealed.body import (
     PLAIN,
     SENTINEL,
     SENTINEL_VERSION,
-    Claims,
     Header,
     pack_claims,
     pack_header,
@@ -31,11 +31,13 @@ from sealpoint.sealed.body import (
     split_claims,
     split_header,
 )
+from sealpoint.sealed.calls import Claims
 from sealpoint.sealed.tokens import PSEUDONYM, Tokens
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS
 
+_RANDOM_BYTES: Final = 12
 _INDEXES: Final = range(-(2**31), 2**31)
 _NUL: Final = rb"\u0000"
 
@@ -160,7 +162,7 @@ class Binder:
         beside: Beside = cell.where.locator
         header, _ = split_header(open_cell(self._cipher, cell, secret_of=self._secret_of).data)
         before = decode_metadata(beside.metadata)
-        require_same_metadata(before, header["metadata"])
+        require_same_metadata(before, header["metadata"], self._tokens)
         after = {**self._readable(header["metadata"]), **before}
         if after == before:
             return None
@@ -189,11 +191,11 @@ class Binder:
         data, parent, metadata = opened.data, None, None
         if coordinates is WRITE:
             claims, data = split_claims(data)
-            if claims != _require_claims(names, beside):
+            if claims.columns != _require_claims(names, beside).columns:
                 raise RowError("a write is not at the place at which it was sealed")
         elif coordinates is CHECKPOINT:
             header, data = split_header(data)
-            require_same_metadata(decode_metadata(beside.metadata), header["metadata"])
+            require_same_metadata(decode_metadata(beside.metadata), header["metadata"], self._tokens)
             parent = header["parent"] if beside.parent else None
             metadata = _as_stored(header["metadata"], beside)
         tag, blob = self._cipher.seal(opened.inner, data)
@@ -203,7 +205,7 @@ class Binder:
         """Restore the JSON of a Postgres checkpoint."""
         beside: Beside = cell.where.locator
         header, content = split_header(data)
-        require_same_metadata(decode_metadata(beside.metadata), header["metadata"])
+        require_same_metadata(decode_metadata(beside.metadata), header["metadata"], self._tokens)
         inline = header.get("inline", {})
         if missing := [
             name for name in header.get("channels", ()) if name not in {*inline, *beside.channels}
@@ -241,7 +243,11 @@ def _make_header(cell: Cell, beside: Beside) -> Header:
     metadata = decode_metadata(beside.metadata)
     if KEY in metadata:
         raise MetadataError(f"metadata has the key {KEY!r}, and the row is not bound to its place")
-    return {"metadata": metadata, "parent": beside.parent or None}
+    return {
+        "metadata": metadata,
+        "parent": beside.parent or None,
+        "rebound": os.urandom(_RANDOM_BYTES).hex(),
+    }
 
 
 def _require_claims(names: Mapping[str, Any], beside: Beside) -> Claims:

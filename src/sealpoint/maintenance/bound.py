@@ -15,14 +15,15 @@ from sealpoint.errors import RowError, excerpt
 from sealpoint.sealed.body import (
     SENTINEL,
     SENTINEL_VERSION,
-    Claims,
     Header,
     require_same_kind,
     require_same_metadata,
     split_claims,
     split_header,
 )
+from sealpoint.sealed.calls import Claims
 from sealpoint.sealed.rows import is_bound
+from sealpoint.sealed.tokens import Tokens
 
 BESIDE: Final = {
     CHECKPOINT: ("parent_checkpoint_id", "metadata"),
@@ -49,7 +50,9 @@ class Parts(NamedTuple):
     @property
     def sealed_with(self) -> dict[str, Any] | None:
         """What is sealed in front of the bytes of the serializer, as JSON."""
-        return dict(self.header) if self.header else self.claims and self.claims._asdict()
+        if self.claims is not None:
+            return self.claims.columns | ({"call": self.claims.call_id.hex()} if self.claims.call else {})
+        return dict(self.header) if self.header else None
 
 
 def take_apart(cell: Cell, opened: Opened) -> Parts:
@@ -84,7 +87,7 @@ def widened(column: Column) -> Column:
     return replace(column, beside=BESIDE.get(column.coordinates, ()))
 
 
-def require_same_row(cell: Cell, header: Header) -> None:
+def require_same_row(cell: Cell, header: Header, tokens: Tokens) -> None:
     """Check what is readable beside a bound checkpoint, as `SealedSaver` does that reads it.
 
     Savers set the column of the parent to NULL when they prune.
@@ -92,13 +95,14 @@ def require_same_row(cell: Cell, header: Header) -> None:
     Args:
         cell: The checkpoint, of a `widened` column.
         header: Its header.
+        tokens: Computes the tokens that may be readable.
 
     Raises:
         MetadataError: If its metadata is not strict JSON.
         RowError: If a readable part is not what was sealed.
     """
     beside = cell.where.beside
-    require_same_metadata(decode_metadata(beside["metadata"]), header["metadata"])
+    require_same_metadata(decode_metadata(beside["metadata"]), header["metadata"], tokens)
     if beside["parent_checkpoint_id"] not in (None, header["parent"]):
         raise RowError("the id of the parent is not what was sealed")
 
@@ -159,9 +163,9 @@ class ThreadIds:
 class Restoring:
     """Turns rows back into what a saver stores without `SealedSaver`. Checkpoints come before writes."""
 
-    def __init__(self) -> None:
-        """Begin without any thread."""
-        self._threads = ThreadIds()
+    def __init__(self, tokens: Tokens) -> None:
+        """Begin without any thread; ``tokens`` is as for `require_same_row`."""
+        self._threads, self._tokens = ThreadIds(), tokens
 
     def restore(self, cell: Cell, parts: Parts) -> dict[str, Any]:
         """Return all columns of a row.
@@ -177,10 +181,10 @@ class Restoring:
         row = where.names | where.beside
         column = row["thread_id"]
         if parts.header is not None:
-            require_same_row(cell, parts.header)
+            require_same_row(cell, parts.header, self._tokens)
             self._threads.learn(column, parts.header)
             row["metadata"] = encode_metadata(parts.header["metadata"])
         if parts.claims is not None:
-            row |= parts.claims._asdict()
+            row |= parts.claims.columns
         kind, data = parts.opened.typed
         return {**row, "thread_id": self._threads.require_id(column), "type": kind, where.column.name: data}

@@ -38,6 +38,7 @@ from sealpoint.keys.lock import holding
 from sealpoint.maintenance.bound import Parts, Restoring, take_apart
 from sealpoint.maintenance.partial import private_folder, remove_leftovers
 from sealpoint.maintenance.verify import pages
+from sealpoint.sealed.tokens import Tokens
 from sealpoint.sqlite import schema
 
 _WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
@@ -122,7 +123,7 @@ class _Copy:
         self._batch = batch
         self._allow_plaintext = allow_plaintext
         self._secret_of = secret_of
-        self._restoring = Restoring()
+        self._restoring = Restoring(Tokens(lambda: cipher.ring))
         self._rows = self._total = self._opened = self._size = 0
         self._failed = False
 

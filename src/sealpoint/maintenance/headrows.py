@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
+from sealpoint.base.coordinates import WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.databases.cells import Cell, Column, SecretOf, open_cell
 from sealpoint.databases.rows import RowStore
@@ -13,7 +14,7 @@ from sealpoint.keys.key import KeyedHash
 from sealpoint.maintenance.bound import BESIDE, Parts, take_apart
 from sealpoint.maintenance.verify import pages
 from sealpoint.sealed.body import digest_of
-from sealpoint.sealed.heads import PURPOSE, mac_of
+from sealpoint.sealed.heads import PURPOSE, UNBOUND_DIGEST, mac_of
 from sealpoint.threads.store import Spot
 
 UNBOUND: Final = b""
@@ -29,6 +30,9 @@ class CheckpointRows:
     Attributes:
         database: The database.
         columns: Its columns with whole checkpoints.
+        with_writes: The same, and those with writes.
+        cipher: Opens values.
+        secret_of: Gives the secrets of values that have one in their key.
     """
 
     def __init__(
@@ -48,14 +52,22 @@ class CheckpointRows:
         self.columns: tuple[Column, ...] = tuple(
             column for column in database.columns if column.coordinates in BESIDE
         )
+        self.with_writes = (
+            *self.columns,
+            *(column for column in database.columns if column.coordinates == WRITE),
+        )
         self._keyed = KeyedHash(cipher.ring.index_key(PURPOSE))
-        self._cipher, self._allow_plaintext, self._secret_of = cipher, allow_plaintext, secret_of
+        self.cipher, self._allow_plaintext, self.secret_of = cipher, allow_plaintext, secret_of
 
     def mac(self, spot: Spot, opened: Opened, parts: Parts) -> bytes:
         """Return the MAC of a checkpoint that was opened; `UNBOUND` if it is not bound to its row."""
         if parts.header is None:
             return UNBOUND
         return mac_of(self._keyed, spot, digest_of(parts.header.get("store"), *opened.typed))
+
+    def adopted_mac(self, spot: Spot, mac: bytes) -> bytes:
+        """Return what is recorded of a checkpoint in place of a MAC that may be `UNBOUND`."""
+        return mac_of(self._keyed, spot, UNBOUND_DIGEST) if mac == UNBOUND else mac
 
     def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
         """Return the MACs of those of some checkpoints that are there. Reads the whole database."""
@@ -81,7 +93,7 @@ class CheckpointRows:
     def _mac_of(self, spot: Spot, cell: Cell) -> bytes:
         try:
             opened = open_cell(
-                self._cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self._secret_of
+                self.cipher, cell, allow_plaintext=self._allow_plaintext, secret_of=self.secret_of
             )
             return self.mac(spot, opened, take_apart(cell, opened))
         except SealpointError:  # it was named when all values were read

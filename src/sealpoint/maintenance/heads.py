@@ -19,15 +19,18 @@ from sealpoint.databases.cells import Cell
 from sealpoint.databases.failures import Failure
 from sealpoint.errors import (
     DeletedCheckpointError,
+    EarlierWriteError,
     RolledBackError,
     SealpointError,
     ThreadStoreBehindError,
+    WritesLostError,
     WrongThreadStoreError,
 )
 from sealpoint.maintenance.bound import Parts
 from sealpoint.maintenance.headrows import UNBOUND, UNOPENED, CheckpointRows, spot_of
+from sealpoint.maintenance.lastwrites import LastWrites
 from sealpoint.maintenance.result import Reason
-from sealpoint.sealed.heads import parse_claim
+from sealpoint.sealed.storeclaim import parse_claim
 from sealpoint.threads.store import Head, Kind, Spot, ThreadStore
 
 MAX_SUSPECTS: Final = 100_000
@@ -89,15 +92,17 @@ class HeadCheck:
         self._clock = store.find([]).clock
         self._identity, self._identities = store.identity, store.identities
         self._has_waited = False
+        self._writes = LastWrites()
 
     # --- the database -------------------------------------------------------------------------
 
     def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
-        """Add a value that was opened; one that is not a checkpoint is skipped.
+        """Add a value that was opened; one that is neither a checkpoint nor a write is skipped.
 
         Raises:
             DecodeError: If it names its thread store in another form.
         """
+        self._writes.add(cell, parts)
         spot = spot_of(cell.where.names) if cell.where.column.coordinates in self._coordinates else None
         if spot is None:
             return
@@ -107,6 +112,7 @@ class HeadCheck:
 
     def add_failure(self, failed: Failure) -> None:
         """Add a value that did not open: it is there, and has been named."""
+        self._writes.add_failure(failed)
         spot = spot_of(failed.place)
         if spot is not None and failed.table in self._labels:
             self._seen.setdefault(self._mark(spot), UNOPENED)
@@ -147,7 +153,7 @@ class HeadCheck:
         suspects = dict[Spot, Head]()
         for head in self._store.heads():
             self.recorded += bool(head.spot.checkpoint_id)  # a prune records that it began without one
-            state = self._seen.pop(self._mark(head.spot), None)
+            state = self._accepted(head, self._seen.pop(self._mark(head.spot), None))
             if self._difference(head, state) is not None:
                 suspects[head.spot] = head
             elif state not in (None, UNOPENED, head.mac):
@@ -157,6 +163,13 @@ class HeadCheck:
                 suspects = {}
         yield from self._settle(suspects)
         self.not_recorded += sum(state != UNOPENED for state in self._seen.values())
+        for spot, error in self._writes.findings(self._rows, self._store):
+            yield self._finding(Difference.EARLIER, spot, error)
+
+    def _accepted(self, head: Head, state: bytes | None) -> bytes | None:
+        """Return the MAC of a row, also if it is not bound and was adopted as such."""
+        is_adopted = state == UNBOUND and head.mac == self._rows.adopted_mac(head.spot, UNBOUND)
+        return head.mac if is_adopted else state
 
     def _difference(self, head: Head, state: bytes | None) -> Difference | None:
         """Compare a head with the MAC of its row, or what stands for it; ``None`` if there is no row."""
@@ -180,7 +193,7 @@ class HeadCheck:
             later = self._find([*suspects])
             again, may_end = dict[Spot, Head](), False
             for spot, head in suspects.items():
-                kind = self._difference(head, states.get(spot))
+                kind = self._difference(head, self._accepted(head, states.get(spot)))
                 if later.get(spot) != head:
                     again |= {spot: later[spot]} if spot in later else {}
                 elif kind in (Difference.PUT_BACK, Difference.LEAVING) and not self._has_waited:
@@ -193,7 +206,7 @@ class HeadCheck:
             suspects = again
         states = self._rows.find(suspects) if suspects else {}
         for spot, head in suspects.items():  # changed at each look: named rather than passed by
-            if (kind := self._difference(head, states.get(spot))) is not None:
+            if (kind := self._difference(head, self._accepted(head, states.get(spot)))) is not None:
                 yield from self._report(kind, spot)
 
     def _find(self, spots: Sequence[Spot]) -> dict[Spot, Head]:
@@ -240,5 +253,12 @@ class HeadCheck:
 
 def is_finding(failed: Failure) -> bool:
     """Whether a failure is a difference from a thread store, and not a value that does not open."""
-    kinds = (RolledBackError, DeletedCheckpointError, WrongThreadStoreError, ThreadStoreBehindError)
+    kinds = (
+        RolledBackError,
+        DeletedCheckpointError,
+        WrongThreadStoreError,
+        ThreadStoreBehindError,
+        EarlierWriteError,
+        WritesLostError,
+    )
     return isinstance(failed.error, kinds)

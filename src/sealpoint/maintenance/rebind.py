@@ -8,27 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sealpoint.base.coordinates import VALUE
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.crypto.kinds import NULL
 from sealpoint.crypto.tag import Kind
-from sealpoint.databases.cells import Cell, Selection
+from sealpoint.databases.cells import Cell, Selection, open_cell
 from sealpoint.databases.rows import Change, Events, Progress, RowStore
 from sealpoint.databases.whole import UNSEALED_ROW, Replacement, WholeRowStore
-from sealpoint.errors import SealpointError, excerpt
+from sealpoint.errors import ConfigError, SealpointError, excerpt
 from sealpoint.maintenance.binding import NOTHING_MORE, Binder, Visible
+from sealpoint.maintenance.bound import BESIDE
 from sealpoint.maintenance.job import Action, Job, Report, Step, action_of
 from sealpoint.maintenance.options import Options
 from sealpoint.maintenance.pace import Signal
 from sealpoint.maintenance.rotate import BeforeChange, Run
 from sealpoint.maintenance.status import Share, status
+from sealpoint.maintenance.verify import pages
 from sealpoint.maintenance.workers import Assignment
-from sealpoint.sealed.body import SENTINEL, SENTINEL_VERSION
+from sealpoint.sealed.body import SENTINEL, SENTINEL_VERSION, split_header
 
 _CHECKPOINTS: Final = "checkpoints"
+_REMEMBERED: Final = (
+    "savers beside it refuse them afterwards: start every agent without threads=, then pass"
+    " --allow-thread-store; or keep the store, and run `sealpoint heads adopt` at the end"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +45,12 @@ class RebindOptions(Options):
         unbind: Make bound rows readable for a saver with the serializer alone, instead of the reverse.
         visible: Which metadata stays readable in bound rows.
         thread_id: Only this thread, by its id in the database.
+        allow_thread_store: Unbind although a thread store remembers the rows: no saver beside it reads them
+            then, before `heads adopt`.
     """
 
     unbind: bool = False
+    allow_thread_store: bool = False
     visible: Visible = NOTHING_MORE
     thread_id: str | None = None
 
@@ -68,7 +77,8 @@ def rebind(
 
     Raises:
         NoActiveKeyError: If the ring has no active key. Nothing has been changed.
-        ConfigError, KeyRingError: If keys of metadata are not valid, or cannot be indexed.
+        ConfigError, KeyRingError: If keys of metadata are not valid, or cannot be indexed; or rows are to be
+            unbound that a thread store remembers. Nothing has been changed.
         LockedError: On Postgres, if other sessions have locked rows until the end. All other rows are done.
         StoppedError: If the disk is full or the database is not available. The run can be repeated.
     """
@@ -76,6 +86,7 @@ def rebind(
     cipher.ring.require_active()
     binder = Binder(cipher, options.visible, allow_plaintext=options.allow_plaintext)
     if options.unbind:
+        require_not_remembered(store, cipher, options)
         yield from _run(store, binder.unbind, Selection(bound=True), options, before_change)
         return
     selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
@@ -90,6 +101,35 @@ def rebind(
         ):
             for event in events:
                 yield _sum(done, event) if isinstance(event, Progress) else event
+
+
+def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
+    """Check that no checkpoint that is to be unbound was stored beside a thread store.
+
+    Raises:
+        ConfigError: If one was: savers beside the store refuse it afterwards.
+    """
+    if not options.unbind or options.allow_thread_store:
+        return
+    selection = Selection(bound=True, thread_id=options.thread_id)
+    for column in store.columns:
+        if column.coordinates not in BESIDE:
+            continue
+        for page in pages(store, column, selection):
+            if any(_names_store(cipher, cell) for cell in page.cells):
+                raise remembered()
+
+
+def remembered() -> ConfigError:
+    """Return the error of a run that would unbind what a thread store remembers."""
+    return ConfigError("a thread store remembers rows that are to be unbound", hint=_REMEMBERED)
+
+
+def _names_store(cipher: RingCipher, cell: Cell) -> bool:
+    try:
+        return "store" in split_header(open_cell(cipher, cell).data)[0]
+    except SealpointError:  # it is named when it is to be changed
+        return False
 
 
 def _run(
@@ -147,7 +187,7 @@ def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
     sentinel = None if options.unbind else sealing_sentinels(cipher)
     opened = PostgresWholeRows(assignment.url, writable=True, thread_id=options.thread_id, sentinel=sentinel)
     with closing(opened) as store:
-        yield from rebind(store, cipher, options)
+        yield from rebind(store, cipher, replace(options, allow_thread_store=True))  # the job has asked
 
 
 # --- the job --------------------------------------------------------------------------------------
@@ -221,9 +261,10 @@ class RebindJob(Job):
         return Selection(plaintext=False, thread_id=self._wanted.thread_id)
 
     def _run(self, before_change: BeforeChange | None) -> Events:
-        return rebind(self._rows, self._cipher, self._wanted, before_change)
+        return rebind(self._rows, self._cipher, replace(self._wanted, allow_thread_store=True), before_change)
 
     def _rotate(self) -> None:
+        require_not_remembered(self._store, self._cipher, self._wanted)
         super()._rotate()
         if self._wanted.unbind:
             self._rows.remove_sentinels()

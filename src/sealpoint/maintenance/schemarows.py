@@ -24,6 +24,7 @@ from sealpoint.errors import DecodeError, RowError, SealpointError, excerpt
 from sealpoint.maintenance.bound import Parts, ThreadIds, is_sentinel, needs_of, require_same_row
 from sealpoint.maintenance.decrypt import open_value, require_no_frame
 from sealpoint.sealed.body import SENTINEL, Header
+from sealpoint.sealed.tokens import Tokens
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.outline import read_outline
 
@@ -53,6 +54,7 @@ class RowOpener:
         self._allow_plaintext = allow_plaintext
         self._secret_of = secret_of
         self._threads = ThreadIds()
+        self._tokens = Tokens(lambda: cipher.ring)
 
     def learn(self, cell: Cell) -> None:
         """Remember the thread that the sealed part of a checkpoint names.
@@ -88,7 +90,7 @@ class RowOpener:
         parts = self._open(cell)
         if parts.is_bound and is_sentinel(cell):
             return Copied(None)
-        claims = parts.claims._asdict() if parts.claims else {}
+        claims = parts.claims.columns if parts.claims else {}
         row |= {name: claim for name, claim in claims.items() if name in row}
         kind, data = parts.opened.typed
         return Copied(row | {"type": kind, column.name: data})
@@ -106,7 +108,7 @@ class RowOpener:
         readable = _readable(row)
         document = _document_of(cell, opened)
         cell = _with_versions(cell, readable["channel_versions"])
-        require_same_row(cell, header)
+        require_same_row(cell, header, self._tokens)
         key = tuple(row[name] for name in cell.where.column.key)
         needs = tuple(need._replace(checkpoint=key) for need in needs_of(cell, header, document))
         values = _snapshots(header, readable["channel_values"]) | dict(header.get("inline", {}))

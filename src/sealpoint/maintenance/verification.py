@@ -16,10 +16,12 @@ from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import Event, Need, Progress, RowStore
 from sealpoint.errors import RowError, SealpointError, excerpt
 from sealpoint.maintenance.bound import Parts, needs_of, require_same_row, take_apart, widened
+from sealpoint.maintenance.calls import CallCheck, WriteRows
 from sealpoint.maintenance.records import Places, check_records, require_own_document
 from sealpoint.maintenance.result import Reason
 from sealpoint.maintenance.verify import pages, verify
-from sealpoint.sealed.body import Claims
+from sealpoint.sealed.calls import Claims
+from sealpoint.sealed.tokens import Tokens
 
 DATED_ID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The id of a checkpoint that LangGraph made: a UUID of version 6. Such texts sort by their times."""
@@ -81,7 +83,11 @@ class Verification:
         self._require_bound = require_bound
         self._needs: dict[Need, Cell] = {}
         self._writes = _Writes(store, cipher, secret_of)
+        read = store.columns if columns is None else columns
+        has_writes = any(column.coordinates == WRITE for column in read)
+        self._calls = CallCheck(WriteRows(store, cipher, secret_of)) if has_writes else None
         self._store = store
+        self._tokens = Tokens(lambda: cipher.ring)
         self._observer = observer
         self._values = verify(
             store,
@@ -89,7 +95,7 @@ class Verification:
             allow_plaintext=allow_plaintext,
             secret_of=secret_of,
             examine=self._examine,
-            columns=[*map(widened, store.columns if columns is None else columns)],
+            columns=[*map(widened, read)],
         )
 
     @property
@@ -128,6 +134,8 @@ class Verification:
             if isinstance(event, Progress):
                 yield from self._find_lost()
         yield from self._writes.find_copies()
+        if self._calls is not None:
+            yield from self._calls.findings()
         for found in check_records(self._store, self._examine_record):
             if isinstance(found, Places):
                 self.orphans = found
@@ -168,13 +176,17 @@ class Verification:
         if coordinates == CHECKPOINT or parts.header is not None:
             document = require_own_document(cell, parts.opened)
             if parts.header is not None:
-                require_same_row(cell, parts.header)
+                require_same_row(cell, parts.header, self._tokens)
                 if cell.where.column.in_json:
                     self._needs |= dict.fromkeys(needs_of(cell, parts.header, document), cell)
+                if self._calls is not None:
+                    self._calls.add_checkpoint(cell, parts.header)
         if self._observer is not None:
             self._observer.add(cell, opened, parts)
         if parts.claims is not None:
             self._writes.add(cell, parts.claims)
+            if self._calls is not None:
+                self._calls.add(cell, parts.claims)
         if parts.is_bound:
             self.bound += 1
         else:

@@ -19,7 +19,8 @@ from sealpoint.errors import SealpointError
 from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, thread_config
 from sealpoint.sealed.reading import Listing, get_tuple
 from sealpoint.sealed.steps import R, Steps, arun
-from sealpoint.sealed.transactions import require_own_transactions
+from sealpoint.sealed.tables import Tables
+from sealpoint.sealed.transactions import arequire_own_transactions
 from sealpoint.sealed.walk import histories
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 
@@ -29,10 +30,13 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
 
     inner: Any
     _do: Procedures
+    _tables: Tables
 
-    async def _arun(self, steps: Steps[R]) -> R:
-        """Run a procedure on the wrapped saver, and count the error that it raises."""
+    async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
+        """Async version of `SealedSaver._run`."""
         try:
+            if looks:
+                await self._tables.arequire(self.inner)
             return await arun(steps, self.inner)
         except SealpointError as error:
             self._do.rows.serde.tally.refuse(error)
@@ -55,7 +59,7 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
         listing = Listing(self._do, asked, filter, before, limit)
         while listing.is_open:
             for row in await self._arun(listing.page()):
-                if (found := await self._arun(listing.checkpoint(row))) is not None:
+                if (found := await self._arun(listing.checkpoint(row), looks=False)) is not None:
                     yield found
 
     async def aget_delta_channel_history(
@@ -67,11 +71,11 @@ class AsyncMethods(BaseCheckpointSaver[Any]):
     async def _aask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
         place = require_place(config)
         if self._do.heads is not None:
-            require_own_transactions(self.inner)
+            await arequire_own_transactions(self.inner)
         pseudonyms = self._do.pseudonyms
-        column = pseudonyms.known(place.thread_id)
+        column = pseudonyms.known(place, is_new=is_new)
         if column is None:
-            column = await self._arun(pseudonyms.find(place.thread_id, self._do.check, is_new=is_new))
+            column = await self._arun(pseudonyms.find(place, self._do.check, is_new=is_new))
         return self._do.asked(config, place, column)
 
     async def aput(

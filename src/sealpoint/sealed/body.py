@@ -1,7 +1,10 @@
 """What is sealed of a checkpoint and of a write, in front of the bytes of the serializer.
 
     checkpoint   u32be length | header, JSON | the document, by the serializer
-    write        i32be idx | u32be length | task_path, UTF-8 | the value, by the serializer
+    write        i32be idx | u32be length, and 2^31 if a call follows | task_path, UTF-8 | call
+                 | the value, by the serializer
+
+The call is described in `sealpoint.sealed.calls`. Earlier releases have written none.
 
 The header:
 
@@ -9,8 +12,10 @@ The header:
     parent     id of the parent, or null
     thread     only if the column holds a pseudonym: the thread id
     channels   only if values are stored apart: the names of all channels with a value
+    made       only in delta graphs: which writes to its parent it was made of, see `sealpoint.sealed.made`
     inline     only if values are stored apart: those that a Postgres saver does not pass to its serializer
     store      only beside a thread store: its identity, a clock that it had reached, and random bytes
+    rebound    only if `rebind` has bound it: random bytes, so that it is no earlier state of a thread store
 
 If values are stored apart, the document lacks ``channel_values``.
 """
@@ -19,16 +24,19 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as encode_text
-from typing import Any, Final, NamedTuple, NotRequired, TypedDict
+from math import isfinite
+from typing import Any, Final, NotRequired, TypedDict
 
 from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
 from sealpoint.base.frame import KEY
 from sealpoint.base.metadata import encode_metadata, prepared_encoder
 from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
+from sealpoint.sealed.calls import Claims, end_of
+from sealpoint.sealed.tokens import TOKEN, Tokens
 
 SENTINEL: Final = "__sealpoint__"
 """Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail."""
@@ -51,6 +59,7 @@ INLINE: Final = (str, int, float, bool, type(None))
 
 _LENGTH: Final = 4
 _CLAIMS: Final = struct.Struct(">iI")
+_HAS_CALL: Final = 2**31
 
 
 class Header(TypedDict):
@@ -62,21 +71,11 @@ class Header(TypedDict):
     channels: NotRequired[Sequence[str]]
     inline: NotRequired[Mapping[str, Any]]
     store: NotRequired[str]
+    made: NotRequired[str]
+    rebound: NotRequired[str]
 
 
-class Claims(NamedTuple):
-    """The place of a write among those of its task.
-
-    Attributes:
-        task_path: Path of the task.
-        idx: Its position, or the fixed index of a special write.
-    """
-
-    task_path: str
-    idx: int
-
-
-_SHORT: Final = frozenset(("metadata", "parent", "store"))
+_SHORT: Final = frozenset(("metadata", "parent", "store", "made"))
 
 # ASCII, so that lone surrogates are kept; NaN and infinity as Python writes them.
 _encode: Final = prepared_encoder(json.JSONEncoder(separators=(",", ":"), check_circular=False))
@@ -92,8 +91,9 @@ def pack_header(header: Header) -> bytes:
     """
     parent = header["parent"]
     text = f',"parent":{"null" if parent is None else encode_text(parent)}'
-    if "store" in header:
-        text += f',"store":{encode_text(header["store"])}'
+    for name in ("store", "made"):
+        if name in header:
+            text += f',"{name}":{encode_text(header[name])}'
     end = "}"
     if not header.keys() <= _SHORT:  # most headers have nothing else
         rest = {name: value for name, value in header.items() if name not in _SHORT}
@@ -137,7 +137,8 @@ def digest_of(claim: object, inner: str, data: bytes) -> bytes:
 def pack_claims(claims: Claims) -> bytes:
     """Return the bytes in front of a write's value."""
     path = claims.task_path.encode("utf-8", "surrogatepass")
-    return _CLAIMS.pack(claims.idx, len(path)) + path
+    mark = _HAS_CALL if claims.call else 0
+    return _CLAIMS.pack(claims.idx, len(path) | mark) + path + claims.call
 
 
 def split_claims(data: bytes) -> tuple[Claims, bytes]:
@@ -148,40 +149,53 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
     """
     try:
         idx, length = _CLAIMS.unpack_from(data)
-        end = _CLAIMS.size + length
-        path = data[_CLAIMS.size : end].decode("utf-8", "surrogatepass")
+        path_end = _CLAIMS.size + (length & ~_HAS_CALL)
+        path = data[_CLAIMS.size : path_end].decode("utf-8", "surrogatepass")
+        end = end_of(data, path_end) if length & _HAS_CALL else path_end
     except (struct.error, UnicodeDecodeError):
         path = None
     if path is None or len(data) < end:
         raise DecodeError("a sealed write does not say its place")
-    return Claims(path, idx), data[end:]
+    return Claims(path, idx, data[path_end:end]), data[end:]
 
 
-def require_same_metadata(
-    readable: Mapping[str, Any], metadata: Mapping[str, Any], plain: Collection[str] = PLAIN
-) -> None:
+def require_same_metadata(readable: Mapping[str, Any], metadata: Mapping[str, Any], tokens: Tokens) -> None:
     """Compare the metadata that is readable in a row with what was sealed.
+
+    A key that was sealed may be absent: which ones are readable may have been another choice.
 
     Args:
         readable: What stands in the row.
         metadata: What was sealed.
-        plain: Keys that savers search for: one that was not sealed would be found.
+        tokens: Computes tokens; without the index key, all keys in the form of tokens are accepted.
 
     Raises:
-        RowError: If a key has another value, or a plain key was not sealed. Other keys have no effect.
+        RowError: If a key has another value, or was not sealed and is no token of what was sealed.
     """
+    found = None
     for key, value in readable.items():
         if key == KEY:
             continue
-        if not _is_same(value, metadata[key]) if key in metadata else key in plain:
-            raise RowError(f"metadata {excerpt(key)} is not what was sealed")
+        if key in metadata:
+            if _is_same(value, metadata[key]):
+                continue
+        elif type(key) is str and TOKEN.match(key) and type(value) is int and value == 1:
+            if not tokens.are_available:
+                continue
+            if found is None:
+                found = tokens.of({name: metadata[name] for name in metadata if name not in PLAIN})
+            if key in found:
+                continue
+        raise RowError(f"metadata {excerpt(key)} is not what was sealed")
 
 
 def _is_same(readable: Any, sealed: Any) -> bool:
     """Whether two JSON values are the same, except that Postgres returns large floats as integers."""
     if readable == sealed:
         return True
-    if isinstance(sealed, float) and isinstance(readable, int):
+    if isinstance(sealed, float) and isinstance(readable, float):
+        return sealed != sealed and readable != readable  # noqa: PLR0124 -- both are NaN
+    if isinstance(sealed, float) and isinstance(readable, int) and isfinite(sealed):
         return readable == int(Decimal(repr(sealed)))
     if isinstance(sealed, dict) and isinstance(readable, dict):
         return readable.keys() == sealed.keys() and all(

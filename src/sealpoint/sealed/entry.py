@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,13 +14,13 @@ from sealpoint.crypto import Opened
 from sealpoint.errors import RowError, SealingError, excerpt
 from sealpoint.sealed.body import (
     SENTINEL,
-    Claims,
     Header,
     digest_of,
     require_same_metadata,
     split_header,
 )
-from sealpoint.sealed.carrier import Sealed
+from sealpoint.sealed.calls import Claims, StoredWrite, require_whole
+from sealpoint.sealed.carrier import Sealed, dump_mapping
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
 from sealpoint.serde.types import TASKS
@@ -41,7 +42,7 @@ def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
         RowError, IntegrityError, UnboundValueError, PlaintextError: If the row is not as it was stored.
         SealpointError: What the serializer raises.
     """
-    _require_names(found, place)
+    require_names(found, place)
     if rows.layout is Layout.WHOLE:
         sealed: Any = found.checkpoint
         if type(sealed) is not Sealed:
@@ -63,7 +64,20 @@ def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
     return Entry(rows, found, place, rows.open_bound(Sealed(tag, blob), header_row(*rows.key(place))))
 
 
-def _require_names(found: CheckpointTuple, place: Place) -> None:
+def open_writes(rows: Rows, found: CheckpointTuple, place: Place) -> Sequence[StoredWrite]:
+    """Authenticate the writes to a checkpoint alone: `Entry.stored_writes`, which says what is raised."""
+    writes = rows.open_writes(place, found.pending_writes or ())
+    places = [(write.task_id, write.claims.idx) for write in writes if write.claims]
+    if len({*places}) != len(places):
+        raise RowError("a write of a task is stored twice")
+    if not rows.allow_partial:
+        require_whole(writes)
+    if len(places) == len(writes):  # else the saver's order is the only one
+        writes.sort(key=_order)
+    return writes
+
+
+def require_names(found: CheckpointTuple, place: Place) -> None:
     """Check what stands beside the values: a database may hold anything in any column."""
     kinds = {*map(type, place)}
     for task_id, channel, _ in found.pending_writes or ():
@@ -86,6 +100,7 @@ class Entry:
         removed_parent: Id of the parent that it was stored with, if the row has none now.
         digest: `digest_of` what was sealed, if there is a thread store and it is bound to its row.
         claim: What it says of the thread store; ``None`` if nothing.
+        made: What it says of the writes to its parent; ``None`` if nothing.
     """
 
     __slots__ = (
@@ -94,9 +109,11 @@ class Entry:
         "_header",
         "_inner",
         "_rows",
+        "_writes",
         "claim",
         "digest",
         "found",
+        "made",
         "parent",
         "place",
         "removed_parent",
@@ -109,9 +126,11 @@ class Entry:
         self._header: Header | None = None
         self._inner, self._content = "", b""
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
+        self._writes: Sequence[StoredWrite] | None = None
         self.thread_id: str = place.thread_id
         self.digest: bytes | None = None
         self.claim: object = None
+        self.made: Any = None
         self.removed_parent: str | None = None
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         if opened is not None:
@@ -119,13 +138,14 @@ class Entry:
             self._header, self._content = split_header(opened.data)
             self.thread_id = self._header.get("thread", place.thread_id)
             self.claim = self._header.get("store")
+            self.made = self._header.get("made")
             if rows.is_remembered:
                 self.digest = digest_of(self.claim, opened.inner, opened.data)
             if not parent:
                 self.removed_parent = self._header["parent"]
             parent = self._header["parent"] if parent else None
             if rows.layout is not Layout.VALUES:
-                require_same_metadata(found.metadata, self._header["metadata"], rows.plain)
+                require_same_metadata(found.metadata, self._header["metadata"], rows.tokens)
         self.parent: str | None = parent
 
     @property
@@ -203,16 +223,19 @@ class Entry:
         Raises:
             RowError: If two stand at one place.
         """
-        stored = self.found.pending_writes or ()
-        if channels is not None:
-            stored = [write for write in stored if write[1] in channels]
-        writes = self._rows.open_writes(self.place, stored)
-        places = [(task_id, claims.idx) for claims, task_id, _, _ in writes if claims]
-        if len({*places}) != len(places):
-            raise RowError("a write of a task is stored twice")
-        if len(places) == len(writes):  # else the saver's order is the only one
-            writes.sort(key=_order)
-        return writes
+        wanted = [write for write in self.stored_writes() if channels is None or write.channel in channels]
+        return [*map(self._rows.decode_write, wanted)]
+
+    def stored_writes(self) -> Sequence[StoredWrite]:
+        """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded.
+
+        Raises:
+            RowError: If two stand at one place.
+            WritesLostError: If a part of a call is missing.
+        """
+        if self._writes is None:
+            self._writes = open_writes(self._rows, self.found, self.place)
+        return self._writes
 
     def pending(self, channels: Collection[str] | None = None) -> list[PendingWrite]:
         """Return `writes` as a saver returns them."""
@@ -233,11 +256,15 @@ class Entry:
             return document, found.metadata
         document = serde.decode(self._inner, self._content)
         if self._rows.layout is Layout.VALUES:
-            return document[0], document[1]
+            metadata, readable = document[1], found.metadata
+            kept = {key: value for key, value in metadata.items() if key in readable}
+            in_json = metadata | json.loads(dump_mapping(kept))
+            require_same_metadata(readable, in_json, self._rows.tokens)
+            return document[0], metadata
         return document, self._header["metadata"]
 
 
-def _order(write: Write) -> tuple[str, str, int]:
+def _order(write: StoredWrite) -> tuple[str, str, int]:
     """Return what `writes_sort_key` returns for a bound write."""
-    path, idx = write.claims or Claims("", 0)
-    return path, write.task_id, idx
+    claims = write.claims or Claims("", 0)
+    return claims.task_path, write.task_id, claims.idx

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.rows import Rows
-from sealpoint.sealed.tokens import EXACT
+from sealpoint.sealed.tokens import EXACT, in_json
 from sealpoint.sqlite.query import are_same
+
+_FLOATS: Final = 2**63
+"""From here on, SQLite reads integers of JSON as floats."""
 
 
 class Filter:
@@ -35,12 +38,13 @@ class Filter:
                 self.stored[key] = value
                 continue
             is_indexed = key in rows.indexed and not self._has_equals(value)
-            token = rows.tokens.token(key, value) if rows.tokens and is_indexed else None
+            token = rows.tokens.token(key, value) if is_indexed else None
             # Rows from before the index, and rows that are not bound, have no tokens.
             if token is None or rows.allow_unbound or value is None:
                 self.is_exact = False
             else:
                 self.stored[token] = 1
+                self.is_exact &= self._layout is not Layout.VALUES  # whose values are not those of JSON
 
     def takes(self, metadata: Mapping[str, Any]) -> bool:
         """Whether metadata matches, as it would match in the database.
@@ -69,8 +73,10 @@ class Filter:
 
 def _as_json(layout: Layout, value: Any) -> Any:
     """Return a value as it reads in JSON, into which savers turn what they search for."""
-    if layout is Layout.VALUES or value is None or isinstance(value, str | int | float | tuple):
+    if layout is Layout.VALUES or isinstance(value, tuple):
         return value
+    if value is None or isinstance(value, str | int | float):
+        return in_json(value)
     if not isinstance(value, dict | list):
         return str(value) if layout is Layout.WHOLE else value  # as LangGraph's SqliteSaver does
     try:
@@ -93,6 +99,8 @@ def _equals(found: Any, wanted: Any) -> bool:
         wanted = list(wanted)
     if isinstance(wanted, dict | list) or isinstance(found, dict | list):
         return are_same(found, wanted)
+    if isinstance(found, int) and abs(found) >= _FLOATS:  # SQLite reads it as a float
+        return bool(float(Decimal(found)) == wanted)
     return bool(found == wanted)
 
 
@@ -107,9 +115,13 @@ def _contains(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(found, list) and all(any(_contains(one, part) for one in found) for part in wanted)
     if isinstance(wanted, float) or isinstance(found, float):
-        return _is_number(found) and _is_number(wanted) and Decimal(repr(found)) == Decimal(repr(wanted))
+        return _is_number(found) and _is_number(wanted) and _digits(found) == _digits(wanted)
     return are_same(found, wanted)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _digits(number: float) -> Decimal:
+    return Decimal(repr(number) if isinstance(number, float) else number)

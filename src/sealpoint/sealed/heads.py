@@ -8,8 +8,6 @@ lacks is missing only if the store says so before and after the database was rea
 from __future__ import annotations
 
 import logging
-import os
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
@@ -20,7 +18,6 @@ from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
 from sealpoint.errors import (
     ConfigError,
-    DecodeError,
     RolledBackError,
     RowError,
     SealpointError,
@@ -31,6 +28,8 @@ from sealpoint.errors import (
 from sealpoint.keys.key import KeyedHash
 from sealpoint.sealed.lenient import Count, LenientStore, identities_of
 from sealpoint.sealed.steps import Call, Steps
+from sealpoint.sealed.storeclaim import pack_claim, parse_claim
+from sealpoint.threads.specials import Special
 from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
 
 Policy = Literal["require", "warn"]
@@ -47,10 +46,11 @@ Twice is proof, but for rows that were stored and pruned since a prune began: it
 _MACS: Final = 1024
 """How many MACs are remembered."""
 
-_RANDOM_BYTES: Final = 12
-_CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
-
 logger: Final = logging.getLogger("sealpoint.heads")
+
+
+UNBOUND_DIGEST: Final = bytes(32)
+"""In place of the digest of a checkpoint that is not bound to its row, if it was adopted as such."""
 
 
 def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
@@ -66,18 +66,6 @@ def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
         name = part.encode("utf-8", "surrogatepass")
         packed += len(name).to_bytes(4, "big") + name
     return keyed(packed + digest)[:MAC_BYTES]
-
-
-def parse_claim(claim: object) -> tuple[str, int]:
-    """Return the store and the clock that a sealed checkpoint claims.
-
-    Raises:
-        DecodeError: If they have another form: another program has sealed it.
-    """
-    found = _CLAIM.fullmatch(claim) if isinstance(claim, str) else None
-    if found is None:
-        raise DecodeError("a sealed checkpoint names its thread store in another form")
-    return found[1], int(found[2])
 
 
 class Content(NamedTuple):
@@ -114,10 +102,12 @@ class Known(NamedTuple):
     Attributes:
         heads: By row.
         clock: How far its log was.
+        specials: Events of special writes, by each row of which all were read.
     """
 
     heads: Mapping[Spot, Head]
     clock: int
+    specials: Mapping[Spot, Sequence[Special]]
 
 
 class Heads:
@@ -145,11 +135,12 @@ class Heads:
         self.warnings = Counter[str]()
         """How often each error was only counted, by its class."""
         self.require_writable: Final = Call(self._store.require_writable)
-        """Checks that heads can be recorded; to be made before anything is stored."""
+        """Checks that heads can be recorded; to be made before anything is stored, as the next one."""
+        self.last_special: Final = Call(self._store.last_special)
 
     def make_claim(self) -> str:
         """Return what a checkpoint says of the store when it is sealed."""
-        return f"{self._store.identity}:{self._store.claim}:{os.urandom(_RANDOM_BYTES).hex()}"
+        return pack_claim(self._store.identity, self._store.claim)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -157,14 +148,12 @@ class Heads:
         """Return the head of a place, or of the latest there; ``None`` if the store is not available."""
         thread_id, checkpoint_ns, checkpoint_id = place
         if checkpoint_id:
-            reply = yield Call(self._store.find, ([Spot(thread_id, checkpoint_ns, checkpoint_id)],))
-        else:
-            reply = yield Call(self._store.newest, (thread_id, checkpoint_ns))
-        return _known(reply)
+            return (yield from self.find([Spot(thread_id, checkpoint_ns, checkpoint_id)]))
+        return _known((yield Call(self._store.newest, (thread_id, checkpoint_ns))))
 
     def find(self, spots: Sequence[Spot]) -> Steps[Known | None]:
         """Return the heads of rows."""
-        return _known((yield Call(self._store.find, (spots,))))
+        return _known((yield Call(self._store.find, (spots,))), spots)
 
     def has_live(self, thread_id: str) -> Steps[bool]:
         """Whether the store knows a checkpoint of a thread that was not deleted."""
@@ -192,11 +181,11 @@ class Heads:
             return Standing.PRESENT
         if head.kind is Kind.DELETED:
             return Standing.ABSENT
-        if content.digest is None:
-            return Standing.EARLIER
-        mac = self.mac(spot, content.digest)
+        mac = self.mac(spot, content.digest or UNBOUND_DIGEST)
         if mac == head.mac:
             return Standing.PRESENT
+        if content.digest is None:
+            return Standing.EARLIER
         # Unknown content is newer: stored, and not yet recorded.
         replaced = yield Call(self._store.replaced, (spot,))
         return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
@@ -260,7 +249,10 @@ class Heads:
         if not others:
             return required, required
         more = yield from self.find(others)
-        return more and (Known({**required.heads, **more.heads}, more.clock), required)
+        if more is None:
+            return None
+        heads, specials = {**required.heads, **more.heads}, {**required.specials, **more.specials}
+        return Known(heads, more.clock, specials), required
 
     def _require_deleted(self, parent: Spot, child: Spot) -> Steps[None]:
         """Check that a parent was deleted: savers remove it from its children when they prune."""
@@ -289,6 +281,11 @@ class Heads:
     def record(self, spot: Spot, digest: bytes) -> Call:
         """Return the call that records a checkpoint, to be made once it is stored."""
         return Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
+
+    def record_specials(self, place: Place, specials: Sequence[Special]) -> Call:
+        """Return the call that records special writes to a checkpoint, to be made once they are stored."""
+        spot = Spot(place.thread_id, place.checkpoint_ns, str(place.checkpoint_id))
+        return Call(self._store.append_specials, (spot, specials))
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
         """Record events."""
@@ -332,5 +329,9 @@ def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:
     return sorted(heads, key=lambda head: head.spot.checkpoint_id, reverse=True)
 
 
-def _known(answer: Answer | None) -> Known | None:
-    return answer and Known({head.spot: head for head in answer.heads}, answer.clock)
+def _known(answer: Answer | None, spots: Sequence[Spot] = ()) -> Known | None:
+    """Return an answer; ``spots`` were asked for, also if the store does not know them."""
+    if answer is None:
+        return None
+    heads = {head.spot: head for head in answer.heads}
+    return Known(heads, answer.clock, dict.fromkeys((*spots, *heads), ()) | dict(answer.specials))

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from sealpoint.errors import SealpointError, ThreadStoreError
 from sealpoint.threads.store import ThreadStore
 
 Count = Callable[[SealpointError], None]
+
+
+_METHODS: Final = (
+    "newest",
+    "find",
+    "between",
+    "replaced",
+    "require_writable",
+    "append",
+    "last_special",
+    "append_specials",
+    "delete_thread",
+)
 
 
 class LenientStore:
@@ -17,7 +30,7 @@ class LenientStore:
     def __init__(self, store: ThreadStore, count: Count) -> None:
         """Wrap ``store``; ``count`` is called with each error."""
         self._inner, self._count = store, count
-        for name in ("newest", "find", "between", "replaced", "require_writable", "append", "delete_thread"):
+        for name in _METHODS:
             setattr(self, name, self._make(getattr(store, name)))
 
     def __getattr__(self, name: str) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sealpoint.base import (
-    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -18,10 +17,11 @@ from sealpoint.base import (
 )
 from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, RowError, excerpt
-from sealpoint.sealed.body import Claims
-from sealpoint.sealed.entry import Entry, open_entry
+from sealpoint.sealed.copying import calls_of
+from sealpoint.sealed.entry import Entry, open_entry, open_writes, require_names
 from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.layout import Layout
+from sealpoint.sealed.made import pack_made
 from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.rows import Put, Rows, Write
 from sealpoint.sealed.steps import Call, Steps
@@ -136,8 +136,9 @@ class Procedures:
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
         claim: str | None,
+        made: str | None,
     ) -> Put:
-        """Return the arguments of ``put`` after the config; ``claim`` is as for `Rows.seal_checkpoint`."""
+        """Return the arguments of ``put`` after the config; the last two are for `Rows.seal_checkpoint`."""
         is_inline = self.rows.layout is Layout.INLINE
         merge = get_serializable_checkpoint_metadata if is_inline else get_checkpoint_metadata
         column, checkpoint_ns, parent = asked.place
@@ -149,15 +150,21 @@ class Procedures:
             merge(config, metadata),
             new_versions,
             claim,
+            made,
         )
 
+    def made(self, found: CheckpointTuple, asked: Asked) -> str | None:
+        """Return what a child says of the writes to its parent, as the database has them."""
+        require_names(found, asked.place)
+        return pack_made(open_writes(self.rows, found, asked.place))
+
     def put_writes(
-        self, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+        self, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, call: bytes
     ) -> tuple[Any, str, str]:
         """Return the arguments of the wrapped saver's ``put_writes`` after the config."""
         if not asked.place.checkpoint_id:
             raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
-        return self.rows.seal_writes(asked.place, task_id, task_path, writes), task_id, task_path
+        return self.rows.seal_writes(asked.place, task_id, task_path, writes, call), task_id, task_path
 
     def copied(
         self, entry: Entry, target: Asked, claim: str | None
@@ -171,26 +178,21 @@ class Procedures:
         """
         checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
         place = entry.place._replace(thread_id=target.place.thread_id)
+        # A saver that is given a version without a value would forget the value that is there already.
+        versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
         sealed = self.rows.seal_checkpoint(
             place,
             target.thread_id,
             entry.parent,
             checkpoint,
             entry.metadata,
-            checkpoint["channel_versions"],
+            {name: version for name, version in versions.items() if name in values},
             claim,
+            entry.made,
         )
-        # Savers number the writes of one call. Apart from special ones the others get their numbers again.
-        groups = dict[tuple[str, str, bool], list[Write]]()
-        for write in entry.writes():
-            path, idx = write.claims or ("", None)
-            group = groups.setdefault((write.task_id, path, write.channel in WRITES_IDX_MAP), [])
-            if idx is None:
-                idx = WRITES_IDX_MAP.get(write.channel, len(group))
-            group.append(write._replace(claims=Claims(path, idx)))
         writes = [
             (place.config(target.more), self.rows.seal_claimed(place, group), task_id, task_path)
-            for (task_id, task_path, _), group in groups.items()
+            for task_id, task_path, group in calls_of(entry.writes())
         ]
         return (place._replace(checkpoint_id=entry.parent).config(target.more), *sealed), writes
 

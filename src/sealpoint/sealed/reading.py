@@ -16,6 +16,7 @@ from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.pages import FIRST_ROWS, Pages
 from sealpoint.sealed.procedures import Asked, Procedures
 from sealpoint.sealed.rows import Write
+from sealpoint.sealed.specials import are_last
 from sealpoint.sealed.steps import Call, Get, Steps
 from sealpoint.threads.store import Head, Kind, Spot
 
@@ -41,9 +42,10 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
         want = next(iter(known.heads.values()), None)
         content = None if entry is None else content_of(entry)
         if content is not None and (want is None or want.spot <= content.spot):
-            standing, want = yield from _compare(do.heads, content, known)
-            if standing is Standing.PRESENT:
-                return entry
+            standing, now = yield from _compare(do.heads, content, known)
+            want = now.heads.get(content.spot)
+            if entry is not None and standing is Standing.PRESENT:
+                return (yield from _with_last_writes(do, do.heads, asked, entry, known, now))
             if standing is Standing.ABSENT:
                 return None if asked.place.checkpoint_id else (yield from _latest(do, asked))
         elif want is None or want.kind is not Kind.PUT:  # it may go, or has gone
@@ -54,16 +56,36 @@ def get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
         suspect = want
 
 
+def _with_last_writes(
+    do: Procedures, heads: Heads, asked: Asked, entry: Entry, before: Known, now: Known
+) -> Steps[Entry | None]:
+    """Return a checkpoint whose special writes are the last ones, which may need another look at it.
+
+    Args:
+        do: What all methods share.
+        heads: Compares with the thread store.
+        asked: What the caller asked for.
+        entry: The checkpoint.
+        before: What the store knew before it was read.
+        now: What it knew afterwards.
+    """
+    is_before = spot_of(entry.found) in before.specials
+    if (yield from are_last(heads, entry, before if is_before else now, is_before=is_before)):
+        return entry
+    found = yield from get(do, asked._replace(place=entry.place))
+    return found if found or asked.place.checkpoint_id else (yield from _latest(do, asked))
+
+
 def _get(do: Procedures, asked: Asked) -> Steps[Entry | None]:
     found = yield Get(asked.config)
     return (yield from do.opened(found[0], asked)) if found else None
 
 
-def _compare(heads: Heads, content: Content, known: Known) -> Steps[tuple[Standing, Head | None]]:
+def _compare(heads: Heads, content: Content, known: Known) -> Steps[tuple[Standing, Known]]:
     """Compare a checkpoint, which may be newer than all heads that were asked for, with its head."""
     if content.spot not in known.heads:
         known = (yield from heads.find([content.spot])) or known
-    return (yield from heads.compare(content, known)), known.heads.get(content.spot)
+    return (yield from heads.compare(content, known)), known
 
 
 def _latest(do: Procedures, asked: Asked) -> Steps[Entry | None]:
@@ -87,7 +109,7 @@ def _require(
         named = asked._replace(place=Place(*want.spot))
         found = yield from _get(do, named)
         if found is not None and (yield from heads.compare(content_of(found), known)) is Standing.PRESENT:
-            return found
+            return (yield from get(do, named))
     elif entry is None and (yield from heads.may_be_pruned(want, ())):
         return None
     have = None if entry is None else str(entry.place.checkpoint_id)
@@ -98,16 +120,19 @@ def _require(
 def compared(do: Procedures, asked: Asked | None, entry: Entry, known: Known) -> Steps[Entry | None]:
     """Compare a checkpoint of a page, and return it; ``None`` if it counts as absent.
 
-    It is read again if it was stored again after the page was read.
+    It is read again if it was stored again after the page was read, or a special write to it was.
 
     Raises:
         RolledBackError: If it is an earlier state of the checkpoint.
+        RowError: If a special write to it is missing, or an earlier one.
     """
-    standing = (
-        Standing.PRESENT if do.heads is None else (yield from do.heads.compare(content_of(entry), known))
-    )
-    if standing is not Standing.EARLIER:
-        return entry if standing is Standing.PRESENT else None
+    if do.heads is None:
+        return entry
+    standing = yield from do.heads.compare(content_of(entry), known)
+    if standing is Standing.ABSENT:
+        return None
+    if standing is Standing.PRESENT and (yield from are_last(do.heads, entry, known, is_before=False)):
+        return entry
     if asked is None:
         asked = Asked(entry.place, entry.thread_id, True, {})
     return (yield from get(do, asked._replace(place=entry.place)))

@@ -27,13 +27,13 @@ from sealpoint.sealed.body import (
     INLINE,
     SENTINEL,
     SENTINEL_VERSION,
-    Claims,
     Header,
     pack_claims,
     pack_header,
     require_same_kind,
     split_claims,
 )
+from sealpoint.sealed.calls import Claims, StoredWrite
 from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.layout import Layout
 from sealpoint.sealed.sentinels import Sentinels
@@ -82,18 +82,20 @@ class Rows:
         layout: How the wrapped saver stores a checkpoint.
         plain: Keys of metadata that stay readable.
         indexed: Keys of metadata that are searched by token.
-        tokens: Computes tokens; ``None`` if there are neither indexed keys nor pseudonyms.
+        tokens: Computes tokens.
         allow_unbound: Whether values that are not bound to a row are read.
         is_remembered: Whether there is a thread store.
+        allow_partial: Whether a part of the writes of one call is read.
     """
 
     serde: EncryptedSerializer
     layout: Layout
     plain: frozenset[str]
     indexed: frozenset[str]
-    tokens: Tokens | None
+    tokens: Tokens
     allow_unbound: bool
     is_remembered: bool = False
+    allow_partial: bool = False
     _sentinels: Sentinels = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -125,6 +127,7 @@ class Rows:
         metadata: CheckpointMetadata,
         new_versions: Mapping[str, Any],
         claim: str | None = None,
+        made: str | None = None,
     ) -> Put:
         """Return what to store for a checkpoint.
 
@@ -136,6 +139,7 @@ class Rows:
             metadata: All of it.
             new_versions: Versions of the channels that changed.
             claim: What it says of its thread store, if there is one.
+            made: What it says of the writes to its parent, in a delta graph.
 
         Raises:
             ConfigError: If the checkpoint has no id.
@@ -149,6 +153,8 @@ class Rows:
             header["thread"] = thread_id
         if claim is not None:
             header["store"] = claim
+        if made is not None:
+            header["made"] = made
         if self.layout is Layout.WHOLE:
             row = document_row(place.thread_id, place.checkpoint_ns, checkpoint_id)
             dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
@@ -212,21 +218,23 @@ class Rows:
         """Return the metadata that is stored readable: plain keys, and tokens."""
         plain = self.plain
         frame = {key: value for key, value in metadata.items() if key in plain}
-        if self.tokens is not None:
-            for key in self.indexed:
-                if key in metadata and (token := self.tokens.token(key, metadata[key])):
-                    frame[token] = 1
+        for key in self.indexed.intersection(metadata):
+            value = metadata[key]
+            if self.layout is Layout.VALUES and isinstance(value, str):
+                value = value.encode("utf-8", "replace").decode()  # as the serializer writes text
+            if token := self.tokens.token(key, value):
+                frame[token] = 1
         return frame
 
     def seal_writes(
-        self, place: Place, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]
+        self, place: Place, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]], call: bytes
     ) -> list[tuple[str, Sealable]]:
-        """Return what to store for the writes of a task, in their order."""
+        """Return what to store for the writes of a task, in their order; ``call`` is `new_call` of them."""
         key, seal = self.key(place), self.serde.seal
         found = []
         for idx, (channel, value) in enumerate(writes):
             row = write_row(*key, task_id, channel)
-            head = pack_claims(Claims(task_path, WRITES_IDX_MAP.get(channel, idx)))
+            head = pack_claims(Claims(task_path, WRITES_IDX_MAP.get(channel, idx), call))
             found.append((channel, Sealable(partial(seal, value, row=row, head=head))))
         return found
 
@@ -272,23 +280,29 @@ class Rows:
             return self.serde.loads_typed((sealed.tag, sealed.blob))
         return self.serde.decode(opened.inner, opened.data)
 
-    def open_writes(self, place: Place, writes: Iterable[PendingWrite]) -> list[Write]:
-        """Open and decode writes to a checkpoint.
+    def open_writes(self, place: Place, writes: Iterable[PendingWrite]) -> list[StoredWrite]:
+        """Open writes to a checkpoint.
 
         Raises:
             RowError: If the index of one is not that of its channel.
         """
-        key, serde, found = self.key(place), self.serde, list[Write]()
+        key, found = self.key(place), list[StoredWrite]()
         for task_id, channel, sealed in writes:
             opened = self.open_bound(require_sealed(sealed), write_row(*key, task_id, channel))
             if opened is None:
-                value = serde.loads_typed((sealed.tag, sealed.blob))
-                found.append(Write(None, task_id, channel, value))
+                found.append(StoredWrite(None, task_id, channel, sealed.tag, sealed.blob))
                 continue
             claims, data = split_claims(opened.data)
             require_same_kind(channel, claims)
-            found.append(Write(claims, task_id, channel, serde.decode(opened.inner, data)))
+            found.append(StoredWrite(claims, task_id, channel, opened.inner, data))
         return found
+
+    def decode_write(self, write: StoredWrite) -> Write:
+        """Return a write that was opened, decoded."""
+        claims, task_id, channel, inner, data = write
+        if claims is None:
+            return Write(None, task_id, channel, self.serde.loads_typed((inner, data)))
+        return Write(claims, task_id, channel, self.serde.decode(inner, data))
 
 
 def is_bound(tag: object) -> bool:

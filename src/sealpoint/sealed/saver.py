@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from sealpoint.base import (
     BaseCheckpointSaver,
@@ -24,6 +23,7 @@ from sealpoint.errors import CipherSurfaceError, ConfigError, SealpointError, ex
 from sealpoint.forks import reset_in_child
 from sealpoint.sealed.aio import AsyncMethods
 from sealpoint.sealed.body import PLAIN
+from sealpoint.sealed.capabilities import as_able_as
 from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.heads import PURPOSE, Heads, Policy
 from sealpoint.sealed.inherited import InheritedSaver, is_inherited
@@ -33,18 +33,16 @@ from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, get_tuple
 from sealpoint.sealed.rows import Rows
 from sealpoint.sealed.steps import R, Steps, run
+from sealpoint.sealed.tables import tables_of
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.sealed.transactions import require_own_transactions
 from sealpoint.sealed.walk import histories
+from sealpoint.sealed.watched import is_watched, watch
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 
 UnboundPolicy = Literal["refuse", "allow"]
-
-_OPTIONAL: Final = tuple(
-    f"{prefix}{name}" for name in ("delete_thread", "delete_for_runs", "prune") for prefix in ("", "a")
-)
 
 
 class SealedSaver(AsyncMethods):
@@ -67,7 +65,7 @@ class SealedSaver(AsyncMethods):
         """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
         kind: Any = cls
         if saver is not None:  # `copy.copy` passes no argument
-            kind = _without(kind, tuple(name for name in _OPTIONAL if _lacks(saver, name)))
+            kind = as_able_as(saver, kind)
         made: Self = super().__new__(kind)
         reset_in_child(made)
         return made
@@ -85,6 +83,9 @@ class SealedSaver(AsyncMethods):
         layout: str = "auto",
         threads: ThreadStore | None = None,
         heads: Policy = "require",
+        allow_partial_writes: bool = False,
+        allow_schema: bool = False,
+        allow_shared_role: bool = False,
     ) -> None:
         """Wrap a saver.
 
@@ -102,6 +103,12 @@ class SealedSaver(AsyncMethods):
             threads: Remembers, outside of the database, what must be there. Needs an index key.
             heads: ``require``, or ``warn`` to go on where the thread store is not available or the database
                 lacks what it remembers; each time is logged, and counted in `warnings`.
+            allow_partial_writes: Whether a part of a task's result is read, for a saver that stores writes
+                one by one (LangGraph's and sealpoint's do not): one that is deleted is not noticed then.
+            allow_schema: Whether the tables of the saver may have what LangGraph does not give them, such as
+                a trigger or a policy, or other names. Else they are looked at, and refused.
+            allow_shared_role: Whether the role of the saver may write a thread store on the same Postgres
+                server: for development. What hangs on the saver's tables could then write the store.
 
         Raises:
             ConfigError: If an argument is invalid, or the saver cannot be sealed.
@@ -118,7 +125,7 @@ class SealedSaver(AsyncMethods):
         if KEY in plain or plain & indexed:
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
         found = layout_of(saver, layout)
-        tokens = Tokens(self._require_ring) if indexed or pseudonyms else None
+        tokens = Tokens(self._require_ring)
         rows = Rows(
             serde=serde,
             layout=found,
@@ -129,15 +136,20 @@ class SealedSaver(AsyncMethods):
         ).with_serde(serde)
         compared = None if threads is None else Heads(threads, self._heads_key, heads, self._tolerate)
         self._do = Procedures(
-            replace(rows, is_remembered=compared is not None),
+            replace(rows, is_remembered=compared is not None, allow_partial=allow_partial_writes),
             Pseudonyms(tokens if pseudonyms else None, compared),
             tuple(sorted(_names(pass_through))),
             compared,
         )
-        if tokens is not None or compared is not None:
+        if indexed or pseudonyms or compared is not None:
             self._require_ring().index_key("metadata")  # raises now, not at the first write
+        self._tables = tables_of(
+            saver, threads, compared, allow_schema=allow_schema, allow_shared_role=allow_shared_role
+        )
         self.inner = copy.copy(saver)
         self.inner.serde = Carrier(stores_mappings=found is Layout.VALUES)
+        if compared is not None:
+            watch(self.inner)
 
     def reset_after_fork(self) -> None:
         """Refuse every later use if the wrapped saver's connection belongs to the parent."""
@@ -162,9 +174,16 @@ class SealedSaver(AsyncMethods):
     def _tolerate(self, error: SealpointError) -> None:
         self._do.rows.serde.tally.tolerate(error)
 
-    def _run(self, steps: Steps[R]) -> R:
-        """Run a procedure on the wrapped saver, and count the error that it raises."""
+    def _run(self, steps: Steps[R], *, looks: bool = True) -> R:
+        """Run a procedure on the wrapped saver, and count the error that it raises.
+
+        Args:
+            steps: The procedure.
+            looks: Whether to look at the tables first: not for a row that was read just now.
+        """
         try:
+            if looks:
+                self._tables.require(self.inner)
             return run(steps, self.inner)
         except SealpointError as error:
             self._do.rows.serde.tally.refuse(error)
@@ -186,7 +205,10 @@ class SealedSaver(AsyncMethods):
         """Return what only the wrapped saver has, such as ``setup`` and ``conn``."""
         if name.startswith("_") or name == "inner":  # a copy has no attributes at first
             raise AttributeError(name)
-        return getattr(self.inner, name)
+        found = getattr(self.inner, name)
+        if is_watched(found):
+            return found.plain
+        return self._tables.before(found, self.inner) if name == "setup" else found
 
     @property
     def config_specs(self) -> list[Any]:
@@ -234,7 +256,7 @@ class SealedSaver(AsyncMethods):
         listing = Listing(self._do, asked, filter, before, limit)
         while listing.is_open:
             for row in self._run(listing.page()):
-                if (found := self._run(listing.checkpoint(row))) is not None:
+                if (found := self._run(listing.checkpoint(row), looks=False)) is not None:
                     yield found
 
     def get_delta_channel_history(
@@ -254,9 +276,9 @@ class SealedSaver(AsyncMethods):
         if self._do.heads is not None:
             require_own_transactions(self.inner)
         pseudonyms = self._do.pseudonyms
-        column = pseudonyms.known(place.thread_id)
+        column = pseudonyms.known(place, is_new=is_new)
         if column is None:
-            column = self._run(pseudonyms.find(place.thread_id, self._do.check, is_new=is_new))
+            column = self._run(pseudonyms.find(place, self._do.check, is_new=is_new))
         return self._do.asked(config, place, column)
 
     # --- writing ------------------------------------------------------------------------------
@@ -320,19 +342,6 @@ class SealedSaver(AsyncMethods):
         source = self._ask(thread_config(source_thread_id))
         target = self._ask(thread_config(target_thread_id), is_new=True)
         self._run(copy_thread(self._do, source, target))
-
-
-@cache
-def _without(kind: Any, names: tuple[str, ...]) -> Any:
-    """Return a subclass with the methods of the base class of all savers under these names."""
-    missing = {name: getattr(kind._absent, name) for name in names}
-    return type(kind.__name__, (kind,), {**missing, "__module__": kind.__module__, "__doc__": kind.__doc__})
-
-
-def _lacks(saver: Any, name: str) -> bool:
-    """Whether a saver has a method only from the base class of all savers, or not at all."""
-    owner = next((base for base in type(saver).__mro__ if name in vars(base)), None)
-    return owner is None or owner.__name__ == "BaseCheckpointSaver"
 
 
 def _names(names: Collection[str]) -> frozenset[str]:

@@ -5,12 +5,13 @@ A procedure is a generator. It yields requests, and receives the replies.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
 from sealpoint.sealed.pages import Request, stored_bytes
+from sealpoint.sealed.transactions import aend_own_transaction, end_own_transaction
+from sealpoint.threadpool import shared
 
 R = TypeVar("R")
 
@@ -60,19 +61,28 @@ def run(steps: Steps[R], saver: Any) -> R:
             try:
                 if isinstance(request, Call):
                     value = request.function(*request.arguments)
-                elif isinstance(request, Get):
-                    found = saver.get_tuple(request.config)
-                    value = [] if found is None else [found]
-                elif isinstance(request, Request):
-                    value = [*saver.list(request.config, **request.arguments)]
                 else:
-                    value = getattr(saver, request.method)(*request.arguments, **request.keywords)
+                    value = _reply(request, saver)
             except Exception as error:  # noqa: BLE001 -- the procedure raises it again
                 send, value = steps.throw, error
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     finally:
         del value  # an error would refer to itself
+
+
+def _reply(request: Request | Get | Do, saver: Any) -> Any:
+    """Return the reply of the wrapped saver, which has no transaction open if it raises."""
+    try:
+        if isinstance(request, Get):
+            found = saver.get_tuple(request.config)
+            return [] if found is None else [found]
+        if isinstance(request, Request):
+            return [*saver.list(request.config, **request.arguments)]
+        return getattr(saver, request.method)(*request.arguments, **request.keywords)
+    except BaseException:
+        end_own_transaction(saver)
+        raise
 
 
 async def arun(steps: Steps[R], saver: Any) -> R:
@@ -87,18 +97,29 @@ async def arun(steps: Steps[R], saver: Any) -> R:
                     if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
                         value = request.function(*request.arguments)
                     else:
-                        value = await asyncio.to_thread(request.function, *request.arguments)
-                elif isinstance(request, Get):
-                    found = await saver.aget_tuple(request.config)
-                    value = [] if found is None else [found]
-                elif isinstance(request, Request):
-                    value = [item async for item in saver.alist(request.config, **request.arguments)]
+                        value = await shared.run(request.function, *request.arguments)
                 else:
-                    method = getattr(saver, f"a{request.method}")
-                    value = await method(*request.arguments, **request.keywords)
+                    value = await _areply(request, saver)
             except Exception as error:  # noqa: BLE001 -- the procedure raises it again
                 send, value = steps.throw, error
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     finally:
         del value  # an error would refer to itself
+
+
+async def _areply(request: Request | Get | Do, saver: Any) -> Any:
+    """Async version of `_reply`."""
+    try:
+        if isinstance(request, Get):
+            found = await saver.aget_tuple(request.config)
+            return [] if found is None else [found]
+        if isinstance(request, Request):
+            return [item async for item in saver.alist(request.config, **request.arguments)]
+        method = getattr(saver, f"a{request.method}")
+        return await method(*request.arguments, **request.keywords)
+    except GeneratorExit:  # the coroutine is closed, and may not wait; the next call rolls back
+        raise
+    except BaseException:  # also if the task is cancelled
+        await aend_own_transaction(saver)
+        raise

@@ -3,16 +3,19 @@
     token       "sp" + hex(HMAC-SHA256(index key "metadata", LP(key) | LP(typed value))[:16])
     pseudonym   "t-" + base32(HMAC-SHA256(index key "thread_id", thread id))[:32], small letters
 
-LP is a length as u32be and the bytes. Equal values have equal tokens, which is what a search needs, and what
-a token shows. The index key never rotates, because a token cannot be made anew without the value.
+LP is a length as u32be and the bytes. The typed value is that of the JSON that is stored. Equal values have
+equal tokens, which is what a search needs, and what a token shows. The index key never rotates, because a
+token cannot be made anew without the value.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b32encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Final
 
 from sealpoint.keys.key import keyed_hash
@@ -55,13 +58,23 @@ class Tokens(NeverPickled):
         text = _canonical(value)
         return None if text is None else self._token(key, text)
 
+    @property
+    def are_available(self) -> bool:
+        """Whether the ring has an index key, and its material is loaded: no reader waits for it."""
+        index = self._ring().index
+        return index is not None and index.is_loaded
+
+    def of(self, metadata: Mapping[str, Any]) -> frozenset[str]:
+        """Return the tokens of all items of metadata that can have one."""
+        made = (self.token(key, value) for key, value in metadata.items())
+        return frozenset(token for token in made if token is not None)
+
     def _derive(self, purpose: str) -> bytes:
         return self._ring().index_key(purpose)
 
     def _make_token(self, key: str, text: str) -> str:
         data = b"".join(
-            len(part).to_bytes(4, "big") + part
-            for part in (key.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass"))
+            len(part).to_bytes(4, "big") + part for part in (key.encode("utf-8", "ignore"), text.encode())
         )
         return "sp" + keyed_hash(self._key("metadata"), data)[:_TOKEN_BYTES].hex()
 
@@ -70,14 +83,32 @@ class Tokens(NeverPickled):
         return PSEUDONYM_START + b32encode(digest).decode().lower()[:_PSEUDONYM_CHARS]
 
 
+def in_json(value: Any) -> Any:
+    """Return a scalar as it reads in the JSON of metadata: of a plain type, text without lone surrogates."""
+    if isinstance(value, str):
+        return str.__str__(value).encode("utf-8", "ignore").decode()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__int__(value)
+    return float.__float__(value) if isinstance(value, float) else value
+
+
 def _canonical(value: Any) -> str | None:
-    """Return the typed text of a scalar: equal for values that are equal in JSON."""
+    """Return the typed text of a scalar: equal for values that are equal in JSON.
+
+    Numbers are equal if their decimal digits are, as Postgres compares them.
+    """
+    value = in_json(value)
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, str):
         return f"s:{value}"
-    if isinstance(value, int):
-        return f"n:{value:d}"
     if isinstance(value, float):
-        return f"n:{int(value)}" if value.is_integer() and abs(value) < EXACT else f"n:{value!r}"
-    return None
+        if not isfinite(value):
+            return None
+        if not value.is_integer():
+            return f"n:{value!r}"
+        value = int(value) if abs(value) < EXACT else int(Decimal(repr(value)))
+    try:
+        return f"n:{value:d}" if isinstance(value, int) else None
+    except ValueError:  # Python converts at most 4,300 digits, also for JSON
+        return None

@@ -11,6 +11,7 @@ from sealpoint.base.place import Place
 from sealpoint.errors import RowError, excerpt
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.heads import spot_of
+from sealpoint.sealed.made import require_made
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures
 from sealpoint.sealed.reading import Listed, compared, get
@@ -32,6 +33,7 @@ def histories(
 
     Raises:
         RowError: If an ancestor is missing, the parents form a cycle, or the database returns another row.
+        WritesLostError: If a write to an ancestor is missing.
     """
     walk = DeltaWalk(channels)
     entry = (yield from get(do, asked)) if walk.open else None
@@ -51,10 +53,13 @@ def histories(
             # Ids of ancestors are usually the next lower ones; each page costs as much as one row.
             page = yield from _page(do, asked.place, checkpoint_id, size)
             size = min(size * 2, _MAX_ROWS)
+        made = entry.made
         named = asked._replace(place=asked.place._replace(checkpoint_id=parent), has_ns=True)
         entry = yield from (_open(do, named, page[parent]) if parent in page else get(do, named))
         if entry is None:
             raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
+        if made is not None:
+            require_made(made, entry.stored_writes())
     return walk.histories()
 
 

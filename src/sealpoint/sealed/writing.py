@@ -10,15 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sealpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple, RunnableConfig
+from sealpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    RunnableConfig,
+)
 from sealpoint.base.place import Place
 from sealpoint.errors import RolledBackError
 from sealpoint.sealed.body import digest_of
+from sealpoint.sealed.calls import ID_BYTES, new_call, places_of
+from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.heads import Heads, Known, spot_of
+from sealpoint.sealed.made import MARK
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures, named, thread_config
 from sealpoint.sealed.reading import Listed, Listing, compared
 from sealpoint.sealed.steps import Call, Do, Get, Steps
+from sealpoint.threads.specials import NOTHING_REPLACED, Special
 from sealpoint.threads.store import Head, Kind, Spot
 
 _KEEP_LATEST: Final = "keep_latest"
@@ -35,7 +46,8 @@ def put(
 ) -> Steps[RunnableConfig]:
     """Store a checkpoint, and return the config that names it."""
     claim = None if do.heads is None else (yield from _claim(do.heads))
-    arguments = do.put(asked, config, checkpoint, metadata, new_versions, claim)
+    made = (yield from _made(do, asked)) if MARK in metadata else None
+    arguments = do.put(asked, config, checkpoint, metadata, new_versions, claim, made)
     # All is computed before: after a wait for the disk, the caches of the processor are cold.
     record = _record(do, asked.place, checkpoint["id"], claim)
     stored = named(config, checkpoint, asked)
@@ -44,11 +56,34 @@ def put(
     return stored
 
 
+def _made(do: Procedures, asked: Asked) -> Steps[str | None]:
+    """Return what a checkpoint says of the writes to its parent.
+
+    LangGraph stores a checkpoint of a delta graph when all writes to delta channels are stored.
+    """
+    if not asked.place.checkpoint_id:
+        return None
+    found = yield Get(asked.config)
+    return (yield Call(do.made, (found[0], asked), found[0])) if found else None
+
+
 def put_writes(
     do: Procedures, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> Steps[None]:
-    """Store the writes of a task to a checkpoint."""
-    yield Do("put_writes", (asked.config, *do.put_writes(asked, writes, task_id, task_path)))
+    """Store the writes of a task to a checkpoint.
+
+    A special write that is stored alone replaces the one before it, which the thread store remembers then.
+    """
+    call = new_call(writes)
+    arguments = do.put_writes(asked, writes, task_id, task_path, call)
+    special = places_of(call)[1] if do.heads is not None else ()
+    since = (yield do.heads.last_special) if do.heads is not None and special else None
+    yield Do("put_writes", (asked.config, *arguments))
+    if do.heads is not None and since is not None:
+        if any(channel not in WRITES_IDX_MAP for channel, _ in writes):
+            since = NOTHING_REPLACED  # a saver may have ignored it
+        events = [Special(0, task_id, idx, call[:ID_BYTES], since) for idx in special]
+        yield do.heads.record_specials(asked.place, events)
 
 
 def _claim(heads: Heads) -> Steps[str | None]:
@@ -85,11 +120,28 @@ def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
         yield from record
         for each in writes:
             yield Do("put_writes", each)
+        if do.heads is not None and (events := _specials(entry)):
+            yield do.heads.record_specials(place, events)
+
+
+def _specials(entry: Entry) -> list[Special]:
+    """Return events for the special writes of a copy."""
+    return [
+        Special(0, write.task_id, write.claims.idx, write.claims.call_id, NOTHING_REPLACED)
+        for write in entry.stored_writes()
+        if write.fixed is not None and write.claims and write.claims.call
+    ]
 
 
 def delete_thread(do: Procedures, asked: Asked) -> Steps[None]:
     """Delete all checkpoints and writes of a thread."""
     column = asked.place.thread_id
+    for each in (column, *(yield from do.pseudonyms.others(asked.thread_id, column))):
+        yield from _delete_column(do, each)
+    do.pseudonyms.forget(asked.thread_id)
+
+
+def _delete_column(do: Procedures, column: str) -> Steps[None]:
     if do.heads is not None:
         yield from do.heads.delete_thread(column)
     yield Do("delete_thread", (column,))
@@ -98,7 +150,6 @@ def delete_thread(do: Procedures, asked: Asked) -> Steps[None]:
         yield from do.heads.delete_thread(column)
         yield Do("delete_thread", (column,))
         yield from do.heads.delete_thread(column)
-    do.pseudonyms.forget(asked.thread_id)
 
 
 def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None]:
@@ -107,6 +158,8 @@ def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None
     Raises:
         RolledBackError: If one is missing already: it would look like a deleted one afterwards.
     """
+    if strategy == _DELETE:
+        threads = yield from _with_others(do, threads)
     columns = [asked.place.thread_id for asked in threads]
     if do.heads is None:
         yield Do("prune", (columns,), {"strategy": strategy})
@@ -127,6 +180,16 @@ def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None
             yield from do.heads.delete_thread(column)
         return
     yield from _settle_threads(do, do.heads, threads, strategy)
+
+
+def _with_others(do: Procedures, threads: Sequence[Asked]) -> Steps[Sequence[Asked]]:
+    """Return threads that are to be deleted, with all that stands for them in the database."""
+    found = [*threads]
+    for asked in threads:
+        others = yield from do.pseudonyms.others(asked.thread_id, asked.place.thread_id)
+        found += [asked._replace(place=asked.place._replace(thread_id=column)) for column in others]
+        do.pseudonyms.forget(asked.thread_id)
+    return found
 
 
 def delete_for_runs(do: Procedures, run_ids: Sequence[str]) -> Steps[None]:

@@ -18,7 +18,6 @@ from sealpoint.errors import ConfigError
 from sealpoint.serde import SerializerProtocol
 from sealpoint.sqlite.database import open_for
 from sealpoint.sqlite.saver import SqliteSaver
-from sealpoint.sqlite.worker import run_in_thread
 
 Result = TypeVar("Result")
 
@@ -72,11 +71,12 @@ class AsyncSqliteSaver(SqliteSaver):
         try:
             yield saver
         finally:
-            await run_in_thread(saver._database.close)
+            await saver._pool.run(saver._database.close)
+            saver._pool.shutdown()
 
     async def setup(self) -> None:  # type: ignore[override]  # asynchronous, as LangGraph's is
         """Create the tables, or check existing ones. Every other method does this if necessary."""
-        await run_in_thread(self._database.setup)
+        await self._pool.run(self._database.setup)
 
 
 class _Thread:

@@ -48,6 +48,7 @@ _STARTS: Final = {  # what SQLite writes there, whatever the statement was
 # No pragma lists the checks of a table: only its statement shows them.
 _ACTING: Final = re.compile(r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", re.IGNORECASE)
 _TABLES: Final = frozenset({"checkpoints", "writes"})
+_DEFAULTS: Final = (None, "''", "NULL")
 
 
 class _Object(NamedTuple):
@@ -70,6 +71,19 @@ def table_names(cursor: sqlite3.Cursor) -> list[str]:
     return sorted(each.name for each in _objects(cursor) if each.type == "table")
 
 
+def require_unhidden(cursor: sqlite3.Cursor) -> None:
+    """Check that no temporary object of the connection hides one of the tables, or acts on it.
+
+    Raises:
+        SchemaError: If a temporary table, view or trigger bears or names one of them.
+    """
+    for name, table in cursor.execute("SELECT name, tbl_name FROM temp.sqlite_master").fetchall():
+        if {_lower(name), _lower(table)} & _TABLES:
+            raise SchemaError(
+                f"a temporary table, view or trigger {excerpt(name)} is in front of {excerpt(table)}"
+            )
+
+
 def has_task_path(cursor: sqlite3.Cursor) -> bool:
     """Whether ``writes`` has the column ``task_path``, which older databases lack."""
     return any(row[1] == "task_path" for row in cursor.execute("PRAGMA main.table_xinfo(writes)").fetchall())
@@ -87,8 +101,8 @@ def require_tables(cursor: sqlite3.Cursor) -> set[str]:
     Raises:
         SchemaError: If a row of sqlite_master is not what SQLite writes there, or if a table is a
             view or virtual, has other columns, another primary key, no row ids, a trigger, a
-            generated column, a check, a collation, a further unique index, or an index over
-            expressions or a part of its rows.
+            generated column, a default of another kind, a check, a collation, a further unique
+            index, or an index over expressions or a part of its rows.
     """
     objects = _objects(cursor)
     for table, needed, optional in (
@@ -174,13 +188,22 @@ def _require_columns(
     optional: dict[str, tuple[str, int]],
 ) -> None:
     columns = {}
-    for _, name, kind, _, _, place, hidden in cursor.execute(f"PRAGMA main.table_xinfo({table})").fetchall():
+    rows = cursor.execute(f"PRAGMA main.table_xinfo({table})").fetchall()
+    for _, name, kind, _, default, place, hidden in rows:
         if hidden:
             raise SchemaError(f"table {table!r} has a generated or hidden column {excerpt(name)}")
+        if default not in _DEFAULTS:  # an older release of LangGraph leaves a column out
+            raise SchemaError(
+                f"table {table!r} has a default that LangGraph does not give it, for {excerpt(name)}"
+            )
         columns[name] = (str(kind).upper(), place)
     if {name: column for name, column in columns.items() if name not in optional} != needed:
+        others = ", ".join(
+            excerpt(name) for name, column in columns.items() if column != (needed | optional).get(name)
+        )
         raise SchemaError(
             f"table {table!r} does not have the columns and the primary key that LangGraph gives it"
+            + (f": {others}" if others else "")
         )
     if any(columns[name] != column for name, column in optional.items() if name in columns):
         raise SchemaError(f"table {table!r} has its optional columns in another form")

@@ -34,7 +34,7 @@ from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
 from sealpoint.sqlite.query import select_keys
 from sealpoint.sqlite.reader import read_many, read_one
 from sealpoint.sqlite.rows import config_of
-from sealpoint.sqlite.worker import run_in_thread
+from sealpoint.threadpool import ThreadPool
 
 _ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous reader
 
@@ -66,6 +66,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde)
         self.conn = conn
         self._database = Database(conn)
+        self._pool = ThreadPool()  # its own: a call may wait long for the file, or for the loop of aiosqlite
 
     @classmethod
     @contextmanager
@@ -280,7 +281,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
-        return await run_in_thread(self.get_tuple, config)
+        return await self._pool.run(self.get_tuple, config)
 
     async def alist(
         self,
@@ -292,7 +293,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
         found = self.list(config, filter=filter, before=before, limit=limit)
-        while batch := await run_in_thread(lambda: [*islice(found, _ASYNC_BATCH)]):
+        while batch := await self._pool.run(lambda: [*islice(found, _ASYNC_BATCH)]):
             for item in batch:
                 yield item
 
@@ -304,7 +305,7 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
-        return await run_in_thread(self.put, config, checkpoint, metadata, new_versions)
+        return await self._pool.run(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self,
@@ -314,29 +315,29 @@ class SqliteSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Async version of `put_writes`."""
-        await run_in_thread(self.put_writes, config, writes, task_id, task_path)
+        await self._pool.run(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async version of `delete_thread`."""
-        await run_in_thread(self.delete_thread, thread_id)
+        await self._pool.run(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async version of `delete_for_runs`."""
-        await run_in_thread(self.delete_for_runs, run_ids)
+        await self._pool.run(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async version of `copy_thread`."""
-        await run_in_thread(self.copy_thread, source_thread_id, target_thread_id)
+        await self._pool.run(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Async version of `prune`."""
-        await run_in_thread(lambda: self.prune(thread_ids, strategy=strategy))
+        await self._pool.run(lambda: self.prune(thread_ids, strategy=strategy))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Async version of `get_delta_channel_history`."""
-        return await run_in_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
+        return await self._pool.run(lambda: self.get_delta_channel_history(config=config, channels=channels))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version greater than ``current``: 32 digits that count up, and a random fraction.

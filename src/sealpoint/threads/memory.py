@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from sealpoint.forks import reset_in_child
+from sealpoint.threads.specials import Special
 from sealpoint.threads.store import REPLACED, Answer, Event, Head, Kind, Spot
 
 
@@ -23,6 +24,8 @@ class MemoryThreadStore:
         self._identities = frozenset([self.identity])
         self._events: list[Event] = []
         self._threads: dict[str, dict[Spot, Event]] = {}
+        self._specials: dict[Spot, list[tuple[Special, int]]] = {}
+        self._last_special = 0
         self._raised = 0  # what `adopt` added to the clock
         self._trimmed = 0
         self.adopted: list[str] = []
@@ -45,14 +48,17 @@ class MemoryThreadStore:
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
-        heads, clock = self.between(thread_id, checkpoint_ns, None, None)
-        return Answer(sorted(head for head in heads if head.kind is Kind.PUT)[-1:], clock)
+        heads, clock, _ = self.between(thread_id, checkpoint_ns, None, None)
+        found = sorted(head for head in heads if head.kind is Kind.PUT)[-1:]
+        with self._lock:
+            return Answer(found, clock, self._specials_of(head.spot for head in found))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
         with self._lock:
             found = [self._threads.get(spot.thread_id, {}).get(spot) for spot in dict.fromkeys(spots)]
-            return Answer([event.head for event in found if event], self.claim)
+            heads = [event.head for event in found if event]
+            return Answer(heads, self.claim, self._specials_of(dict.fromkeys(spots)))
 
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
@@ -68,7 +74,20 @@ class MemoryThreadStore:
                 and (least is None or checkpoint_id >= least)
                 and (below is None or checkpoint_id < below)
             ]
-            return Answer(heads, self.claim)
+            return Answer(heads, self.claim, self._specials_of(head.spot for head in heads))
+
+    def _specials_of(self, spots: Iterable[Spot]) -> list[tuple[Spot, list[Special]]]:
+        """Return the events of special writes that no deletion has ended."""
+        found = []
+        for spot in spots:
+            ended = max((event.seq for event in self._deletions(spot)), default=0)
+            if specials := [special for special, at in self._specials.get(spot, ()) if at >= ended]:
+                found.append((spot, specials))
+        return found
+
+    def _deletions(self, spot: Spot) -> Iterator[Event]:
+        if spot in self._specials:  # else nobody asks, and the log is long
+            yield from (e for e in self._events if e.head.spot == spot and e.head.kind is Kind.DELETED)
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
@@ -92,11 +111,34 @@ class MemoryThreadStore:
             self._events.append(event)
             self._threads.setdefault(head.spot.thread_id, {})[head.spot] = event
 
+    def last_special(self) -> int:
+        """Return the number of the last event of a special write. See `ThreadStore`."""
+        return self._last_special
+
+    def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
+        """Append events of special writes to a checkpoint. See `ThreadStore`."""
+        with self._lock:
+            self._append_specials(spot, specials)
+
+    def _append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
+        for special in specials:
+            self._last_special += 1
+            numbered = special._replace(seq=self._last_special)
+            self._specials.setdefault(spot, []).append((numbered, self._last))
+
+    def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
+        """Yield the events of special writes by checkpoint. See `ThreadStore`."""
+        with self._lock:
+            found = self._specials_of(sorted(self._specials))
+        yield from found
+
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
         with self._lock:
-            heads = sorted(event.head for event in self._threads.get(thread_id, {}).values())
-            self._append(Head(spot, Kind.DELETED, b"") for spot, kind, _ in heads if kind is not Kind.DELETED)
+            last = {spot: event.head.kind for spot, event in self._threads.get(thread_id, {}).items()}
+            last |= {spot: Kind.PUT for spot in self._specials if spot.thread_id == thread_id} | last
+            live = sorted(spot for spot, kind in last.items() if kind is not Kind.DELETED)
+            self._append(Head(spot, Kind.DELETED, b"") for spot in live)
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
@@ -114,11 +156,20 @@ class MemoryThreadStore:
             found = [event for event in self._events if event.seq <= until]
         yield from found
 
-    def adopt(self, heads: Iterable[Head], identities: frozenset[str], clock: int, reason: str) -> None:
+    def adopt(
+        self,
+        heads: Iterable[Head],
+        identities: frozenset[str],
+        clock: int,
+        reason: str,
+        specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
+    ) -> None:
         """Take what a database has as true. See `ThreadStore`."""
-        taken = [*heads]
+        taken, also = [*heads], [*specials]
         with self._lock:
             self._append(taken)
+            for spot, events in also:
+                self._append_specials(spot, events)
             self._identities |= identities
             self._raised = max(self._raised, clock - self._last)
             self.adopted.append(reason)
@@ -135,6 +186,7 @@ class MemoryThreadStore:
             self._events = [event for event in self._events if event.head.spot not in gone]
             for spot in gone:
                 del self._threads[spot.thread_id][spot]
+                self._specials.pop(spot, None)
             self._trimmed += len(gone)
             return len(gone)
 

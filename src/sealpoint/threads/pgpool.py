@@ -7,12 +7,11 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sealpoint.errors import (
-    MissingExtraError,
     ThreadStoreDownError,
     ThreadStoreError,
     ThreadStoreFullError,
@@ -22,6 +21,7 @@ from sealpoint.errors import (
     excerpt,
 )
 from sealpoint.forks import inherited, reset_in_child
+from sealpoint.postgres.server import require_psycopg, watched_steps
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -58,7 +58,8 @@ _NO_TABLE: Final = {"42P01", "3F000"}
 
 _REACH_HINT: Final = "check that psql connects with the same URL; the server's log says why it does not"
 _GRANT_HINT: Final = (
-    "name the primary server, and a role that may SELECT from the tables and INSERT into heads"
+    "name the primary server, and a role that may SELECT from the tables, INSERT into heads and specials, and"
+    " UPDATE the column gone of heads"
 )
 ABSENT_HINT: Final = "create it with create=True or `sealpoint heads adopt DB --create`"
 
@@ -123,10 +124,10 @@ class Pool:
     def _use(
         self, connection: Any, work: Callable[..., Result], arguments: tuple[Any, ...], *, is_read: bool
     ) -> Result:
-        connection.until = time.monotonic() + self._timeout + GRACE_SECONDS
+        connection.extend(self._timeout)
         try:
             result = work(connection, *arguments)
-        except _psycopg().Error as error:
+        except require_psycopg().Error as error:
             self._give(connection)
             raise self._translated(error, is_read=is_read) from None
         except ThreadStoreError:
@@ -161,7 +162,7 @@ class Pool:
         connection.close()
 
     def _connect(self) -> Any:
-        psycopg = _psycopg()
+        psycopg = require_psycopg()
         milliseconds = max(1, int(self._timeout * 1000))
         own = {
             "connect_timeout": str(max(2, math.ceil(self._timeout))),  # libpq's least is two seconds
@@ -179,7 +180,7 @@ class Pool:
             # The message may contain a part of a password, or the name of the role.
             what = f"{self.name}: no connection ({type(error).__name__})"
             raise ThreadStoreDownError(what, hint=_REACH_HINT) from None
-        connection.until = time.monotonic() + self._timeout + GRACE_SECONDS
+        connection.extend(self._timeout)
         try:
             # Qualified, because the search path is only set by this.
             wanted = ", ".join(["pg_catalog.set_config(%s, %s, false)"] * len(settings))
@@ -212,7 +213,7 @@ class Pool:
             return ThreadStoreFullError(f"{self.name}: the disk of the server is full")
         if code in _NO_TABLE:
             return ThreadStoreMissingError(f"{self.name}: its tables do not exist", hint=ABSENT_HINT)
-        if not code and isinstance(error, _psycopg().OperationalError):
+        if not code and isinstance(error, require_psycopg().OperationalError):
             return ThreadStoreDownError(f"{self.name}: the connection is lost", hint=_REACH_HINT)
         return ThreadStoreDownError(f"{self.name}: {kind} (SQLSTATE {code or 'none'})")
 
@@ -223,7 +224,7 @@ def _connection_class() -> Any:
 
     It has one cursor for all statements: making one takes as long as executing a small statement.
     """
-    psycopg = _psycopg()
+    psycopg = require_psycopg()
 
     class LimitedConnection(psycopg.Connection):  # type: ignore[misc,name-defined]
         until = math.inf
@@ -236,7 +237,15 @@ def _connection_class() -> Any:
             self.input.register(self.fileno(), select.POLLIN)
 
         def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
-            return super().wait(_limited(gen, self.until), *arguments, **options)
+            return super().wait(watched_steps(gen, self._check), *arguments, **options)
+
+        def extend(self, seconds: float) -> None:
+            """Wait so long for the next statement, and as much more for the server to report its limit."""
+            self.until = time.monotonic() + seconds + GRACE_SECONDS
+
+        def _check(self, ready: bool) -> None:
+            if not ready and time.monotonic() > self.until:
+                raise ThreadStoreTimeoutError("the server of the thread store does not answer")
 
         def insert(self, statement: bytes, values: Sequence[bytes]) -> int:
             """Execute a statement without a cursor, in a third of the time.
@@ -262,19 +271,6 @@ def _connection_class() -> Any:
     return LimitedConnection
 
 
-def _limited(steps: Generator[Any, Any, Any], until: float) -> Generator[Any, Any, Any]:
-    """Run the steps of psycopg, which waits between them for the socket, until it is late."""
-    ready = None
-    while True:
-        try:
-            wanted = steps.send(ready)
-        except StopIteration as ended:
-            return ended.value
-        ready = yield wanted
-        if not ready and time.monotonic() > until:
-            raise ThreadStoreTimeoutError("the server of the thread store does not answer")
-
-
 def _name_of(parts: dict[str, Any]) -> str:
     """Return where a server is: host, port, database and service.
 
@@ -289,7 +285,7 @@ def _name_of(parts: dict[str, Any]) -> str:
 
 
 def _parts(conninfo: str) -> dict[str, Any]:
-    psycopg = _psycopg()
+    psycopg = require_psycopg()
     try:
         return dict(psycopg.conninfo.conninfo_to_dict(conninfo))
     except (psycopg.Error, UnicodeError):
@@ -300,12 +296,3 @@ def _unreadable() -> ThreadStoreDownError:
     return ThreadStoreDownError(
         "the URL of the thread store cannot be read", hint="write special characters in it as %XX"
     )
-
-
-def _psycopg() -> Any:
-    try:
-        import psycopg
-        import psycopg.generators
-    except ImportError:
-        raise MissingExtraError("psycopg", "postgres") from None
-    return psycopg

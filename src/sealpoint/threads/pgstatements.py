@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from sealpoint.threads.specials import SEPARATOR
 from sealpoint.threads.store import REPLACED, Kind
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 COLUMNS: Final = {
     "adopted": "seq bigint, at bigint, reason text",
     "heads": "seq bigint, thread_id bytea, checkpoint_ns bytea, checkpoint_id bytea, kind smallint,"
-    " mac bytea, at bigint",
+    " mac bytea, at bigint, gone boolean",
     "identities": "identity text",
+    "specials": "seq bigint, thread_id bytea, checkpoint_ns bytea, checkpoint_id bytea, task_id bytea,"
+    " idx smallint, call bytea, since bigint, head_seq bigint",
     "store": "version integer, identity text, raised bigint, trimmed bigint",
 }
 """Columns of the tables, as the statement `TABLES` shows them."""
@@ -29,7 +32,7 @@ TABLES: Final = """
         (SELECT string_agg(attname || ' ' || format_type(atttypid, -1), ', ' ORDER BY attnum)
         FROM pg_attribute WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped)
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE nspname = %s AND relname IN ('adopted', 'heads', 'identities', 'store')"""
+    WHERE nspname = %s AND relname IN ('adopted', 'heads', 'identities', 'specials', 'store')"""
 
 LOCK_CREATION: Final = "SELECT pg_advisory_xact_lock(hashtextextended('sealpoint thread store', 0))"
 HAS_SCHEMA: Final = "SELECT FROM pg_namespace WHERE nspname = %s"
@@ -44,6 +47,46 @@ CREATE: Final = (
     " kind smallint NOT NULL, mac bytea NOT NULL, at bigint NOT NULL)",
     'CREATE INDEX heads_by_checkpoint ON "{schema}".heads (thread_id, checkpoint_ns, checkpoint_id, seq)',
 )
+"""The tables of version 1."""
+
+UPGRADE: Final = (
+    'ALTER TABLE "{schema}".heads ADD COLUMN gone boolean NOT NULL DEFAULT false',
+    f"""UPDATE "{{schema}}".heads AS head SET gone = true WHERE kind = {Kind.DELETED:d} OR EXISTS (
+        SELECT FROM "{{schema}}".heads AS later WHERE later.thread_id = head.thread_id
+        AND later.checkpoint_ns = head.checkpoint_ns AND later.checkpoint_id = head.checkpoint_id
+        AND later.seq > head.seq
+    )""",
+    'CREATE INDEX heads_live ON "{schema}".heads (thread_id, checkpoint_ns, kind, checkpoint_id, seq)'
+    " WHERE NOT gone",
+    'CREATE TABLE "{schema}".specials (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,'
+    " thread_id bytea NOT NULL, checkpoint_ns bytea NOT NULL, checkpoint_id bytea NOT NULL,"
+    " task_id bytea NOT NULL, idx smallint NOT NULL, call bytea NOT NULL, since bigint NOT NULL,"
+    " head_seq bigint NOT NULL)",
+    'CREATE INDEX specials_by_checkpoint ON "{schema}".specials'
+    " (thread_id, checkpoint_ns, checkpoint_id, seq)",
+    # The roles that may read and append heads may do so with the new table, and mark those that they replace.
+    """DO $$ DECLARE one record; BEGIN
+        FOR one IN SELECT grantee, privilege_type FROM pg_class, aclexplode(relacl)
+            WHERE pg_class.oid = '"{schema}".heads'::regclass AND grantee <> relowner
+            AND privilege_type IN ('SELECT', 'INSERT')
+        LOOP
+            EXECUTE 'GRANT ' || one.privilege_type || ' ON "{schema}".specials TO '
+                || CASE one.grantee WHEN 0 THEN 'PUBLIC' ELSE one.grantee::regrole::text END;
+            IF one.privilege_type = 'INSERT' THEN
+                EXECUTE 'GRANT UPDATE (gone) ON "{schema}".heads TO '
+                    || CASE one.grantee WHEN 0 THEN 'PUBLIC' ELSE one.grantee::regrole::text END;
+            END IF;
+        END LOOP;
+    END $$""",
+)
+"""What version 2 adds: a column of ``heads``, and the special writes."""
+
+FIRST_COLUMNS: Final = {
+    table: columns.removesuffix(", gone boolean") for table, columns in COLUMNS.items() if table != "specials"
+}
+"""Columns of the tables of version 1."""
+
+SET_VERSION: Final = f'UPDATE "{{schema}}".store SET version = {VERSION}'
 NO_FLUSH: Final = "SET synchronous_commit = off"
 FLUSH: Final = "SET LOCAL synchronous_commit = on"
 FILL: Final = 'INSERT INTO "{schema}".store VALUES (%s, %s, 0, 0)'
@@ -58,60 +101,114 @@ _CLOCK: Final = '(raised + coalesce((SELECT max(seq) FROM "{schema}".heads), 0))
 # It writes a record to the log, without which a commit flushes nothing.
 MARK: Final = f"SELECT {_CLOCK}, pg_logical_emit_message(true, 'sealpoint', '') FROM \"{{schema}}\".store"
 
-# A subquery for each row, not a join: the server reads the index from its end, up to the first match.
+_RECORD: Final = (
+    "special.seq || ' ' || idx || ' ' || since || ' ' || encode(call, 'hex') || ' ' || encode(task_id, 'hex')"
+)
+_LIVE: Final = f"""head_seq >= coalesce((
+            SELECT max(seq) FROM "{{schema}}".heads AS deleted WHERE deleted.kind = {Kind.DELETED:d}
+            AND deleted.thread_id = special.thread_id AND deleted.checkpoint_ns = special.checkpoint_ns
+            AND deleted.checkpoint_id = special.checkpoint_id), 0)"""
+
+
+def _specials(head: str) -> str:
+    """Return a subquery for the events of special writes to the checkpoint of a row, as records."""
+    return f"""(SELECT string_agg({_RECORD}, '{SEPARATOR}') FROM "{{schema}}".specials AS special
+        WHERE special.thread_id = {head}.thread_id AND special.checkpoint_ns = {head}.checkpoint_ns
+        AND special.checkpoint_id = {head}.checkpoint_id AND {_LIVE})"""
+
+
+_LAST: Final = """
+    seq = (SELECT max(seq) FROM "{schema}".heads AS latest WHERE latest.thread_id = head.thread_id
+    AND latest.checkpoint_ns = head.checkpoint_ns AND latest.checkpoint_id = head.checkpoint_id)"""
+
+# ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in the
+# index of the others. A subquery for each row, not a join: the server reads that index from its end, up to
+# the first match. An event that was not visible to the one that replaces it has no mark.
 NEWEST: Final = f"""
-    SELECT {_CLOCK}, found.* FROM "{{schema}}".store LEFT JOIN LATERAL (
+    SELECT {_CLOCK}, found.*, {_specials("found")} FROM "{{schema}}".store LEFT JOIN LATERAL (
         SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{{schema}}".heads AS head
-        WHERE thread_id = %s AND checkpoint_ns = %s AND kind = {Kind.PUT:d} AND seq = (
-            SELECT max(seq) FROM "{{schema}}".heads AS latest WHERE latest.thread_id = head.thread_id
-            AND latest.checkpoint_ns = head.checkpoint_ns AND latest.checkpoint_id = head.checkpoint_id
-        ) ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
+        WHERE thread_id = %s AND checkpoint_ns = %s AND kind = {Kind.PUT:d} AND NOT gone AND {_LAST}
+        ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
     ) AS found ON true"""
 
 FIND: Final = f"""
     SELECT {_CLOCK}, found.* FROM "{{schema}}".store LEFT JOIN (
-        SELECT wanted.*, kind, mac
+        SELECT wanted.*, kind, mac, {_specials("wanted")}
         FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS wanted(thread_id, checkpoint_ns, checkpoint_id)
-        CROSS JOIN LATERAL (
+        LEFT JOIN LATERAL (
             SELECT kind, mac FROM "{{schema}}".heads AS head WHERE head.thread_id = wanted.thread_id
             AND head.checkpoint_ns = wanted.checkpoint_ns AND head.checkpoint_id = wanted.checkpoint_id
             ORDER BY seq DESC LIMIT 1
-        ) AS head
+        ) AS head ON true
     ) AS found ON true"""
 
 BETWEEN: Final = f"""
-    SELECT {_CLOCK}, found.* FROM "{{schema}}".store LEFT JOIN (
-        SELECT DISTINCT ON (checkpoint_ns, checkpoint_id) thread_id, checkpoint_ns, checkpoint_id, kind, mac
-        FROM "{{schema}}".heads WHERE thread_id = %s {{conditions}}
-        ORDER BY checkpoint_ns, checkpoint_id, seq DESC
-    ) AS found ON kind <> {Kind.DELETED:d}"""
+    SELECT {_CLOCK}, found.*, {_specials("found")} FROM "{{schema}}".store LEFT JOIN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM "{{schema}}".heads AS head
+        WHERE thread_id = %s {{conditions}} AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
+    ) AS found ON true"""
 
 MACS: Final = f"""
     SELECT mac FROM "{{schema}}".heads WHERE {_SPOT} AND length(mac) > 0
     AND mac <> (SELECT mac FROM "{{schema}}".heads WHERE {_SPOT} ORDER BY seq DESC LIMIT 1)
     GROUP BY mac ORDER BY max(seq) DESC LIMIT {REPLACED}"""
 
-APPEND: Final = f"""
-    WITH added AS (
-        INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
-        SELECT a, b, c, d, e, {_NOW}
-        FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::smallint[], %s::bytea[])
-            WITH ORDINALITY AS head(a, b, c, d, e, place) ORDER BY place
-        RETURNING seq
-    ) SELECT raised + (SELECT max(seq) FROM added) FROM "{{schema}}".store"""
+_APPEND: Final = f"""
+    WITH head AS (
+        SELECT * FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::smallint[], %s::bytea[])
+            WITH ORDINALITY AS head(a, b, c, d, e, place)
+    ), added AS (
+        INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
+        SELECT a, b, c, d, e, {_NOW}, d = {Kind.DELETED:d} FROM head ORDER BY place RETURNING seq
+    )"""
+_APPENDED: Final = ' SELECT raised + (SELECT max(seq) FROM added) FROM "{schema}".store'
+APPEND: Final = _APPEND + _APPENDED
+"""For events of the kind PUT."""
+
+APPEND_ANY: Final = f"""{_APPEND}, replaced AS (
+        UPDATE "{{schema}}".heads SET gone = true FROM head WHERE d <> {Kind.PUT:d}
+        AND thread_id = a AND checkpoint_ns = b AND checkpoint_id = c AND NOT gone
+    ){_APPENDED}"""
 
 # Executed without a cursor: arrays, the clock and psycopg's types would take most of the time of a put.
 APPEND_PUT: Final = f"""
     INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
     SELECT $1, $2, $3, {Kind.PUT:d}, $4, {_NOW} FROM "{{schema}}".store"""
 
+# Inserts nothing, but needs the right and the lock to do so.
+LAST_SPECIAL: Final = """
+    WITH tried AS (
+        INSERT INTO "{schema}".specials
+            (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
+        SELECT '', '', '', '', 0, '', 0, 0 WHERE false
+    ) SELECT coalesce(max(seq), 0) FROM "{schema}".specials"""
+
+APPEND_SPECIALS: Final = """
+    INSERT INTO "{schema}".specials
+        (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
+    SELECT a, b, c, d, e, f, g, coalesce((SELECT max(seq) FROM "{schema}".heads), 0)
+    FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[], %s::smallint[], %s::bytea[], %s::bigint[])
+        WITH ORDINALITY AS special(a, b, c, d, e, f, g, place) ORDER BY place"""
+
+SPECIALS: Final = f"""
+    SELECT thread_id, checkpoint_ns, checkpoint_id, string_agg({_RECORD}, '{SEPARATOR}')
+    FROM "{{schema}}".specials AS special WHERE {_LIVE} {{conditions}}
+    GROUP BY thread_id, checkpoint_ns, checkpoint_id
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %s"""
+ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (%s, %s, %s)"
+
+# A checkpoint that was not recorded may have special writes that were.
 DELETE_THREAD: Final = f"""
     WITH added AS (
-        INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
-        SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, '', {_NOW} FROM (
-            SELECT DISTINCT ON (checkpoint_ns, checkpoint_id) thread_id, checkpoint_ns, checkpoint_id, kind
-            FROM "{{schema}}".heads WHERE thread_id = %s ORDER BY checkpoint_ns, checkpoint_id, seq DESC
-        ) AS latest WHERE kind <> {Kind.DELETED:d} ORDER BY checkpoint_ns, checkpoint_id RETURNING seq
+        INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
+        SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, '', {_NOW}, true FROM (
+            SELECT thread_id, checkpoint_ns, checkpoint_id FROM "{{schema}}".heads AS head
+            WHERE thread_id = %s AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
+            UNION SELECT thread_id, checkpoint_ns, checkpoint_id FROM "{{schema}}".specials AS special
+            WHERE thread_id = %s AND {_LIVE}
+        ) AS every ORDER BY checkpoint_ns, checkpoint_id RETURNING seq
+    ), replaced AS (
+        UPDATE "{{schema}}".heads SET gone = true WHERE thread_id = %s AND NOT gone
     ) SELECT raised + (SELECT max(seq) FROM added) FROM "{{schema}}".store"""
 
 HEADS: Final = """
@@ -134,28 +231,36 @@ RAISE: Final = """
 RECORD: Final = f"""
     INSERT INTO "{{schema}}".adopted SELECT coalesce(max(seq), 0), {_NOW}, %s FROM "{{schema}}".heads"""
 
+# Some checkpoints at a time: a writer that is blocked, or a reader, waits for one statement only.
 TRIM: Final = f"""
-    WITH gone AS (
-        SELECT * FROM (
-            SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
-                thread_id, checkpoint_ns, checkpoint_id, kind, at, seq FROM "{{schema}}".heads
-            ORDER BY thread_id, checkpoint_ns, checkpoint_id, seq DESC
-        ) AS latest WHERE kind = {Kind.DELETED:d} AND at < %s
+    WITH page AS (
+        SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
+            thread_id, checkpoint_ns, checkpoint_id, kind, at, seq FROM "{{schema}}".heads {{conditions}}
+        ORDER BY thread_id, checkpoint_ns, checkpoint_id, seq DESC LIMIT %s
+    ), gone AS (
+        SELECT * FROM page WHERE kind = {Kind.DELETED:d} AND at < %s
         AND seq < (SELECT max(seq) FROM "{{schema}}".heads)
     ), removed AS (
         DELETE FROM "{{schema}}".heads AS head USING gone WHERE head.thread_id = gone.thread_id
         AND head.checkpoint_ns = gone.checkpoint_ns AND head.checkpoint_id = gone.checkpoint_id
+    ), forgotten AS (
+        DELETE FROM "{{schema}}".specials AS special USING gone WHERE special.thread_id = gone.thread_id
+        AND special.checkpoint_ns = gone.checkpoint_ns AND special.checkpoint_id = gone.checkpoint_id
     ), marked AS (
         UPDATE "{{schema}}".store SET trimmed = trimmed + (SELECT count(*) FROM gone)
-    ) SELECT count(*) FROM gone"""
+        WHERE EXISTS (SELECT FROM gone)
+    ) SELECT (SELECT count(*) FROM gone), thread_id, checkpoint_ns, checkpoint_id FROM page
+    ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1"""
 
-LONG: Final = "SET LOCAL statement_timeout = '1h'"
-"""For a statement that may change every row."""
+LONG_SECONDS: Final = 60.0
+"""How long a statement of maintenance may take; each changes a bounded number of rows."""
+
+LONG: Final = f"SET LOCAL statement_timeout = '{LONG_SECONDS:.0f}s'"
 
 REQUIRE_WRITABLE: Final = """
     INSERT INTO "{schema}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)
     SELECT '', '', '', 0, '', 0 WHERE false"""
 """Inserts nothing, but needs the right and the lock to do so."""
 
-HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, DELETE_THREAD, TRIMMED})
+HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, APPEND_ANY, DELETE_THREAD, TRIMMED, LAST_SPECIAL})
 """Statements that return at least one row, because ``store`` has one."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreError, ThreadStoreMissingError
+from sealpoint.errors import (
+    SharedRoleError,
+    ThreadStoreDownError,
+    ThreadStoreError,
+    ThreadStoreMissingError,
+)
+from sealpoint.threads import pgrights, pgrows, pgtables
 from sealpoint.threads import pgstatements as statements
 from sealpoint.threads.pgpool import ABSENT_HINT, Pool
+from sealpoint.threads.specials import Special
 from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
 
 if TYPE_CHECKING:
@@ -24,7 +29,6 @@ FLUSHED_EVENTS: Final = 64
 SCHEMA: Final = "sealpoint_threads"
 
 LOST_ROW: Final = "a table has lost its only row"
-DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
 
 PAGE_ROWS: Final = 1000
 """How many rows of a long result are read at a time."""
@@ -39,8 +43,9 @@ _HAS_ROWS: Final = 2
 class PostgresThreadStore:
     """A thread store in Postgres. See `ThreadStore`.
 
-    The role needs SELECT on the tables of the schema and INSERT on ``heads``; commands that adopt, trim and
-    compare pins need to own them.
+    The role needs SELECT on the tables of the schema, INSERT on ``heads`` and ``specials``, and UPDATE on the
+    column ``gone`` of ``heads``; commands that adopt, trim and compare pins need to own them, as does the
+    first use of an earlier store.
 
     Attributes:
         identity: Names this store in what is sealed: 32 hex digits.
@@ -57,8 +62,8 @@ class PostgresThreadStore:
         """Open a store.
 
         Args:
-            conninfo: The database, as libpq reads it: a URL or ``service=NAME``. Not that of the checkpoints,
-                or another role must own the schema.
+            conninfo: The database, as libpq reads it: a URL or ``service=NAME``. On the server of the
+                checkpoints, with a role that the saver's role is not, and cannot become.
             schema: The schema of its tables.
             create: Whether to create the schema and the tables if there are none.
             timeout: How long a call may take, in seconds. A new connection may take two at least.
@@ -88,14 +93,14 @@ class PostgresThreadStore:
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
-        ((clock, *head),) = self._rows(statements.NEWEST, _encoded(thread_id, checkpoint_ns))
-        return Answer(_heads([head] if head[-1] is not None else []), clock)
+        return pgrows.answer_of(self._rows(statements.NEWEST, pgrows.encoded(thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
-        wanted = [_encoded(*spot) for spot in dict.fromkeys(spots)]
-        rows = self._rows(statements.FIND, [[spot[column] for spot in wanted] for column in range(3)])
-        return Answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
+        wanted = [pgrows.encoded(*spot) for spot in dict.fromkeys(spots)]
+        return pgrows.answer_of(
+            self._rows(statements.FIND, [[spot[column] for spot in wanted] for column in range(3)])
+        )
 
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
@@ -104,13 +109,12 @@ class PostgresThreadStore:
         limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
         given = [(condition, value) for condition, value in limits if value is not None]
         conditions = "".join(f"AND {condition} %s " for condition, _ in given)
-        values = _encoded(thread_id, *(value for _, value in given))
-        rows = self._rows(statements.BETWEEN, values, conditions)
-        return Answer(_heads(row[1:] for row in rows if row[-1] is not None), rows[0][0])
+        values = pgrows.encoded(thread_id, *(value for _, value in given))
+        return pgrows.answer_of(self._rows(statements.BETWEEN, values, conditions))
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
-        return [mac for (mac,) in self._rows(statements.MACS, _encoded(*spot) * 2)]
+        return [mac for (mac,) in self._rows(statements.MACS, pgrows.encoded(*spot) * 2)]
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
@@ -125,23 +129,57 @@ class PostgresThreadStore:
         rows = self._execute_flushed(connection, statements.MARK)
         self._claim, self._appended = rows[0][0], 1
 
+    def require_apart(self, lock: int, roles: Sequence[str]) -> None:
+        """Check that none of the roles of a saver's session, or which it may become, may write the store.
+
+        Args:
+            lock: An advisory lock that the session holds: seen here if both are in one cluster.
+            roles: Those that the session is.
+
+        Raises:
+            SharedRoleError: If one may.
+        """
+        for role, right in self._rows(pgrights.WRITER, (roles, *pgrights.halves(lock))):
+            raise SharedRoleError(role, right, hint=pgrights.HINT.format(schema=self._schema))
+
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""
         is_put = all(head.kind is Kind.PUT for head in heads)
         if len(heads) == 1 and is_put and self._appended % FLUSHED_EVENTS:
             ((spot, _, mac),) = heads
-            self._pool.write(self._append_put, (*_encoded(*spot), mac))
+            self._pool.write(self._append_put, (*pgrows.encoded(*spot), mac))
             self._appended += 1
         elif heads:
-            self._append(statements.APPEND, _columns(heads), flushed=not is_put)
+            statement = statements.APPEND if is_put else statements.APPEND_ANY
+            self._append(statement, pgrows.columns_of(heads), flushed=not is_put)
 
     def _append_put(self, connection: Any, values: Sequence[bytes]) -> None:
         if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
             raise self._refused(LOST_ROW)
 
+    def last_special(self) -> int:
+        """Return the number of the last event of a special write. See `ThreadStore`."""
+        ((last,),) = self._pool.read(self._execute, statements.LAST_SPECIAL, is_read=False)
+        return int(last)
+
+    def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
+        """Append events of special writes to a checkpoint, in one transaction. See `ThreadStore`."""
+        self._pool.write(
+            self._execute, statements.APPEND_SPECIALS, pgrows.special_columns([(spot, specials)])
+        )
+
+    def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
+        """Yield the events of special writes by checkpoint. See `ThreadStore`."""
+        after: tuple[bytes, ...] = ()
+        while rows := self._rows(
+            statements.SPECIALS, (*after, PAGE_ROWS), statements.ALSO_AFTER if after else ""
+        ):
+            yield from pgrows.specials_of(rows)
+            after = rows[-1][:3]
+
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
-        self._append(statements.DELETE_THREAD, _encoded(thread_id), flushed=True)
+        self._append(statements.DELETE_THREAD, pgrows.encoded(thread_id) * 3, flushed=True)
 
     def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
         """Append events; ``flushed`` if they must reach the disk before the database deletes rows.
@@ -165,7 +203,7 @@ class PostgresThreadStore:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
         after: tuple[bytes, ...] = ()
         while rows := self._rows(statements.HEADS, (*after, PAGE_ROWS), statements.AFTER if after else ""):
-            yield from _heads(rows)
+            yield from pgrows.heads_of(rows)
             after = rows[-1][:3]
 
     def end(self) -> int:
@@ -182,23 +220,41 @@ class PostgresThreadStore:
         """Yield the events up to a number, in their order. See `ThreadStore`."""
         after = 0
         while rows := self._rows(statements.EVENTS, (after, until, PAGE_ROWS)):
-            for (seq, at, *_), head in zip(rows, _heads(row[2:] for row in rows), strict=True):
+            for (seq, at, *_), head in zip(rows, pgrows.heads_of(row[2:] for row in rows), strict=True):
                 yield Event(seq, head, at)
             after = rows[-1][0]
 
-    def adopt(self, heads: Iterable[Head], identities: frozenset[str], clock: int, reason: str) -> None:
+    def adopt(
+        self,
+        heads: Iterable[Head],
+        identities: frozenset[str],
+        clock: int,
+        reason: str,
+        specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
+    ) -> None:
         """Take what a database has as true, in one transaction. See `ThreadStore`."""
-        self._pool.write(self._adopt, [*heads], sorted(identities), clock, reason)
+        self._pool.write(self._adopt, [*heads], [*specials], sorted(identities), clock, reason)
 
     def _adopt(
-        self, connection: Any, heads: Sequence[Head], identities: Sequence[str], clock: int, reason: str
+        self,
+        connection: Any,
+        heads: Sequence[Head],
+        specials: Sequence[tuple[Spot, Sequence[Special]]],
+        identities: Sequence[str],
+        clock: int,
+        reason: str,
     ) -> None:
-        connection.until = math.inf
+        connection.extend(statements.LONG_SECONDS)
         with connection.transaction():
             self._execute(connection, statements.LONG)
             rest = iter(heads)
             while batch := [*islice(rest, APPEND_ROWS)]:
-                self._execute(connection, statements.APPEND, _columns(batch))
+                connection.extend(statements.LONG_SECONDS)
+                self._execute(connection, statements.APPEND_ANY, pgrows.columns_of(batch))
+            while also := specials[:APPEND_ROWS]:
+                connection.extend(statements.LONG_SECONDS)
+                self._execute(connection, statements.APPEND_SPECIALS, pgrows.special_columns(also))
+                specials = specials[APPEND_ROWS:]
             for name in identities:
                 self._execute(connection, statements.NAME, (name,))
             self._execute(connection, statements.RAISE, (clock,))
@@ -206,14 +262,20 @@ class PostgresThreadStore:
 
     def trim(self, before: int) -> int:
         """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
-        return self._pool.write(self._trim, before)
+        count = 0
+        after: list[bytes] = []
+        while rows := self._pool.write(self._trim, before, after):
+            ((gone, *after),) = rows
+            count += gone
+        return count
 
-    def _trim(self, connection: Any, before: int) -> int:
-        connection.until = math.inf
+    def _trim(self, connection: Any, before: int, after: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        """Trim some checkpoints; return how many, and the last that was looked at; nothing at the end."""
+        connection.extend(statements.LONG_SECONDS)
         with connection.transaction():
             self._execute(connection, statements.LONG)
-            ((count,),) = self._execute(connection, statements.TRIM, (before,))
-        return int(count)
+            conditions = statements.AFTER if after else ""
+            return self._execute(connection, statements.TRIM, (*after, PAGE_ROWS, before), conditions)
 
     def trimmed(self) -> int:
         """Return how many checkpoints were forgotten so far."""
@@ -244,11 +306,11 @@ class PostgresThreadStore:
     def _open(self, connection: Connection[Any]) -> None:
         """Check the tables, which are created first if that is wanted."""
         if self._creates:
-            self._create(connection)
-        found = {
-            name: columns if is_plain else None
-            for name, is_plain, columns in self._execute(connection, statements.TABLES, (self._schema,))
-        }
+            pgtables.create(connection, partial(self._execute, connection), self._schema)
+        found = self._tables(connection)
+        if found == statements.FIRST_COLUMNS:
+            pgtables.upgrade(connection, partial(self._execute, connection), self._pool.name)
+            found = self._tables(connection)
         if not found:
             raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
         if found != statements.COLUMNS:
@@ -258,6 +320,11 @@ class PostgresThreadStore:
         if self.identity not in ("", identity):
             raise self._refused("another thread store has taken its place")
 
+    def _tables(self, connection: Connection[Any]) -> dict[str, str | None]:
+        """Return the columns of each table; ``None`` for what is no table, or runs code of its owner."""
+        rows = self._execute(connection, statements.TABLES, (self._schema,))
+        return {name: columns if is_plain else None for name, is_plain, columns in rows}
+
     def _identify(self, connection: Connection[Any]) -> str:
         rows = self._execute(connection, statements.IDENTITY)
         if len(rows) != 1 or rows[0][0] != statements.VERSION:
@@ -265,53 +332,9 @@ class PostgresThreadStore:
         return str(rows[0][1])
 
     def _refused(self, what: str) -> ThreadStoreDownError:
-        return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=DAMAGED_HINT)
-
-    def _create(self, connection: Connection[Any]) -> None:
-        with connection.transaction():
-            self._execute(connection, statements.LOCK_CREATION)
-            if self._execute(connection, statements.TABLES, (self._schema,)):
-                return
-            if not self._execute(connection, statements.HAS_SCHEMA, (self._schema,)):
-                self._execute(connection, statements.CREATE_SCHEMA)
-            for statement in statements.CREATE:
-                self._execute(connection, statement)
-            identity = os.urandom(16).hex()
-            self._execute(connection, statements.FILL, (statements.VERSION, identity))
-            self._execute(connection, statements.NAME, (identity,))
+        return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=pgrows.DAMAGED_HINT)
 
 
 @cache
 def _text(statement: str, schema: str, conditions: str = "") -> bytes:
     return statement.format(schema=schema, conditions=conditions).encode()
-
-
-def _encoded(*texts: str) -> tuple[bytes, ...]:
-    """Return names as the bytes that the tables have.
-
-    Raises:
-        ThreadStoreError: If one holds a lone surrogate.
-    """
-    try:
-        return tuple([text.encode() for text in texts])
-    except UnicodeEncodeError:
-        raise ThreadStoreError(
-            "the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
-        ) from None
-
-
-def _columns(heads: Iterable[Head]) -> list[list[Any]]:
-    rows = [(*_encoded(*spot), int(kind), mac) for spot, kind, mac in heads]
-    return [[row[column] for row in rows] for column in range(5)]
-
-
-def _heads(rows: Iterable[Sequence[Any]]) -> list[Head]:
-    try:
-        return [
-            Head(Spot(thread_id.decode(), ns.decode(), checkpoint_id.decode()), Kind(kind), mac)
-            for thread_id, ns, checkpoint_id, kind, mac in rows
-        ]
-    except ValueError:
-        raise ThreadStoreDownError(
-            "a row does not contain what a thread store writes", hint=DAMAGED_HINT
-        ) from None

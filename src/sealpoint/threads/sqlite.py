@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.threads import statements
+from sealpoint.threads.specials import Special
 from sealpoint.threads.sqliteerrors import damaged, require_row
 from sealpoint.threads.sqlitefile import Opened
 from sealpoint.threads.sqlitefile import create as create_file
+from sealpoint.threads.sqliterows import head_of, specials_of, values_of
 from sealpoint.threads.sqliteshared import SharedFile
 from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
 
@@ -23,7 +25,7 @@ PAGE_ROWS: Final = 1000
 """How many rows of a long result are read at a time: other calls can run between two pages."""
 
 MAINTENANCE_SECONDS: Final = 3600.0
-"""Time limit of `adopt` and `trim`, which may change every row."""
+"""Time limit of `adopt`, which may change every row."""
 
 
 class SqliteThreadStore:
@@ -79,12 +81,12 @@ class SqliteThreadStore:
         if row is None or row[1] != Kind.PUT:
             row = opened.connection.execute(statements.NEWEST_PUT, (thread_id, checkpoint_ns)).fetchone()
             if row is None or row[0] is None:
-                return Answer((), self._clock(row and row[3:]))
-        checkpoint_id, _, mac, *clock = row
+                return Answer((), self._clock(row and row[4:]))
+        checkpoint_id, _, mac, records, *clock = row
         if type(mac) is not bytes or type(checkpoint_id) is not str:
             require_row(self._file.path, (checkpoint_id, mac), str, bytes)
         head = Head(Spot(thread_id, checkpoint_ns, checkpoint_id), Kind.PUT, mac)
-        return Answer((head,), self._clock(clock))
+        return Answer((head,), self._clock(clock), specials_of(self._file.path, (head.spot, records)))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
@@ -93,12 +95,15 @@ class SqliteThreadStore:
     def _find(self, opened: Opened, spots: Sequence[Spot]) -> Answer:
         if len(spots) != 1:
             opened.connection.execute("BEGIN")
-        heads, clock = list[Head](), None
+        heads, found, clock = list[Head](), list[tuple[Spot, Any]](), None
         for spot in spots:
-            kind, mac, *clock = opened.connection.execute(statements.FIND, spot).fetchone() or (None,) * 4
+            row = opened.connection.execute(statements.FIND, (*spot, *spot)).fetchone() or (None,) * 5
+            kind, mac, records, *clock = row
             if kind is not None:
-                heads.append(self._head(*spot, kind, mac))
-        return Answer(heads, self._clock(clock) if clock else self._read_clock(opened))
+                heads.append(head_of(self._file.path, *spot, kind, mac))
+            found.append((spot, records))
+        now = self._clock(clock) if clock else self._read_clock(opened)
+        return Answer(heads, now, specials_of(self._file.path, *found))
 
     def between(
         self, thread_id: str, checkpoint_ns: str | None, least: str | None, below: str | None
@@ -111,8 +116,10 @@ class SqliteThreadStore:
 
     def _between(self, opened: Opened, statement: str, values: Sequence[str]) -> Answer:
         opened.connection.execute("BEGIN")
-        heads = [self._head(values[0], *row[:4]) for row in opened.connection.execute(statement, values)]
-        return Answer(heads, self._read_clock(opened))
+        rows = opened.connection.execute(statement, values).fetchall()
+        heads = [head_of(self._file.path, values[0], *row[:4]) for row in rows]
+        found = [(head.spot, row[4]) for head, row in zip(heads, rows, strict=True)]
+        return Answer(heads, self._read_clock(opened), specials_of(self._file.path, *found))
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
@@ -130,15 +137,46 @@ class SqliteThreadStore:
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""
-        self._file.run(self._append, _values(heads))
+        self._file.run(self._append, values_of(heads))
 
     def _append(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
         if len(rows) == 1 and rows[0][3] == Kind.PUT and opened.appended is not None:
             opened.connection.execute(statements.APPEND, rows[0])  # a transaction of its own
         else:
             self._begin(opened, flushed=any(row[3] != Kind.PUT for row in rows))
-            opened.connection.executemany(statements.APPEND, rows)
+            self._insert(opened, rows)
         self._commit(opened, len(rows))
+
+    def _insert(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
+        for row in rows:
+            if row[3] != Kind.PUT:
+                opened.connection.execute(statements.REPLACE, row[:3])
+            opened.connection.execute(statements.APPEND, row)
+
+    def last_special(self) -> int:
+        """Return the number of the last event of a special write. See `ThreadStore`."""
+        return self._file.run(self._find_last_special)
+
+    def _find_last_special(self, opened: Opened) -> int:
+        self._require_writable(opened)
+        (last,) = opened.connection.execute(statements.LAST_SPECIAL).fetchone()
+        return int(last)
+
+    def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
+        """Append events of special writes to a checkpoint, in one transaction. See `ThreadStore`."""
+        self._file.run(self._append_specials, [(*spot, *special[1:]) for special in specials])
+
+    def _append_specials(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
+        if len(rows) > 1 or opened.appended is None:
+            self._begin(opened)
+        opened.connection.executemany(statements.APPEND_SPECIAL, rows)
+        self._commit(opened, len(rows))
+
+    def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
+        """Yield the events of special writes by checkpoint. See `ThreadStore`."""
+        for *spot, records in self._ordered(statements.SPECIALS, statements.ALSO_AFTER):
+            names = require_row(self._file.path, spot, str, str, str)
+            yield from specials_of(self._file.path, (Spot(*names), records))
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
@@ -146,17 +184,23 @@ class SqliteThreadStore:
 
     def _delete_thread(self, opened: Opened, thread_id: str) -> None:
         self._begin(opened, flushed=True)
-        deleted = opened.connection.execute(statements.DELETE_THREAD, (int(time.time()), thread_id))
+        values = (thread_id, int(time.time()), thread_id, thread_id)
+        deleted = opened.connection.execute(statements.DELETE_THREAD, values)
+        opened.connection.execute(statements.REPLACE_THREAD, (thread_id,))
         self._commit(opened, deleted.rowcount)
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
+        for row in self._ordered(statements.HEADS, statements.AFTER):
+            yield head_of(self._file.path, *row[:5])
+
+    def _ordered(self, statement: str, further: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement by checkpoint; ``further`` begins it after one."""
         after: tuple[Any, ...] = ()
         while rows := self._file.run(
-            self._rows, statements.HEADS.format(statements.AFTER if after else ""), (*after, PAGE_ROWS)
+            self._rows, statement.format(further if after else ""), (*after, PAGE_ROWS)
         ):
-            for row in rows:
-                yield self._head(*row[:5])
+            yield from rows
             if rows[-1][:3] <= after:
                 raise damaged(self._file.path, "the rows of an index have no order")
             after = rows[-1][:3]
@@ -174,24 +218,34 @@ class SqliteThreadStore:
                 if seq <= after:
                     raise damaged(self._file.path, "the rows of a table have no order")
                 after = seq
-                yield Event(seq, self._head(*head), at)
+                yield Event(seq, head_of(self._file.path, *head), at)
 
-    def adopt(self, heads: Iterable[Head], identities: frozenset[str], clock: int, reason: str) -> None:
+    def adopt(
+        self,
+        heads: Iterable[Head],
+        identities: frozenset[str],
+        clock: int,
+        reason: str,
+        specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
+    ) -> None:
         """Take what a database has as true, in one transaction. See `ThreadStore`."""
         # Read before the transaction begins: other processes append meanwhile.
-        values = _values(heads)
-        self._file.run(self._adopt, values, identities, clock, reason, seconds=MAINTENANCE_SECONDS)
+        values = values_of(heads)
+        also = [(*spot, *special[1:]) for spot, events in specials for special in events]
+        self._file.run(self._adopt, values, also, identities, clock, reason, seconds=MAINTENANCE_SECONDS)
 
     def _adopt(
         self,
         opened: Opened,
         rows: Sequence[tuple[Any, ...]],
+        specials: Sequence[tuple[Any, ...]],
         identities: frozenset[str],
         clock: int,
         reason: str,
     ) -> None:
         self._begin(opened)
-        opened.connection.executemany(statements.APPEND, rows)
+        self._insert(opened, rows)
+        opened.connection.executemany(statements.APPEND_SPECIAL, specials)
         opened.connection.executemany(statements.NAME, [(name, name) for name in sorted(identities)])
         opened.connection.execute(statements.RAISE, (clock,))
         opened.connection.execute(statements.RECORD, (int(time.time()), reason))
@@ -199,15 +253,30 @@ class SqliteThreadStore:
 
     def trim(self, before: int) -> int:
         """Remove the events of checkpoints that were deleted before a time. See `ThreadStore`."""
-        return self._file.run(self._trim, before, seconds=MAINTENANCE_SECONDS)
+        count, after = 0, ()
+        while (done := self._file.run(self._trim, before, after)) is not None:
+            gone, last = done
+            if last <= after:
+                raise damaged(self._file.path, "the rows of an index have no order")
+            count, after = count + gone, last
+        return count
 
-    def _trim(self, opened: Opened, before: int) -> int:
+    def _trim(
+        self, opened: Opened, before: int, after: tuple[Any, ...]
+    ) -> tuple[int, tuple[Any, ...]] | None:
+        """Trim some checkpoints; return how many, and the last that was looked at; ``None`` at the end."""
         self._begin(opened)
-        rows = opened.connection.execute(statements.DELETED, (before,)).fetchall()
-        opened.connection.executemany(statements.FORGET, [row[:3] for row in rows])
-        opened.connection.execute(statements.TRIMMED, (len(rows),))
-        self._commit(opened, CHECKPOINT_EVENTS)
-        return len(rows)
+        statement = statements.PAGE.format(statements.AFTER if after else "")
+        rows = opened.connection.execute(statement, (*after, PAGE_ROWS)).fetchall()
+        if not rows:
+            return None
+        (end,) = opened.connection.execute(statements.END).fetchone()
+        gone = [key for *key, kind, at, last in rows if kind == Kind.DELETED and at < before and last < end]
+        opened.connection.executemany(statements.FORGET, gone)
+        opened.connection.executemany(statements.FORGET_SPECIALS, gone)
+        opened.connection.execute(statements.TRIMMED, (len(gone),))
+        self._commit(opened, len(gone))
+        return len(gone), tuple(require_row(self._file.path, rows[-1][:3], str, str, str))
 
     def trimmed(self) -> int:
         """Return how many checkpoints were forgotten so far."""
@@ -265,19 +334,3 @@ class SqliteThreadStore:
         rows = self._file.run(self._rows, statement)
         (number,) = require_row(self._file.path, rows[0] if rows else None, int)
         return int(number)
-
-    def _head(self, *values: Any) -> Head:
-        """Return a head for the columns of a row."""
-        thread_id, ns, checkpoint_id, kind, mac = require_row(
-            self._file.path, values, str, str, str, int, bytes
-        )
-        if not 0 <= kind < len(Kind):
-            raise damaged(self._file.path, "a row has a kind that does not exist")
-        return Head(Spot(thread_id, ns, checkpoint_id), Kind(kind), mac)
-
-
-def _values(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
-    """Return the columns of heads that are appended now."""
-    now = int(time.time())
-    # sqlite3 searches for an adapter of each value that is bytes, and not of a bytearray.
-    return [(*spot, int(kind), bytearray(mac), now) for spot, kind, mac in heads]

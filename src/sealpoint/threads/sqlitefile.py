@@ -15,10 +15,12 @@ from typing import Final
 from sealpoint.errors import ThreadStoreDownError, ThreadStoreMissingError
 from sealpoint.sqlite.failures import MAX_VALUE_BYTES
 from sealpoint.threads.sqliteerrors import FOREIGN, RESTORE_HINT, damaged, translated
-from sealpoint.threads.statements import SCHEMA, SUBQUERIES
+from sealpoint.threads.statements import FIRST, SCHEMA, SUBQUERIES, UPGRADE, VERSION
 
-VERSION: Final = 1
 _APPLICATION_ID: Final = 0x53505448  # "SPTH"
+
+UPGRADE_SECONDS: Final = 60.0
+"""How long the upgrade of a store may take, which changes every row once."""
 
 _LOG_PAGES: Final = 4000
 """Size at which SQLite itself moves the log into the file; the store does it earlier, see `claim`."""
@@ -137,6 +139,7 @@ def connect(path: Path, timeout: float) -> Opened:
         try:
             opened = Opened(connection, (before.st_ino, before.st_dev), timeout)
             _settle(connection)
+            _upgrade(opened)
             opened.identity = _identify(connection, path)
             _switch_log_on(connection)
             after = path.stat()
@@ -158,6 +161,29 @@ def _settle(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 
 
+def _upgrade(opened: Opened) -> None:
+    """Make a store of version 1 one of this version; any other file is left to `_identify`."""
+    connection = opened.connection
+    if _tables(connection) != {*FIRST}:
+        return
+    opened.until = time.monotonic() + UPGRADE_SECONDS
+    connection.execute("BEGIN IMMEDIATE")
+    if _tables(connection) == {*FIRST}:  # otherwise another process was faster
+        for statement in UPGRADE:
+            connection.execute(statement)
+        connection.execute("UPDATE store SET version = ?", (VERSION,))
+    connection.execute("COMMIT")
+
+
+def _tables(connection: sqlite3.Connection) -> set[str | None]:
+    """Return the statements of the schema, or nothing if they are too many."""
+    rows = connection.execute(
+        "SELECT sql FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' LIMIT ?",
+        (len(SCHEMA) + 1,),
+    ).fetchall()
+    return {sql for (sql,) in rows} if len(rows) <= len(SCHEMA) else set()
+
+
 def _identify(connection: sqlite3.Connection, path: Path) -> str:
     """Check that a file is a store, and return its identity."""
     (number,) = connection.execute("PRAGMA application_id").fetchone()
@@ -166,11 +192,8 @@ def _identify(connection: sqlite3.Connection, path: Path) -> str:
             f"thread store {path}: the file is not a thread store", hint=RESTORE_HINT
         )
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
-    tables = connection.execute(
-        "SELECT sql FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' LIMIT 9"
-    ).fetchall()
     # Another encoding would have another order of ids.
-    if encoding != "UTF-8" or len(tables) != len(SCHEMA) or {sql for (sql,) in tables} != {*SCHEMA}:
+    if encoding != "UTF-8" or _tables(connection) != {*SCHEMA}:
         raise damaged(path, "its tables are not those of a thread store")
     row = connection.execute("SELECT version, identity FROM store LIMIT 1").fetchone()
     version, identity = row or (None, None)

@@ -6,7 +6,8 @@ The log is only appended to. The last event of a checkpoint says what the databa
     LEAVING   that checkpoint, or none: its deletion began, and may have been interrupted
     DELETED   none; a row that is there was put back
 
-A checkpoint without an event is newer than the last head, or older than the store.
+A checkpoint without an event is newer than the last head, or older than the store. Beside the log of
+checkpoints there is one of special writes, see `sealpoint.threads.specials`; DELETED ends those before it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+from sealpoint.threads.specials import Special
 
 MAC_BYTES: Final = 16
 """Size of the keyed hash of a checkpoint's content: HMAC-SHA-256, its first 128 bits (RFC 4868)."""
@@ -81,10 +84,12 @@ class Answer(NamedTuple):
     Attributes:
         heads: The heads that were asked for.
         clock: How far the log was when it was read. It never decreases.
+        specials: The events of special writes to these checkpoints, for those that have any.
     """
 
     heads: Sequence[Head]
     clock: int
+    specials: Sequence[tuple[Spot, Sequence[Special]]] = ()
 
 
 @runtime_checkable
@@ -119,7 +124,10 @@ class ThreadStore(Protocol):
         ...
 
     def find(self, spots: Sequence[Spot]) -> Answer:
-        """Return the heads of those of ``spots`` that have one, in any order. One round trip."""
+        """Return the heads of those of ``spots`` that have one, in any order. One round trip.
+
+        Special writes are returned also for those that have no head.
+        """
         ...
 
     def between(
@@ -147,6 +155,22 @@ class ThreadStore(Protocol):
         """Append events in one transaction, and update `claim`."""
         ...
 
+    def last_special(self) -> int:
+        """Return the number of the last event of a special write, or 0. One round trip.
+
+        Raises:
+            ThreadStoreError: Also if others cannot be appended.
+        """
+        ...
+
+    def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
+        """Append events of special writes to a checkpoint, in one transaction. Their numbers are not used."""
+        ...
+
+    def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
+        """Yield the events of special writes by checkpoint, in the order of `heads`."""
+        ...
+
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
         ...
@@ -163,7 +187,14 @@ class ThreadStore(Protocol):
         """Yield the events up to a number, in their order."""
         ...
 
-    def adopt(self, heads: Iterable[Head], identities: frozenset[str], clock: int, reason: str) -> None:
+    def adopt(
+        self,
+        heads: Iterable[Head],
+        identities: frozenset[str],
+        clock: int,
+        reason: str,
+        specials: Iterable[tuple[Spot, Sequence[Special]]] = (),
+    ) -> None:
         """Take what a database has as true, in one transaction.
 
         Args:
@@ -171,6 +202,7 @@ class ThreadStore(Protocol):
             identities: More names of this store.
             clock: A clock that the store reaches with this, at least.
             reason: Why, for the record.
+            specials: Events of special writes to append, by checkpoint.
         """
         ...
 

@@ -102,7 +102,7 @@ def wait_until_loaded(subject: RingCipher) -> None:
 
 def wait_until_ended() -> None:
     """Until no thread loads a key any more."""
-    while threads := [one for one in threading.enumerate() if one.name.startswith("sealpoint")]:
+    while threads := [one for one in threading.enumerate() if one.name.startswith("sealpoint-")]:
         threads[0].join()
 
 
@@ -192,7 +192,7 @@ def test_closed_key_is_refused_while_a_command_runs(
     clock[0] += LOOK_SECONDS
     with pytest.raises(error):
         subject.open(*sealed_under("k1"))
-    assert sum(thread.name.startswith("sealpoint") for thread in threading.enumerate()) == 1
+    assert sum(thread.name.startswith("sealpoint-") for thread in threading.enumerate()) == 1
     ring.release()
     assert subject.open(*sealed_under("k2")).typed == VALUE
     assert ring.ran("k2") == 1

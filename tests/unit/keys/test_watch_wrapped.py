@@ -45,7 +45,7 @@ def sealing_id(subject: RingCipher) -> str | None:
 
 
 def running() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("sealpoint")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("sealpoint-")]
 
 
 def wait_until_loaded() -> None:

@@ -61,6 +61,8 @@ EDITS: dict[str, tuple[str, str]] = {
     "step": ("UPDATE checkpoints SET metadata = replace(metadata, '\"step\": 0', '\"step\": 7')", "'step'"),
     "source": ("UPDATE checkpoints SET metadata = replace(metadata, 'loop', 'fork')", "'source'"),
     "metadata": ("UPDATE checkpoints SET metadata = '[]' WHERE rowid = 2", "metadata"),
+    "key added": ("UPDATE checkpoints SET metadata = '{\"more\": 1}'", "'more'"),
+    "token added": (f"UPDATE checkpoints SET metadata = '{{\"sp{'0' * 32}\": 1}}'", "'sp0000"),
     "parent": (f"UPDATE checkpoints SET {PARENT} = 'x' WHERE {PARENT} IS NOT NULL", "parent"),
     "no parent": (f"UPDATE checkpoints SET {PARENT} = 'x' WHERE {PARENT} IS NULL", "parent"),
     "thread": ("UPDATE checkpoints SET thread_id = 'u'", "authentication"),
@@ -88,7 +90,6 @@ def test_an_edited_row_is_named(path: Path, edit: str) -> None:
     [
         f"UPDATE checkpoints SET {PARENT} = NULL",
         "UPDATE checkpoints SET metadata = '{}'",
-        "UPDATE checkpoints SET metadata = '{\"more\": 1}'",
         "UPDATE writes SET task_path = 'x'",
     ],
 )

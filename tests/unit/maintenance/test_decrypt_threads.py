@@ -27,8 +27,8 @@ def test_two_histories_are_not_merged(tmp_path: Path, is_id_first: bool) -> None
         put(hidden, "1")
         put(clear, "2")
         if is_id_first:
-            hidden.conn.execute("DELETE FROM checkpoints WHERE checkpoint_id = '1'")
-            put(hidden, "3")
+            hidden.conn.execute("UPDATE checkpoints SET rowid = 10 WHERE checkpoint_id = '1'")
+            hidden.conn.commit()
     failed = failures([*decrypt(path, out, RingCipher(make_ring("k2")))])
     assert {type(failure.error) for failure in failed} == {RowError}
     assert "two histories" in str(failed[0].error)

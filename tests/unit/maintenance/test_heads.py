@@ -17,9 +17,10 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from sealpoint.base import empty_checkpoint
 from sealpoint.databases.failures import Failure
 from sealpoint.databases.rows import RowStore
-from sealpoint.errors import RolledBackError
+from sealpoint.errors import EarlierWriteError, RolledBackError, WritesLostError
 from sealpoint.langgraph import SealedSaver
 from sealpoint.maintenance import heads as heads_module
+from sealpoint.maintenance.adopt import Adoption
 from sealpoint.maintenance.headrows import CheckpointRows
 from sealpoint.maintenance.heads import Difference, HeadCheck
 from sealpoint.maintenance.result import Reason
@@ -86,7 +87,7 @@ class Scene:
         with closing(self.rows()) as database:
             rows = CheckpointRows(database, cipher)
             check = HeadCheck(rows, store or self.store)
-            run = Verification(database, cipher, observer=check, columns=rows.columns)
+            run = Verification(database, cipher, observer=check, columns=rows.with_writes)
             events = [*run.events()]
         return [event for event in events if isinstance(event, Failure)], check
 
@@ -403,3 +404,112 @@ def test_agents_at_work_are_no_findings(scene: Scene) -> None:
         agent.join()
     failures, check = scene.compare()
     assert (failures, check.not_recorded, +check.found) == ([], 0, {})
+
+
+# --- special writes --------------------------------------------------------------------------------------
+
+
+def answer(scene: Scene, *answers: Any) -> list[list[Any]]:
+    """Store a checkpoint with an error, and the answers of a task one by one; return the rows of each."""
+    scene.put("t", "1")
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    kept = []
+    with scene.saver(threads=scene.store) as saver:
+        saver.put_writes(config, [("__error__", "failed")], "fails")
+        for given in answers:
+            saver.put_writes(config, [("__resume__", given)], "asks")
+            kept.append(rows_of(scene, "__resume__"))
+    return kept
+
+
+def writes_table(scene: Scene) -> str:
+    return "writes" if len(scene.tables) == 1 else "checkpoint_writes"
+
+
+def rows_of(scene: Scene, channel: str) -> list[Any]:
+    with closing(scene.connect()) as connection:
+        found = connection.execute(f"SELECT * FROM {writes_table(scene)} WHERE channel = '{channel}'")
+        return [tuple(row) for row in found.fetchall()]
+
+
+def replace_rows(scene: Scene, channel: str, rows: list[Any]) -> None:
+    table = writes_table(scene)
+    with closing(scene.connect()) as connection:
+        connection.execute(f"DELETE FROM {table} WHERE channel = '{channel}'")
+        mark = "?" if table == "writes" else "%s"
+        for row in rows:
+            connection.execute(f"INSERT INTO {table} VALUES ({', '.join([mark] * len(row))})", row)
+        connection.commit()
+
+
+def test_last_special_writes(scene: Scene) -> None:
+    answer(scene, "yes", "no")
+    failures, check = scene.compare()
+    assert (failures, [*check.reasons()]) == ([], [])
+
+
+@pytest.mark.parametrize(("channel", "kept"), [("__resume__", None), ("__resume__", 0), ("__error__", None)])
+def test_special_writes_deleted_or_put_back(scene: Scene, channel: str, kept: int | None) -> None:
+    rows = answer(scene, "yes", "no")
+    replace_rows(scene, channel, [] if kept is None else rows[kept])
+    failures, check = scene.compare()
+    wanted = WritesLostError if kept is None else EarlierWriteError
+    assert [(type(each.error), each.place["checkpoint_id"]) for each in failures] == [(wanted, "1")]
+    assert (check.found[Difference.EARLIER], [*check.reasons()]) == (1, [Reason.HEADS_DIFFER])
+
+
+def test_a_special_write_that_was_not_recorded(scene: Scene) -> None:
+    """Its process ended before: it is newer than the last event."""
+    answer(scene, "yes")
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    with scene.saver() as saver:
+        saver.put_writes(config, [("__resume__", "no")], "asks")
+    assert scene.compare()[0] == []
+
+
+def test_special_writes_of_a_checkpoint_that_is_missing(scene: Scene) -> None:
+    """One finding is enough."""
+    answer(scene, "yes")
+    scene.sql("DELETE FROM checkpoints", f"DELETE FROM {writes_table(scene)}")
+    assert [type(each.error) for each in scene.compare()[0]] == [RolledBackError]
+
+
+def adopt(scene: Scene) -> None:
+    cipher = cipher_of()
+    with closing(scene.rows()) as database:
+        rows = CheckpointRows(database, cipher)
+        adoption = Adoption(rows)
+        run = Verification(database, cipher, observer=adoption, columns=rows.with_writes)
+        assert not [event for event in run.events() if isinstance(event, Failure)]
+        adoption.compare(scene.store)
+        adoption.carry_out(scene.store, "restored")
+
+
+def test_special_writes_adopted(scene: Scene) -> None:
+    """What is there is the last one then; what was the last one before is an earlier one."""
+    first, second = answer(scene, "yes", "no")
+    for rows in (first, [], second):
+        before = rows_of(scene, "__resume__")
+        replace_rows(scene, "__resume__", rows)
+        assert scene.compare()[0]
+        adopt(scene)
+        assert scene.compare()[0] == []
+        replace_rows(scene, "__resume__", before)
+        assert [*map(type, (each.error for each in scene.compare()[0]))] == [
+            EarlierWriteError if before else WritesLostError
+        ]
+        replace_rows(scene, "__resume__", rows)
+    last = scene.store.last_special()
+    adopt(scene)
+    assert scene.store.last_special() == last
+
+
+def test_special_writes_adopted_first(scene: Scene) -> None:
+    """By a store that knows nothing yet."""
+    with closing(MemoryThreadStore()) as other:
+        rows = answer(scene, "yes", "no")
+        scene.store = other
+        adopt(scene)
+        replace_rows(scene, "__resume__", [])
+        assert [type(each.error) for each in scene.compare()[0]] == [WritesLostError]
+        assert rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sealpoint.threads import Event, Head, Kind, Spot, ThreadStore
+from sealpoint.threads import Answer, Event, Head, Kind, Special, Spot, ThreadStore
 from sealpoint.threads.store import REPLACED
 from tests.unit.threads.events import FAR, deleted, leaving, mac, put, spot
 
@@ -199,3 +199,81 @@ def test_closed_store_is_opened_again(store: ThreadStore) -> None:
 def test_kinds_are_stored_as_they_are(store: ThreadStore) -> None:
     store.append([put("1"), leaving("2"), deleted("3")])
     assert [type(head.kind) for head in store.heads()] == [Kind, Kind, Kind]
+
+
+# --- special writes --------------------------------------------------------------------------------------
+
+
+def special(task: str = "task", idx: int = -4, call: str = "a", since: int = -1) -> Special:
+    return Special(0, task, idx, call.encode().ljust(8, b"."), since)
+
+
+def of(answer: Answer, at: Spot) -> list[Special]:
+    """What a store knows of the special writes to a checkpoint, without their numbers."""
+    found = [events for each, events in answer.specials if each == at]
+    assert len(found) <= 1
+    return [event._replace(seq=0) for events in found for event in sorted(events)]
+
+
+def test_special_writes_are_read_with_their_checkpoint(store: ThreadStore) -> None:
+    one, two = special(), special("täsk, \0 2", -1, "b", 7)
+    store.append([put("1"), put("2")])
+    store.append_specials(spot("2"), [one, two])
+    store.append_specials(spot("9"), [one])
+    assert of(store.newest("t", ""), spot("2")) == [one, two]
+    assert of(store.find([spot("2")]), spot("2")) == [one, two]
+    assert of(store.find([spot("1"), spot("2"), spot("9")]), spot("9")) == [one]  # also without a head
+    assert of(store.between("t", None, None, None), spot("2")) == [one, two]
+    assert [*store.find([spot("1")]).specials] == []
+    assert [(at, len(events)) for at, events in store.specials()] == [(spot("2"), 2), (spot("9"), 1)]
+
+
+def test_special_writes_are_numbered(store: ThreadStore) -> None:
+    assert store.last_special() == 0
+    store.append_specials(spot("1"), [special(), special(idx=-3)])
+    last = store.last_special()
+    store.append_specials(spot("2"), [special()])
+    assert 2 <= last < store.last_special()
+    numbers = [event.seq for _, events in store.specials() for event in events]
+    assert len({*numbers}) == 3
+    assert max(numbers) == store.last_special()
+
+
+def test_a_deletion_ends_special_writes(store: ThreadStore) -> None:
+    """If the checkpoint is stored again, what is needed is what was stored with it."""
+    store.append([put("1"), put("2")])
+    for each in ("1", "2", "3"):  # the third was not recorded
+        store.append_specials(spot(each), [special()])
+    store.append([deleted("1"), put("1")])
+    assert of(store.newest("t", ""), spot("2")) == [special()]
+    assert of(store.find([spot("1")]), spot("1")) == []
+    store.append_specials(spot("1"), [special(call="b")])
+    assert of(store.find([spot("1")]), spot("1")) == [special(call="b")]
+    store.delete_thread("t")
+    assert [*store.specials()] == []
+    store.append([put(each) for each in "123"])
+    assert [*store.between("t", None, None, None).specials] == [*store.specials()] == []
+
+
+def test_forgotten_checkpoints_have_no_special_writes(store: ThreadStore) -> None:
+    store.append([put("1"), put("2")])
+    store.append_specials(spot("1"), [special()])
+    store.append_specials(spot("2"), [special()])
+    last = store.last_special()
+    store.append([deleted("1"), put("3")])
+    assert store.trim(FAR) == 1
+    assert [at for at, _ in store.specials()] == [spot("2")]
+    assert store.last_special() == last
+
+
+def test_many_special_writes_are_read_by_pages(store: ThreadStore) -> None:
+    for number in range(1100):
+        store.append_specials(spot(f"{number:05}"), [special()])
+    assert [at.checkpoint_id for at, _ in store.specials()] == [f"{number:05}" for number in range(1100)]
+
+
+def test_adopting_special_writes(store: ThreadStore) -> None:
+    store.adopt(
+        [put("1")], frozenset(), 0, "first use", [(spot("1"), [special(), special(idx=-3, call="b")])]
+    )
+    assert [event.call for event in of(store.newest("t", ""), spot("1"))] == [b"a.......", b"b......."]

@@ -168,8 +168,8 @@ def test_trigger_does_not_run(path: Path, store: SqliteThreadStore) -> None:
 
 def test_later_version_is_refused(path: Path, store: SqliteThreadStore) -> None:
     store.close()
-    edit(path, "UPDATE store SET version = 2")
-    with pytest.raises(ThreadStoreDownError, match="its version is 2, and this sealpoint reads 1"):
+    edit(path, "UPDATE store SET version = 3")
+    with pytest.raises(ThreadStoreDownError, match="its version is 3, and this sealpoint reads 2"):
         SqliteThreadStore(path)
 
 

@@ -12,25 +12,30 @@ from sealpoint.base import coordinates, frame
 from sealpoint.base.coordinates import Coordinates
 from sealpoint.crypto.tag import LEGACY_END, SEALED_MARK
 from sealpoint.databases.cells import Cell, Column, Where
+from sealpoint.postgres.layout import CHECKPOINT, THREAD, Layout
 
-_THREAD: Final = ("thread_id", "checkpoint_ns")
-_CHECKPOINT: Final = (*_THREAD, "checkpoint_id")
-
-METADATA: Final = Column("checkpoints", "metadata", _CHECKPOINT, coordinates.METADATA, in_json=True)
+METADATA: Final = Column("checkpoints", "metadata", CHECKPOINT, coordinates.METADATA, in_json=True)
 # The shallow savers store neither checkpoint ids nor versions, so values cannot be bound to them.
 SHALLOW_METADATA: Final = Column(
-    "checkpoints", "metadata", _THREAD, Coordinates(coordinates.METADATA.kind, _THREAD), in_json=True
+    "checkpoints", "metadata", THREAD, Coordinates(coordinates.METADATA.kind, THREAD), in_json=True
 )
-BLOBS: Final = Column("checkpoint_blobs", "blob", (*_THREAD, "channel", "version"), coordinates.VALUE)
+BLOBS: Final = Column("checkpoint_blobs", "blob", (*THREAD, "channel", "version"), coordinates.VALUE)
 SHALLOW_BLOBS: Final = Column(
     "checkpoint_blobs",
     "blob",
-    (*_THREAD, "channel"),
-    Coordinates(coordinates.VALUE.kind, (*_THREAD, "channel")),
+    (*THREAD, "channel"),
+    Coordinates(coordinates.VALUE.kind, (*THREAD, "channel")),
 )
 WRITES: Final = Column(
-    "checkpoint_writes", "blob", (*_CHECKPOINT, "task_id", "idx", "channel"), coordinates.WRITE
+    "checkpoint_writes", "blob", (*CHECKPOINT, "task_id", "idx", "channel"), coordinates.WRITE
 )
+_COLUMNS: Final = (METADATA, SHALLOW_METADATA, BLOBS, SHALLOW_BLOBS, WRITES)
+
+
+def column_of(layout: Layout) -> Column:
+    """Return the column with values of a table."""
+    of_table = (each for each in _COLUMNS if each.table == layout.name)
+    return next(each for each in of_table if each is WRITES or each.key == layout.primary)
 
 
 _JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read

@@ -7,8 +7,10 @@ It does not depend on settings of the account, the database or the environment: 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -17,21 +19,28 @@ from sealpoint.errors import (
     AccessError,
     DatabaseCorruptError,
     DatabaseMissingError,
-    MissingExtraError,
     RowError,
-    SchemaError,
     SealpointError,
     ServerError,
     StoppedError,
     SuperuserError,
 )
+from sealpoint.postgres.layout import refuse_schema
+from sealpoint.postgres.server import require_psycopg, watched_steps
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
+SILENT_SECONDS: Final = 15.0
+"""After which a server is asked, on another connection, whether it still answers."""
+
+ANSWER_SECONDS: Final = 10
+"""How long that may take."""
+
 # A lost server is noticed within a minute.
 _DEFAULTS: Final = {
-    "connect_timeout": "10",
+    "connect_timeout": str(ANSWER_SECONDS),
+    "tcp_user_timeout": "30000",
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
@@ -71,17 +80,12 @@ _PASSING: Final = {
     "58": "the server cannot write or read its files",
 }
 _READ_ONLY: Final = "25006"
+_SILENT_HINT: Final = "check the server and the network to it, then run the same command again"
 _READ_ONLY_HINT: Final = "name the primary server, and a role whose transactions may write"
 # SQLSTATE, in this order: text cannot be converted; damaged data or index; no such table, column or schema.
 _NO_TEXT: Final = {"22021", "22P05"}
 _DAMAGED: Final = {"XX001", "XX002"}
 _GONE: Final = {"42P01", "42703", "3F000"}
-_SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust them"
-
-
-def refuse_schema(what: str) -> SchemaError:
-    """Return the error for a database with invalid tables."""
-    return SchemaError(what, hint=_SCHEMA_HINT)
 
 
 def name_of(url: str) -> str:
@@ -128,19 +132,72 @@ def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
         MissingExtraError: If psycopg is not installed.
     """
     parts = _DEFAULTS | _parts(url) | {"client_encoding": "utf8", "application_name": "sealpoint"}
-    psycopg = _psycopg()
+    psycopg = require_psycopg()
     try:
-        connection = psycopg.connect(**parts, autocommit=True)
+        connection = _connection_class().connect(**parts, autocommit=True)
+        connection.parts = parts
     except (psycopg.Error, UnicodeError) as error:
         raise refused(name_of(url), str(error)) from None
     try:
-        with translate_errors():
+        with translate_errors(), _refusing_silence(url):
             path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
             _settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
     except BaseException:
         connection.close()
         raise
     return connection, path
+
+
+@contextmanager
+def _refusing_silence(url: str) -> Iterator[None]:
+    """Report a server that has not answered yet like one that refuses the connection."""
+    try:
+        yield
+    except require_psycopg().errors.ConnectionTimeout as error:
+        raise refused(name_of(url), str(error)) from None
+
+
+@cache
+def _connection_class() -> Any:
+    """Return psycopg's connection, which does not wait for a server that does not answer at all.
+
+    A statement may take an hour, and sends nothing meanwhile. So the server is asked on another connection.
+    """
+    psycopg = require_psycopg()
+
+    class AnsweredConnection(psycopg.Connection):  # type: ignore[misc,name-defined]
+        parts: dict[str, Any]
+        is_probe = False
+
+        def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+            self._heard = time.monotonic()
+            try:
+                return super().wait(watched_steps(gen, self._check), *arguments, **options)
+            except psycopg.errors.ConnectionTimeout:
+                self.close()  # no end of a transaction waits again
+                raise
+
+        def _check(self, ready: bool) -> None:
+            now = time.monotonic()
+            if ready:
+                self._heard = now
+            elif now - self._heard > (ANSWER_SECONDS if self.is_probe else SILENT_SECONDS):
+                if self.is_probe:
+                    raise psycopg.errors.ConnectionTimeout("timed out")
+                self._probe()
+                self._heard = time.monotonic()
+
+        def _probe(self) -> None:
+            try:
+                with closing(type(self).connect(**self.parts, autocommit=True)) as other:
+                    other.is_probe = True
+                    other.execute("SELECT")
+            except psycopg.errors.ConnectionTimeout:
+                raise
+            except psycopg.Error:  # it refuses another session, which is an answer
+                pass
+
+    return AnsweredConnection
 
 
 def is_superuser(connection: Connection[Any]) -> bool:
@@ -176,18 +233,20 @@ def translate_errors() -> Iterator[None]:
     """Raise our own errors for those of a server, without its text, which may contain values.
 
     Raises:
-        StoppedError: If the cause is temporary: a lost connection, a lock, a full disk, a session or a
-            transaction that the server ended.
+        StoppedError: If the cause is temporary: a silent server, a lost connection, a lock, a full disk, a
+            session or a transaction that the server ended.
         RowError: If text is not in the server's encoding.
         DatabaseCorruptError: If the server reports a damaged table or index.
         SchemaError: If a table, a column or a schema does not exist.
         ServerError: If the server refuses a statement for another reason.
         MissingExtraError: If psycopg is not installed.
     """
-    psycopg = _psycopg()
+    psycopg = require_psycopg()
     try:
         yield
     except psycopg.Error as error:
+        if isinstance(error, psycopg.errors.ConnectionTimeout):
+            raise StoppedError("the server does not answer", hint=_SILENT_HINT) from None
         lost = error.sqlstate is None and isinstance(error, psycopg.OperationalError)
         raise _translated("08" if lost else error.sqlstate or "", type(error).__name__) from None
 
@@ -210,16 +269,8 @@ def _translated(code: str, kind: str) -> SealpointError:
 
 
 def _parts(url: str) -> dict[str, Any]:
-    psycopg = _psycopg()
+    psycopg = require_psycopg()
     try:
         return dict(psycopg.conninfo.conninfo_to_dict(url))
     except psycopg.Error:
         raise DatabaseMissingError("the URL of the database cannot be read") from None
-
-
-def _psycopg() -> Any:
-    try:
-        import psycopg
-    except ImportError:
-        raise MissingExtraError("psycopg", "postgres") from None
-    return psycopg

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from sealpoint.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
-from sealpoint.databases.postgres.schema import NAMES, Found, Layout
+from sealpoint.databases.postgres.schema import NAMES, Found
 from sealpoint.databases.postgres.snapshot import StoredRow
 from sealpoint.databases.rows import Need
 from sealpoint.errors import (
@@ -22,6 +22,7 @@ from sealpoint.errors import (
     SchemaError,
     excerpt,
 )
+from sealpoint.postgres.layout import Layout
 
 if TYPE_CHECKING:
     from psycopg.sql import Composed

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, Unreadable
 from sealpoint.databases.postgres.cleartext import PostgresCleartext
-from sealpoint.databases.postgres.columns import Access, access_to
+from sealpoint.databases.postgres.columns import Access, access_to, column_of
 from sealpoint.databases.postgres.connection import connect, name_of
 from sealpoint.databases.postgres.newschema import NewSchema
 from sealpoint.databases.postgres.scan import SHORT_TAG, Bound, Pass, condition, locked_since, places, size_of
@@ -79,7 +79,7 @@ class PostgresRows:
         self.cleartext = PostgresCleartext(self._checked)
         self._pass = Pass()
         self._most = _MOST
-        columns = (layout.column for layout in self._found.layouts.values())
+        columns = (column_of(layout) for layout in self._found.layouts.values())
         self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
 
     def _access(self, column: Column) -> Access:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.databases.cells import Cell
-from sealpoint.databases.postgres.columns import access_to
+from sealpoint.databases.postgres.columns import access_to, column_of
 from sealpoint.databases.postgres.connection import translate_errors
 from sealpoint.databases.postgres.schema import Found
 from sealpoint.databases.postgres.tables import CheckedTables
@@ -44,8 +44,8 @@ class Snapshot:
     def pseudonyms(self) -> Iterator[Cell]:
         """Yield one value in JSON of each thread that seems to have a pseudonym."""
         for table, layout in self._found.layouts.items():
-            while layout.column.in_json and (rows := self._fetch(_PSEUDONYMS, table, _FEW)):
-                yield from access_to(layout.column).cells(rows)
+            while column_of(layout).in_json and (rows := self._fetch(_PSEUDONYMS, table, _FEW)):
+                yield from access_to(column_of(layout)).cells(rows)
 
     def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
         """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
@@ -83,13 +83,13 @@ def _statements(found: Found, table: str) -> dict[str, str]:
     layout = found.layouts[table]
     texts = [f"{name}::text" if layout.types.get(name) == "jsonb" else name for name in found.columns[table]]
     sizes = [f"coalesce(octet_length({text}), 0)::bigint" for text in texts if text != "idx"]
-    access = access_to(layout.column)
+    access = access_to(column_of(layout))
     statements = {
         _COUNT: f"SELECT count(*) FROM ONLY {{}} WHERE {access.holds}",
         _SIZES: f"SELECT {' + '.join(sizes)} FROM ONLY {{}}",
         _ROWS: f"SELECT {', '.join(texts)} FROM ONLY {{}}",
     }
-    if layout.column.in_json:
+    if column_of(layout).in_json:
         first = f"SELECT DISTINCT ON (thread_id) {access.read(access.value)} FROM ONLY {{}}"
         has_start = f"left(thread_id, {len(PSEUDONYM_START)}) = '{PSEUDONYM_START}'"
         statements[_PSEUDONYMS] = f"{first} WHERE {has_start} AND {access.holds}"

@@ -28,10 +28,10 @@ from sealpoint.databases.postgres.connection import (
     SearchPath,
     connect,
     is_superuser,
-    refuse_schema,
     translate_errors,
 )
 from sealpoint.databases.postgres.schema import Found, check_table, find_tables
+from sealpoint.postgres.layout import refuse_schema
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor

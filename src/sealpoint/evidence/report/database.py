@@ -224,7 +224,7 @@ def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Mo
     """
     rows = CheckpointRows(store, cipher)
     heads = Heads(HeadCheck(rows, known), Failures(), now())
-    run = Verification(store, cipher, observer=heads.check, columns=rows.columns)
+    run = Verification(store, cipher, observer=heads.check, columns=rows.with_writes)
     for event in run.events():
         if isinstance(event, Progress):
             move(event.rows, event.total)

@@ -1,0 +1,3 @@
+"""Postgres, as savers and commands meet it."""
+
+__all__: list[str] = []

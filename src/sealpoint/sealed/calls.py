@@ -1,0 +1,137 @@
+"""Calls of ``put_writes``: each write says which others were stored with it, so that none can be taken out.
+
+    call   8 random bytes | u32be number of writes | u16be k | k times (u32be position, i8 fixed index)
+
+The index of a write is its position in its call. Special writes have fixed indexes instead, and the positions
+that they had in the call are no indexes. A later call of a task does not replace ordinary writes, so a place
+of a call may be taken by a write of another one.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from sealpoint.base import WRITES_IDX_MAP
+from sealpoint.errors import ConfigError, WritesLostError, excerpt
+
+ID_BYTES: Final = 8
+MAX_SPECIAL: Final = 0xFFFF
+"""How many special writes a call may have; LangGraph stores a few."""
+
+_HEAD: Final = struct.Struct(f">{ID_BYTES}sIH")
+_SPECIAL: Final = struct.Struct(">Ib")
+
+
+class Claims(NamedTuple):
+    """The place of a write among those of its task.
+
+    Attributes:
+        task_path: Path of the task.
+        idx: Its position in its call, or the fixed index of a special write.
+        call: Describes the call that stored it; see the module. Empty for writes of earlier releases.
+    """
+
+    task_path: str
+    idx: int
+    call: bytes = b""
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of the row that it stands for."""
+        return {"task_path": self.task_path, "idx": self.idx}
+
+    @property
+    def call_id(self) -> bytes:
+        """The random bytes of its call; empty if it has none."""
+        return self.call[:ID_BYTES]
+
+
+class StoredWrite(NamedTuple):
+    """One pending write, authenticated and not decoded.
+
+    Attributes:
+        claims: Its place; ``None`` if it is not bound to its row, and so not authenticated.
+        task_id: The task.
+        channel: The channel.
+        inner: Type of the bytes; of a write that is not bound, the tag.
+        data: The bytes.
+    """
+
+    claims: Claims | None
+    task_id: str
+    channel: str
+    inner: str
+    data: Any
+
+    @property
+    def fixed(self) -> int | None:
+        """Its index if it is a special write."""
+        return WRITES_IDX_MAP.get(self.channel)
+
+
+def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
+    """Return what describes a call of ``put_writes``.
+
+    Raises:
+        ConfigError: If it has more than `MAX_SPECIAL` special writes.
+    """
+    special = [
+        (position, WRITES_IDX_MAP[channel])
+        for position, (channel, _) in enumerate(writes)
+        if channel in WRITES_IDX_MAP
+    ]
+    if len(special) > MAX_SPECIAL:
+        raise ConfigError(f"a call stores {len(special)} special writes, and may store {MAX_SPECIAL}")
+    head = _HEAD.pack(os.urandom(ID_BYTES), len(writes), len(special))
+    return head + b"".join([_SPECIAL.pack(*each) for each in special])
+
+
+def end_of(data: bytes, start: int) -> int:
+    """Return where the call ends that begins at ``start``.
+
+    Raises:
+        struct.error: If there is none.
+    """
+    _, _, special = _HEAD.unpack_from(data, start)
+    return start + _HEAD.size + int(special) * _SPECIAL.size
+
+
+def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:
+    """Return the indexes of a call's ordinary writes, and those of its special ones."""
+    _, size, special = _HEAD.unpack_from(call)
+    if not special:
+        return range(size), frozenset()
+    pairs = [*_SPECIAL.iter_unpack(call[_HEAD.size :])]
+    positions = {position for position, _ in pairs}
+    return [idx for idx in range(size) if idx not in positions], frozenset(fixed for _, fixed in pairs)
+
+
+def require_whole(writes: Sequence[StoredWrite]) -> None:
+    """Check the writes of one checkpoint: of each call of which one is there, all places are taken.
+
+    A write of an earlier release, or one that is not bound, may be in any place that is not special.
+
+    Raises:
+        WritesLostError: If a place is empty.
+    """
+    calls = Counter(
+        (write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call
+    )
+    for (task_id, call), count in calls.items():
+        _, size, special = _HEAD.unpack_from(call)
+        # Usually all are there, at places of their own.
+        if (special or count != size) and not _is_whole(writes, task_id, call):
+            raise WritesLostError(f"a write of task {excerpt(task_id)} is missing beside others of its call")
+
+
+def _is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
+    """Whether all places of a call are taken."""
+    found = [write for write in writes if write.task_id == task_id]
+    taken = {write.claims.idx if write.claims else write.fixed for write in found}
+    unbound = sum(not write.claims and write.fixed is None for write in found)
+    ordinary, special = places_of(call)
+    return special <= taken and sum(idx not in taken for idx in ordinary) <= unbound

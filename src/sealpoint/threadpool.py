@@ -1,0 +1,79 @@
+"""Threads for calls that would block an event loop.
+
+Not those of the loop's default executor: LangGraph runs synchronous nodes in it. Nodes that fill it, and wait
+for an agent on the same loop, would wait for ever if that agent's saver needed one of its threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sealpoint.forks import inherited, reset_in_child
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+Result = TypeVar("Result")
+
+MAX_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
+"""As many as Python's default executor has."""
+
+
+class ThreadPool:
+    """Runs calls on a bounded number of threads, which start when they are needed.
+
+    A call must not wait for an event loop, unless the pool belongs to that loop alone, nor for another call
+    that has not begun.
+    """
+
+    def __init__(self) -> None:
+        """Create a pool without threads."""
+        self._executor: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+        reset_in_child(self)
+
+    async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function on a thread, in a copy of the current context.
+
+        A task that is cancelled meanwhile waits for the thread, which cannot be stopped: otherwise a
+        connection might be closed while in use, and SQLite would crash.
+        """
+        import asyncio  # imported here: without async callers it would be a third of the import time
+
+        work = asyncio.wrap_future(self._submit(partial(copy_context().run, function, *arguments)))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            work.exception()  # the task was cancelled, so the result is not used
+            raise
+
+    def shutdown(self) -> None:
+        """End the threads when their calls have ended, without waiting; a later call starts others."""
+        with self._lock:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+    def reset_after_fork(self) -> None:
+        """Forget the threads and the lock of the parent."""
+        if self._executor is not None:
+            inherited.append(self._executor)
+        self._executor, self._lock = None, threading.Lock()
+
+    def _submit(self, call: Callable[[], Result]) -> Future[Result]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(MAX_THREADS, "sealpoint")
+            return self._executor.submit(call)
+
+
+shared: Final = ThreadPool()
+"""For calls that wait for no event loop: of thread stores, and such as open and decode values."""
