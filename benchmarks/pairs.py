@@ -25,7 +25,7 @@ from benchmarks.peers import COPY, FLOOR, LANGGRAPHS, SCRIPT, VALIDATION, WRITE_
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 ROUNDS: Final = 21
-SUBJECTS: Final = ("saver", "lengths", "throughput", "graph", "rotation", "untrusted")
+SUBJECTS: Final = ("saver", "lengths", "throughput", "graph", "rotation", "untrusted", "writes")
 LIMITS: Final = {"untrusted": 1.15}
 LIMIT: Final = 1.05
 CONFIDENCE: Final = 0.95
