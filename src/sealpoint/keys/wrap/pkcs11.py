@@ -57,9 +57,10 @@ _PINS: Final = tuple(source.kind for source in (FileSource, EnvSource, Credentia
 _FORMAT: Final = b"\x01"
 _IV_BYTES: Final = 12
 _TAG_BYTES: Final = 16
-# No such token: also while the slot is out of reach, or another process writes the file of a SoftHSM token.
+# No such token, or a general error: also while the slot is out of reach, or another process writes the file
+# of a SoftHSM token.
 _MAY_PASS: Final = frozenset(
-    {"DeviceError", "DeviceRemoved", "FunctionFailed", "NoSuchToken", "TokenNotPresent"}
+    {"DeviceError", "DeviceRemoved", "FunctionFailed", "GeneralError", "NoSuchToken", "TokenNotPresent"}
 )
 _OTHER_FORM: Final = "the process of the library gave an answer of another form"
 _HINTS: Final = {
