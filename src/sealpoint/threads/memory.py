@@ -135,10 +135,11 @@ class MemoryThreadStore:
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
         with self._lock:
-            last = {spot: event.head.kind for spot, event in self._threads.get(thread_id, {}).items()}
-            last |= {spot: Kind.PUT for spot in self._specials if spot.thread_id == thread_id} | last
-            live = sorted(spot for spot, kind in last.items() if kind is not Kind.DELETED)
-            self._append(Head(spot, Kind.DELETED, b"") for spot in live)
+            heads = [event.head for event in self._threads.get(thread_id, {}).values()]
+            known = [spot for spot in self._specials if spot.thread_id == thread_id]
+            live = {head.spot for head in heads if head.kind is not Kind.DELETED}
+            live |= {spot for spot, _ in self._specials_of(known)}
+            self._append(Head(spot, Kind.DELETED, b"") for spot in sorted(live))
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""

@@ -197,19 +197,17 @@ SPECIALS: Final = f"""
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %s"""
 ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (%s, %s, %s)"
 
-# A checkpoint that was not recorded may have special writes that were.
-DELETE_THREAD: Final = f"""
-    WITH added AS (
-        INSERT INTO "{{schema}}".heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
-        SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, '', {_NOW}, true FROM (
-            SELECT thread_id, checkpoint_ns, checkpoint_id FROM "{{schema}}".heads AS head
-            WHERE thread_id = %s AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
-            UNION SELECT thread_id, checkpoint_ns, checkpoint_id FROM "{{schema}}".specials AS special
-            WHERE thread_id = %s AND {_LIVE}
-        ) AS every ORDER BY checkpoint_ns, checkpoint_id RETURNING seq
-    ), replaced AS (
-        UPDATE "{{schema}}".heads SET gone = true WHERE thread_id = %s AND NOT gone
-    ) SELECT raised + (SELECT max(seq) FROM added) FROM "{{schema}}".store"""
+# A checkpoint that was not recorded may have special writes that were. In the order of ``heads_live``, so
+# that no more of it is read than the limit.
+LIVE: Final = f"""
+    SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, ''::bytea FROM (
+        SELECT thread_id, checkpoint_ns, checkpoint_id FROM "{{schema}}".heads AS head
+        WHERE thread_id = %s AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
+        ORDER BY checkpoint_ns, kind, checkpoint_id LIMIT %s
+    ) AS head UNION SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, '' FROM (
+        SELECT DISTINCT thread_id, checkpoint_ns, checkpoint_id FROM "{{schema}}".specials AS special
+        WHERE thread_id = %s AND {_LIVE} ORDER BY checkpoint_ns, checkpoint_id LIMIT %s
+    ) AS every"""
 
 HEADS: Final = """
     SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)
@@ -262,5 +260,5 @@ REQUIRE_WRITABLE: Final = """
     SELECT '', '', '', 0, '', 0 WHERE false"""
 """Inserts nothing, but needs the right and the lock to do so."""
 
-HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, APPEND_ANY, DELETE_THREAD, TRIMMED, LAST_SPECIAL})
+HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, APPEND_ANY, TRIMMED, LAST_SPECIAL})
 """Statements that return at least one row, because ``store`` has one."""

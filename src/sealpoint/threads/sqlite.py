@@ -137,7 +137,8 @@ class SqliteThreadStore:
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""
-        self._file.run(self._append, values_of(heads))
+        if heads:
+            self._file.run(self._append, values_of(heads))
 
     def _append(self, opened: Opened, rows: Sequence[tuple[Any, ...]]) -> None:
         if len(rows) == 1 and rows[0][3] == Kind.PUT and opened.appended is not None:
@@ -180,14 +181,12 @@ class SqliteThreadStore:
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
-        self._file.run(self._delete_thread, thread_id)
-
-    def _delete_thread(self, opened: Opened, thread_id: str) -> None:
-        self._begin(opened, flushed=True)
-        values = (thread_id, int(time.time()), thread_id, thread_id)
-        deleted = opened.connection.execute(statements.DELETE_THREAD, values)
-        opened.connection.execute(statements.REPLACE_THREAD, (thread_id,))
-        self._commit(opened, deleted.rowcount)
+        count = PAGE_ROWS
+        while count >= PAGE_ROWS:  # a page at a time, which takes no longer than other calls may wait
+            rows = self._file.run(self._rows, statements.LIVE, (thread_id, PAGE_ROWS) * 2)
+            count = len(rows)
+            names = [require_row(self._file.path, row, str, str) for row in rows]
+            self.append(sorted(Head(Spot(thread_id, *name), Kind.DELETED, b"") for name in names))
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""

@@ -101,6 +101,12 @@ NEWEST: Final = f"""
     WHERE thread_id = ? AND checkpoint_ns = ?
     ORDER BY checkpoint_id DESC, seq DESC LIMIT 1"""
 
+_LAST: Final = """NOT EXISTS (
+            SELECT 1 FROM heads AS latest WHERE latest.thread_id = heads.thread_id
+            AND latest.checkpoint_ns = heads.checkpoint_ns AND latest.checkpoint_id = heads.checkpoint_id
+            AND latest.seq > heads.seq
+        )"""
+
 # ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in this
 # index, whose first entry is the answer. Without the mark an event is compared with those after it.
 NEWEST_PUT: Final = f"""
@@ -108,11 +114,8 @@ NEWEST_PUT: Final = f"""
         {_specials("head.thread_id", "head.checkpoint_ns", "head.checkpoint_id")}, raised, ({END})
     FROM store LEFT JOIN (
         SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM heads INDEXED BY heads_live
-        WHERE thread_id = ? AND checkpoint_ns = ? AND kind = {Kind.PUT:d} AND gone = 0 AND NOT EXISTS (
-            SELECT 1 FROM heads AS latest WHERE latest.thread_id = heads.thread_id
-            AND latest.checkpoint_ns = heads.checkpoint_ns AND latest.checkpoint_id = heads.checkpoint_id
-            AND latest.seq > heads.seq
-        ) ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
+        WHERE thread_id = ? AND checkpoint_ns = ? AND kind = {Kind.PUT:d} AND gone = 0 AND {_LAST}
+        ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
     ) AS head"""
 
 FIND: Final = f"""
@@ -152,17 +155,14 @@ SPECIALS: Final = f"""
 ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
 
 # A checkpoint that was not recorded may have special writes that were.
-DELETE_THREAD: Final = f"""
-    INSERT INTO heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
-    SELECT ?, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, x'', ?, 1 FROM (
-        SELECT checkpoint_ns, checkpoint_id FROM (
-            SELECT checkpoint_ns, checkpoint_id, kind, max(seq) FROM heads INDEXED BY heads_live
-            WHERE thread_id = ? AND gone = 0 GROUP BY checkpoint_ns, checkpoint_id
-        ) AS latest WHERE kind <> {Kind.DELETED:d}
-        UNION SELECT checkpoint_ns, checkpoint_id FROM specials AS special
-        WHERE special.thread_id = ? AND {_LIVE}
-    ) AS every ORDER BY checkpoint_ns, checkpoint_id"""
-REPLACE_THREAD: Final = "UPDATE heads INDEXED BY heads_live SET gone = 1 WHERE thread_id = ? AND gone = 0"
+LIVE: Final = f"""
+    SELECT * FROM (
+        SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
+        WHERE thread_id = ? AND gone = 0 AND kind <> {Kind.DELETED:d} AND {_LAST} LIMIT ?
+    ) AS head UNION SELECT * FROM (
+        SELECT DISTINCT checkpoint_ns, checkpoint_id FROM specials AS special
+        WHERE thread_id = ? AND {_LIVE} LIMIT ?
+    ) AS every"""
 
 HEADS: Final = """
     SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {}

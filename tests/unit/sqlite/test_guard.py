@@ -114,9 +114,9 @@ def test_a_statement_computes_no_longer_than_the_file_has_bytes(
 ) -> None:
     """Each step may read the same pages: their number says nothing of the time."""
     path = write_file(tmp_path / "app.db", threads=50)
-    monkeypatch.setattr(guard, "STEP_OPCODES", 100)
-    monkeypatch.setattr(guard, "time", Clock(seconds))
     with closing(SqliteRows(path)) as store:
+        monkeypatch.setattr(guard, "STEP_OPCODES", 100)
+        monkeypatch.setattr(guard, "time", Clock(seconds))
         if ends:
             with pytest.raises(EndlessTreeError, match="more bytes"):
                 store.count()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sealpoint.threads import Answer, Event, Head, Kind, Special, Spot, ThreadStore
+import pytest
+
+from sealpoint.threads import Answer, Event, Head, Kind, Special, Spot, ThreadStore, postgres, sqlite
 from sealpoint.threads.store import REPLACED
 from tests.unit.threads.events import FAR, deleted, leaving, mac, put, spot
 
@@ -115,6 +117,23 @@ def test_deleting_a_thread(store: ThreadStore) -> None:
     assert store.end() == 8
     store.delete_thread("t")
     assert store.end() == 8
+
+
+def test_deleting_a_thread_page_by_page(store: ThreadStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long one takes longer than a call may; others go on meanwhile."""
+    for module in (sqlite, postgres):
+        monkeypatch.setattr(module, "PAGE_ROWS", 3)
+    names = [f"{number:02}" for number in range(20)]
+    store.append([*map(put, names), *map(leaving, names[:7]), *map(deleted, names[7:9])])
+    for each in ("08", "30", "31", "32", "33"):
+        store.append_specials(spot(each), [special()])
+    before = store.end()
+    store.delete_thread("t")
+    gone = [event.head for event in store.events(store.end()) if event.seq > before]
+    assert sorted(gone) == [deleted(each) for each in (*names[:7], "08", *names[9:], "30", "31", "32", "33")]
+    assert [*store.specials()] == []
+    store.delete_thread("t")
+    assert store.end() == before + len(gone)
 
 
 def test_log_has_every_event(store: ThreadStore) -> None:
