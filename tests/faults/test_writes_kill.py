@@ -18,6 +18,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
+from sealpoint.errors import SealpointError
 from tests.faults.headwork import SYNC, pipe, process, sealed
 from tests.graphs.openers import CONNECTION
 from tests.sealed.deltas import extend
@@ -153,3 +154,32 @@ def test_killed_between_any_two_writes(
             assert converse(saver, thread, durability) == END
             assert [*saver.list({"configurable": {"thread_id": thread}})]
     record_property("kills", len(kills))
+
+
+def racing(kind: str, place: str, thread: str, durability: str, ends: Any) -> None:
+    """Converse while another process does; send the error of sealpoint that this ends with, or nothing."""
+    with sealed(kind, place) as saver:
+        try:
+            converse(saver, thread, durability)
+        except SealpointError as error:
+            ends.send(repr(error))
+        except Exception:  # noqa: BLE001 -- of LangGraph, which forbids two runs on a thread
+            ends.send(None)
+        else:
+            ends.send(None)
+
+
+@pytest.mark.parametrize("kind", SYNC)
+@pytest.mark.parametrize("rounds", [2, pytest.param(100, marks=pytest.mark.soak)])
+def test_two_workers_on_one_thread(place: str, kind: str, rounds: int) -> None:
+    """Without a lock, as after a timeout of a load balancer: what they make of it is LangGraph's, and no alarm."""
+    with sealed(kind, place) as saver:
+        for number in range(rounds):
+            thread, durability = f"thread {number}", DURABILITIES[number % 2]
+            ends = [pipe() for _ in range(2)]
+            workers = [process(racing, kind, place, thread, durability, theirs) for _, theirs in ends]
+            assert [ours.recv() for ours, _ in ends] == [None, None]
+            for worker in workers:
+                worker.join()
+            assert len(converse(saver, thread, durability)["answers"]) == len(ANSWERS)
+            assert [*saver.list({"configurable": {"thread_id": thread}})]
