@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,12 @@ def test_core_module_names_no_langgraph(name: str) -> None:
 def test_package_lists_its_face(name: str) -> None:
     """What is public is written down; the linter keeps the list sorted and without unknown names."""
     assert "__all__" in assigned(parsed(name))
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_package_has_what_it_lists(name: str) -> None:
+    package = import_module(name)
+    assert [each for each in getattr(package, "__all__", ()) if not hasattr(package, each)] == []
 
 
 def test_core_loads_nothing_foreign() -> None:

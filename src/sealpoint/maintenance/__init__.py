@@ -1,7 +1,6 @@
 """Maintenance of whole databases: rotate, verify, audit. Library functions, independent of a terminal.
 
-    from sealpoint.databases.failures import Failure
-from sealpoint.maintenance.rotate import rotate
+    from sealpoint.maintenance.rotate import rotate
 
     with closing(SqliteRows("app.db", writable=True)) as store, store.hold():
         for event in rotate(store, RingCipher(KeyRing.load())):
@@ -10,6 +9,7 @@ from sealpoint.maintenance.rotate import rotate
 The main function of a module has the name of the module, and is imported from there.
 """
 
+from sealpoint.databases.failures import Failure
 from sealpoint.databases.postgres.rows import PostgresRows
 from sealpoint.databases.rows import Progress, RowStore
 from sealpoint.databases.sqlite.rows import SqliteRows
