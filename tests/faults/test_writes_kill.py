@@ -172,7 +172,7 @@ def racing(kind: str, place: str, thread: str, durability: str, ends: Any) -> No
 @pytest.mark.parametrize("kind", SYNC)
 @pytest.mark.parametrize("rounds", [2, pytest.param(100, marks=pytest.mark.soak)])
 def test_two_workers_on_one_thread(place: str, kind: str, rounds: int) -> None:
-    """Without a lock, as after a timeout of a load balancer: what they make of it is LangGraph's, and no alarm."""
+    """Without a lock, as after a timeout: what they make of it is LangGraph's, and there is no alarm."""
     with sealed(kind, place) as saver:
         for number in range(rounds):
             thread, durability = f"thread {number}", DURABILITIES[number % 2]
