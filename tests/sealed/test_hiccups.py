@@ -26,6 +26,18 @@ from tests.sealed.savers import HEADS, SAVERS, opened
 from tests.support.extent import by_extent
 from tests.support.server import schema, server
 
+
+def begins_transactions() -> bool:
+    """Whether an INSERT does, which it does not in a Turkish locale on Python 3.11 and 3.12."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (a)")
+        connection.execute("INSERT INTO t VALUES (1)")
+        return connection.in_transaction
+
+
+needs_transactions: Final = pytest.mark.skipif(
+    not begins_transactions(), reason="in this locale Python's sqlite3 begins no transaction for an INSERT"
+)
 AT: Final[Any] = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 METADATA: Final[Any] = {"step": 1}
 REFUSED: Final = "transaction that was begun elsewhere"
@@ -107,6 +119,7 @@ def test_a_locked_database(tmp_path: Path, act: str) -> None:
     asyncio.run(run())
 
 
+@needs_transactions
 @pytest.mark.parametrize("act", ACTS)
 def test_a_task_cancelled_while_its_statement_runs(tmp_path: Path, act: str) -> None:
     """The statement runs to its end all the same, and begins a transaction that its task will not commit."""
@@ -133,6 +146,7 @@ def test_a_task_cancelled_while_its_statement_runs(tmp_path: Path, act: str) -> 
     asyncio.run(run())
 
 
+@needs_transactions
 def test_a_coroutine_that_is_closed(tmp_path: Path) -> None:
     """It may not wait any more, so the next call rolls back."""
 
@@ -151,6 +165,7 @@ def test_a_coroutine_that_is_closed(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@needs_transactions
 def test_a_transaction_of_the_caller_is_refused_and_kept(tmp_path: Path) -> None:
     async def run() -> None:
         async with stage(tmp_path) as of:
@@ -244,6 +259,7 @@ class Failing(sqlite3.Connection):
         super().commit()
 
 
+@needs_transactions
 def test_a_commit_that_fails(tmp_path: Path) -> None:
     """LangGraph's synchronous saver leaves the row in the transaction: the next call would store it."""
     path = tmp_path / "db"
