@@ -157,8 +157,7 @@ class Heads:
 
     def has_live(self, thread_id: str) -> Steps[bool]:
         """Whether the store knows a checkpoint of a thread that was not deleted."""
-        known = _known((yield Call(self._store.between, (thread_id, None, None, None))))
-        return bool(known and known.heads)
+        return bool((yield Call(self._store.has_live, (thread_id,))))
 
     def compare(self, content: Content, known: Known) -> Steps[Standing]:
         """Compare a row that was opened with what the store knew.

@@ -15,6 +15,7 @@ _METHODS: Final = (
     "newest",
     "find",
     "between",
+    "has_live",
     "replaced",
     "require_writable",
     "append",

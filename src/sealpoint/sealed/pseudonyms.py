@@ -48,12 +48,14 @@ class Pseudonyms:
         thread_id = place.thread_id
         if self._tokens is None:
             return thread_id
+        if _begins(place, is_new):  # what is stored upon it at the same time must not go under another id
+            self.forget(thread_id)
         pseudonym = self._tokens.pseudonym(thread_id)
         # What looks like a pseudonym is never taken for an id: it is another thread's.
         may_be_named = not PSEUDONYM.match(thread_id)
         is_there = bool((yield _any_of(pseudonym)))
         is_renamed = self._heads is not None and (yield from self._heads.has_live(pseudonym))
-        known = None if is_there or is_renamed or _begins(place, is_new) else self._known.get(thread_id)
+        known = None if is_there or is_renamed else self._known.get(thread_id)
         if known is not None:
             return known  # its rows, which may be large, need not be read for it
         if self._heads is not None:  # any row may have been put under a pseudonym, or removed
@@ -70,8 +72,10 @@ class Pseudonyms:
             return self._remember(thread_id, thread_id)
         return self._remember(thread_id, pseudonym) if is_new else pseudonym
 
-    def others(self, thread_id: str, column: str) -> Steps[Sequence[str]]:
-        """Return what else stands for a thread in the database: its history began twice.
+    def others(self, thread_id: str, column: str) -> Sequence[str]:
+        """Return what else may stand for a thread in the database: its history may have begun twice.
+
+        Nothing is looked for: writes without a checkpoint are no history, and must be deleted too.
 
         Args:
             thread_id: The thread.
@@ -79,13 +83,8 @@ class Pseudonyms:
         """
         if self._tokens is None:
             return ()
-        columns = {self._tokens.pseudonym(thread_id)}
-        columns |= set() if PSEUDONYM.match(thread_id) else {thread_id}
-        found = list[str]()
-        for other in columns - {column}:
-            if (yield _any_of(other)) or (self._heads and (yield from self._heads.has_live(other))):
-                found.append(other)
-        return found
+        named = () if PSEUDONYM.match(thread_id) else (thread_id,)
+        return [other for other in (self._tokens.pseudonym(thread_id), *named) if other != column]
 
     def forget(self, thread_id: str) -> None:
         """Search for a thread anew the next time: it was deleted."""

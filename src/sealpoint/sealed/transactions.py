@@ -44,9 +44,16 @@ def end_own_transaction(saver: Any) -> None:
 
 
 async def aend_own_transaction(saver: Any) -> None:
-    """Async version of `end_own_transaction`; no other call of the saver can begin before it does."""
+    """Async version of `end_own_transaction`; no other call of the saver can begin before it does.
+
+    A statement of a task that was cancelled may still wait for the connection's thread: it begins the
+    transaction later, so that is not looked for here.
+    """
     with suppress(ConfigError, sqlite3.Error):
-        await arequire_own_transactions(saver)
+        if is_watched(getattr(saver, "conn", None)):
+            await _ais_refused(saver)
+        else:
+            await arequire_own_transactions(saver)
 
 
 def _may_be_refused(saver: Any) -> bool:

@@ -136,7 +136,7 @@ def _specials(entry: Entry) -> list[Special]:
 def delete_thread(do: Procedures, asked: Asked) -> Steps[None]:
     """Delete all checkpoints and writes of a thread."""
     column = asked.place.thread_id
-    for each in (column, *(yield from do.pseudonyms.others(asked.thread_id, column))):
+    for each in (column, *do.pseudonyms.others(asked.thread_id, column)):
         yield from _delete_column(do, each)
     do.pseudonyms.forget(asked.thread_id)
 
@@ -159,7 +159,7 @@ def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None
         RolledBackError: If one is missing already: it would look like a deleted one afterwards.
     """
     if strategy == _DELETE:
-        threads = yield from _with_others(do, threads)
+        threads = _with_others(do, threads)
     columns = [asked.place.thread_id for asked in threads]
     if do.heads is None:
         yield Do("prune", (columns,), {"strategy": strategy})
@@ -182,11 +182,11 @@ def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None
     yield from _settle_threads(do, do.heads, threads, strategy)
 
 
-def _with_others(do: Procedures, threads: Sequence[Asked]) -> Steps[Sequence[Asked]]:
-    """Return threads that are to be deleted, with all that stands for them in the database."""
+def _with_others(do: Procedures, threads: Sequence[Asked]) -> Sequence[Asked]:
+    """Return threads that are to be deleted, with all that may stand for them in the database."""
     found = [*threads]
     for asked in threads:
-        others = yield from do.pseudonyms.others(asked.thread_id, asked.place.thread_id)
+        others = do.pseudonyms.others(asked.thread_id, asked.place.thread_id)
         found += [asked._replace(place=asked.place._replace(thread_id=column)) for column in others]
         do.pseudonyms.forget(asked.thread_id)
     return found

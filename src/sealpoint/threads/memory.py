@@ -89,6 +89,10 @@ class MemoryThreadStore:
         if spot in self._specials:  # else nobody asks, and the log is long
             yield from (e for e in self._events if e.head.spot == spot and e.head.kind is Kind.DELETED)
 
+    def has_live(self, thread_id: str) -> bool:
+        """Whether a thread has a head whose kind is not DELETED."""
+        return bool(self.between(thread_id, None, None, None).heads)
+
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
         with self._lock:

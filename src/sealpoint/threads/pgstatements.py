@@ -197,17 +197,19 @@ SPECIALS: Final = f"""
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %s"""
 ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (%s, %s, %s)"
 
-# A checkpoint that was not recorded may have special writes that were. In the order of ``heads_live``, so
-# that no more of it is read than the limit.
+# In the order of ``heads_live``, so that no more of it is read than the limit.
 LIVE: Final = f"""
-    SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, ''::bytea FROM (
-        SELECT thread_id, checkpoint_ns, checkpoint_id FROM "{{schema}}".heads AS head
-        WHERE thread_id = %s AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
-        ORDER BY checkpoint_ns, kind, checkpoint_id LIMIT %s
-    ) AS head UNION SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, '' FROM (
-        SELECT DISTINCT thread_id, checkpoint_ns, checkpoint_id FROM "{{schema}}".specials AS special
-        WHERE thread_id = %s AND {_LIVE} ORDER BY checkpoint_ns, checkpoint_id LIMIT %s
-    ) AS every"""
+    SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, ''::bytea
+    FROM "{{schema}}".heads AS head
+    WHERE thread_id = %s AND kind <> {Kind.DELETED:d} AND NOT gone AND {_LAST}
+    ORDER BY checkpoint_ns, kind, checkpoint_id LIMIT %s"""
+
+# A checkpoint that was not recorded may have special writes that were.
+SPECIAL_NAMES: Final = f"""
+    SELECT thread_id, checkpoint_ns, checkpoint_id, {Kind.DELETED:d}, ''::bytea, bool_or({_LIVE})
+    FROM "{{schema}}".specials AS special WHERE thread_id = %s {{conditions}}
+    GROUP BY thread_id, checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT %s"""
+AFTER_NAME: Final = "AND (checkpoint_ns, checkpoint_id) > (%s, %s)"
 
 HEADS: Final = """
     SELECT DISTINCT ON (thread_id, checkpoint_ns, checkpoint_id)

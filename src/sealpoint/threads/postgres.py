@@ -179,11 +179,21 @@ class PostgresThreadStore:
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
-        count = PAGE_ROWS
-        while count >= PAGE_ROWS:  # a page at a time, which takes no longer than a call may
-            rows = self._rows(statements.LIVE, (*pgrows.encoded(thread_id), PAGE_ROWS) * 2)
-            count = len(rows)
+        # A page at a time, which takes no longer than a call may.
+        (thread,) = pgrows.encoded(thread_id)
+        while len(rows := self._rows(statements.LIVE, (thread, PAGE_ROWS))) == PAGE_ROWS:
             self.append(sorted(pgrows.heads_of(rows)))
+        self.append(sorted(pgrows.heads_of(rows)))
+        after: tuple[bytes, ...] = ()
+        while rows := self._rows(
+            statements.SPECIAL_NAMES, (thread, *after, PAGE_ROWS), statements.AFTER_NAME if after else ""
+        ):
+            self.append(pgrows.heads_of(row[:5] for row in rows if row[5]))
+            after = rows[-1][1:3]
+
+    def has_live(self, thread_id: str) -> bool:
+        """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""
+        return bool(self._rows(statements.LIVE, (*pgrows.encoded(thread_id), 1)))
 
     def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
         """Append events; ``flushed`` if they must reach the disk before the database deletes rows.

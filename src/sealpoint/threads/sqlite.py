@@ -181,12 +181,28 @@ class SqliteThreadStore:
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another."""
-        count = PAGE_ROWS
-        while count >= PAGE_ROWS:  # a page at a time, which takes no longer than other calls may wait
-            rows = self._file.run(self._rows, statements.LIVE, (thread_id, PAGE_ROWS) * 2)
-            count = len(rows)
-            names = [require_row(self._file.path, row, str, str) for row in rows]
-            self.append(sorted(Head(Spot(thread_id, *name), Kind.DELETED, b"") for name in names))
+        # A page at a time, which takes no longer than other calls may wait.
+        while len(rows := self._file.run(self._rows, statements.LIVE, (thread_id, PAGE_ROWS))) == PAGE_ROWS:
+            self._delete(thread_id, rows)
+        self._delete(thread_id, rows)
+        after: tuple[Any, ...] = ()
+        while rows := self._file.run(
+            self._rows,
+            statements.SPECIAL_NAMES.format(statements.AFTER_NAME if after else ""),
+            (thread_id, *after, PAGE_ROWS),
+        ):
+            self._delete(thread_id, [name for *name, is_live in rows if is_live])
+            if rows[-1][:2] <= after:
+                raise damaged(self._file.path, "the rows of an index have no order")
+            after = rows[-1][:2]
+
+    def _delete(self, thread_id: str, rows: Sequence[Sequence[Any]]) -> None:
+        names = [require_row(self._file.path, row, str, str) for row in rows]
+        self.append(sorted(Head(Spot(thread_id, *name), Kind.DELETED, b"") for name in names))
+
+    def has_live(self, thread_id: str) -> bool:
+        """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""
+        return bool(self._file.run(self._rows, statements.LIVE, (thread_id, 1)))
 
     def heads(self) -> Iterator[Head]:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""

@@ -154,15 +154,15 @@ SPECIALS: Final = f"""
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
 ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
 
-# A checkpoint that was not recorded may have special writes that were.
 LIVE: Final = f"""
-    SELECT * FROM (
-        SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
-        WHERE thread_id = ? AND gone = 0 AND kind <> {Kind.DELETED:d} AND {_LAST} LIMIT ?
-    ) AS head UNION SELECT * FROM (
-        SELECT DISTINCT checkpoint_ns, checkpoint_id FROM specials AS special
-        WHERE thread_id = ? AND {_LIVE} LIMIT ?
-    ) AS every"""
+    SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
+    WHERE thread_id = ? AND gone = 0 AND kind <> {Kind.DELETED:d} AND {_LAST} LIMIT ?"""
+
+# A checkpoint that was not recorded may have special writes that were.
+SPECIAL_NAMES: Final = f"""
+    SELECT checkpoint_ns, checkpoint_id, max({_LIVE}) FROM specials AS special WHERE thread_id = ? {{}}
+    GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT ?"""
+AFTER_NAME: Final = "AND (checkpoint_ns, checkpoint_id) > (?, ?)"
 
 HEADS: Final = """
     SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {}

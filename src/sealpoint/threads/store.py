@@ -143,6 +143,10 @@ class ThreadStore(Protocol):
         """
         ...
 
+    def has_live(self, thread_id: str) -> bool:
+        """Whether a thread has a head whose kind is not DELETED. One round trip."""
+        ...
+
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint: at most the last `REPLACED`."""
         ...
