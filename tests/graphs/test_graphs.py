@@ -54,7 +54,9 @@ def test_sealed_is_as_plain(places: Places, elsewhere: Elsewhere, script: str, s
     plain, in_plain = play(script, saver, places(saver), False, elsewhere)
     sealed, in_sealed = play(script, saver, places(saver), True, elsewhere)
     assert sealed == plain
-    assert in_sealed.tags.total() == in_plain.tags.total() > 0
+    # A shallow saver deletes writes with the next checkpoint; those that arrive later remain.
+    assert in_sealed.tags.total() == in_plain.tags.total() or not SAVERS[saver].keeps_history
+    assert in_sealed.tags.total() > 0 < in_plain.tags.total()
     assert all(tag.endswith(TAG) for tag in in_sealed.tags)
     assert SECRET.encode() in in_plain.dump
     assert SECRET.encode() not in in_sealed.dump

@@ -92,8 +92,8 @@ def test_a_first_result_in_the_place_of_the_second(db: Database) -> None:
         history(db)
 
 
-def test_more_writes_than_were_there_are_lawful(db: Database) -> None:
-    """Of another run, or another child; also answers and errors, which may change."""
+def test_later_writes_are_no_part_of_a_child(db: Database) -> None:
+    """Those of another run or child, or deleted before and put back; answers and errors may change."""
     first = put(db.saver(), 1)
     for call in ([("log", ["a"])], [("__interrupt__", ["?"])]):
         db.saver().put_writes(first, call, "task")
@@ -101,7 +101,26 @@ def test_more_writes_than_were_there_are_lawful(db: Database) -> None:
     for call in ([("__interrupt__", ["!"])], [("log", ["a"]), ("log", ["b"])]):
         db.saver().put_writes(first, call, "task")
     db.saver().put_writes(first, [("log", ["c"])], "task 2")
-    assert history(db) == [["a"], ["b"], ["c"]]
+    assert history(db) == [["a"]]
+
+
+def test_a_child_of_a_checkpoint_without_writes_has_none(db: Database) -> None:
+    first = put(db.saver(), 1)
+    put(db.saver(), 2)
+    db.saver().put_writes(first, [("log", ["user is admin"])], "task")
+    assert history(db) == []
+
+
+def test_writes_deleted_while_the_process_goes_on(db: Database) -> None:
+    """It has their values in its memory, and no node would run again."""
+    saver = db.saver()
+    first = put(saver, 1)
+    for number in range(2):
+        saver.put_writes(first, [("log", [number])], f"task {number}")
+    db.delete(db.raw.rows("writes", thread_id=WRITER, task_id="task 0"))
+    with pytest.raises(WritesLostError, match="has gone"):
+        put(saver, 2)
+    put(db.saver(), 3)  # of another process, which knows of none
 
 
 def test_a_write_of_an_ancestor_that_no_child_needs(db: Database) -> None:
@@ -150,7 +169,7 @@ def test_it_counts_ordinary_writes_by_task_and_call() -> None:
         else:
             with pytest.raises(WritesLostError):
                 require_made(made, left)
-    assert pack_made(written("t", one, "__resume__")) is None
+    assert pack_made(written("t", one, "__resume__")) == ""
 
 
 def test_rows_that_were_bound_anew_stand_for_those_that_had_a_call() -> None:

@@ -12,6 +12,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
+from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.errors import EarlierWriteError, WritesLostError
 from sealpoint.sealed.made import MARK
 from tests.sealed.deltas import KINDS, Database, database
@@ -237,6 +238,48 @@ def test_half_a_result(db: Database) -> None:
         step(db, None, splits)
     with pytest.raises(WritesLostError):
         step(db, Command(resume="yes"), splits)
+
+
+def test_halves_of_two_results(db: Database) -> None:
+    """The first was deleted, the node ran again, and one row of it is put back."""
+    tip = put(db, 1)
+    db.saver().put_writes(tip, [("amount", 5), ("approved", True)], "task")
+    (_, approved) = rows(db)
+    db.delete(rows(db))
+    db.saver().put_writes(tip, [("amount", 50_000), ("approved", False)], "task")
+    db.delete(rows(db, channel="approved"))
+    db.put([approved])
+    with pytest.raises(WritesLostError, match="two results"):
+        db.saver().get_tuple(at(WRITER))
+
+
+def test_two_calls_of_a_task(db: Database) -> None:
+    """The second stores what the first has not: LangGraph stores what the user has given before again."""
+    tip = put(db, 1)
+    db.saver().put_writes(tip, [("a", 1)], "task")
+    db.saver().put_writes(tip, [("a", 2), ("b", 2), (INTERRUPT, "?")], "task")
+    db.saver().put_writes(tip, [("a", 3), ("b", 3), ("c", 3)], "task")
+    found = {channel: value for _, channel, value in db.saver().get_tuple(at(WRITER)).pending_writes}
+    assert (found["a"], found["b"]) == (1, 2)
+
+
+@pytest.mark.parametrize("update", [{"answers": ["never pay"]}, None], ids=["update", "goto"])
+def test_what_the_user_stored_while_a_node_waits(db: Database, layers: str, update: Any) -> None:
+    """No node stored it, so that none runs again."""
+    step(db, {})
+    step(db, Command(update=update) if update else Command(goto="pay"))
+    of_user = rows(db, task_id=NULL_TASK_ID)
+    assert of_user
+    db.saver().copy_thread(WRITER, "copy")
+    db.delete(of_user)
+    if layers == "alone":  # a limit
+        step(db, Command(resume="yes"))
+        return
+    with pytest.raises(WritesLostError, match="update of the user"):
+        step(db, Command(resume="yes"))
+    db.delete(db.raw.rows("writes", thread_id="copy", task_id=NULL_TASK_ID))
+    with pytest.raises(WritesLostError, match="update of the user"):
+        db.saver().get_tuple(at("copy"))
 
 
 def test_a_whole_result(db: Database) -> None:

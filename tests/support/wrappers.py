@@ -124,6 +124,9 @@ def fake_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     yield service
     service.gate.set()
     service.released.set()
+    for thread in threading.enumerate():  # which would ask the service of the next test
+        if thread.name.startswith("sealpoint-"):
+            thread.join(60)
 
 
 def wrapper_text(wrapper_id: str = "w", key: str = "one") -> str:

@@ -17,6 +17,9 @@ PendingWrite = tuple[str, str, Any]
 
 LATEST_VERSION: Final = 2
 
+NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
+"""The task of what the user stores, by ``Command``: no node runs again to store it anew."""
+
 WRITES_IDX_MAP: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
 """Index of the special writes of a task: they sort before its other writes and may be replaced."""
 

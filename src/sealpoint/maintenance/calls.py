@@ -72,14 +72,14 @@ class WriteRows:
 class CallCheck:
     """Finds writes that are missing.
 
-    Holds what is incomplete so far: for each such task two numbers, and of delta graphs about 200 bytes for
-    each task whose writes have not been read.
+    Holds what is incomplete so far, or of two calls: for each such task two numbers and a call, and of delta
+    graphs about 200 bytes for each task whose writes have not been read.
     """
 
     def __init__(self, rows: WriteRows) -> None:
         """Begin; ``rows`` reads again."""
         self._rows = rows
-        self._tasks = dict[tuple[Spot, str], tuple[int, int]]()
+        self._tasks = dict[tuple[Spot, str], tuple[int, int, bytes | None]]()
         self._made = dict[Spot, dict[tuple[bytes, bytes], int]]()
 
     def add_checkpoint(self, cell: Cell, header: Header) -> None:
@@ -102,12 +102,14 @@ class CallCheck:
         if spot is None:
             return
         task_id = str(cell.where.names["task_id"])
-        need, have = self._tasks.pop((spot, task_id), (0, 0))
+        need, have, call = self._tasks.pop((spot, task_id), (0, 0, claims.call))
         have |= 1 << (claims.idx + _SHIFT) if claims.idx >= -_SHIFT else 0
         if claims.call:
             need |= _needed(claims.call)
-        if need & ~have:
-            self._tasks[spot, task_id] = need, have
+        if call != claims.call:
+            call = None  # two calls, which `require_whole` compares
+        if need & ~have or call is None:
+            self._tasks[spot, task_id] = need, have, call
         if claims.idx >= 0 and spot in self._made:
             self._count(self._made[spot], (task_hash(task_id), claims.call_id or bytes(8)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from sealpoint.base import WRITES_IDX_MAP
+from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.databases.cells import Cell
 from sealpoint.databases.failures import Failure
 from sealpoint.errors import RowError
@@ -16,11 +17,8 @@ from sealpoint.maintenance.bound import Parts
 from sealpoint.maintenance.calls import WriteRows, checkpoint_of
 from sealpoint.maintenance.headrows import CheckpointRows, spot_of
 from sealpoint.sealed.specials import error_of, special_calls
-from sealpoint.threads.specials import Special, contradiction, standing_calls
+from sealpoint.threads.specials import Calls, Special, contradiction, standing_calls
 from sealpoint.threads.store import Kind, Spot, ThreadStore
-
-Calls = dict[tuple[str, int], bytes]
-"""Ids of the calls of special writes, by task and index; empty for those without one."""
 
 
 class LastWrites:
@@ -32,19 +30,18 @@ class LastWrites:
 
     def add(self, cell: Cell, parts: Parts) -> None:
         """Add a write that was opened; anything else is skipped."""
-        if parts.claims is not None and parts.claims.idx < 0:
-            self._add(
-                checkpoint_of(cell), cell.where.names["task_id"], parts.claims.idx, parts.claims.call_id
-            )
+        task_id = cell.where.names.get("task_id")
+        if parts.claims is not None and (parts.claims.idx < 0 or task_id == NULL_TASK_ID):
+            self._add(checkpoint_of(cell), task_id, parts.claims.idx, parts.claims.call_id)
 
     def add_failure(self, failed: Failure) -> None:
         """Add a write that did not open: it is there, and has been named."""
         idx = WRITES_IDX_MAP.get(failed.place.get("channel", ""))
-        if idx is not None:
+        if idx is not None or failed.place.get("task_id") == NULL_TASK_ID:
             spot = spot_of({field: failed.place.get(field) for field in Spot._fields})
             self._add(spot, failed.place["task_id"], idx, b"")
 
-    def _add(self, spot: Spot | None, task_id: object, idx: int, call: bytes) -> None:
+    def _add(self, spot: Spot | None, task_id: object, idx: int | None, call: bytes) -> None:
         if spot is not None:
             self.calls.setdefault(spot, {})[str(task_id), idx] = call
 
@@ -80,7 +77,11 @@ class LastWrites:
         """
         for spot in sorted(self.calls.keys() | events):
             rows, standing = self.calls.get(spot, {}), standing_calls(events.get(spot, ()))
-            there = {place: call for place, call in rows.items() if call not in standing.get(place, (b"",))}
+            there = {
+                (task_id, idx): call
+                for (task_id, idx), call in rows.items()
+                if idx is not None and call not in standing.get((task_id, idx), (b"",))
+            }
             gone = [place for place, calls in standing.items() if any(calls) and place not in rows]
             if new := there | dict.fromkeys(gone, b""):
                 yield spot, [Special(0, *place, call, since) for place, call in new.items()]

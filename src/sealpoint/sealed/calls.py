@@ -13,9 +13,11 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base import WRITES_IDX_MAP
+from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.errors import ConfigError, WritesLostError, excerpt
 
 ID_BYTES: Final = 8
@@ -72,6 +74,11 @@ class StoredWrite(NamedTuple):
         """Its index if it is a special write."""
         return WRITES_IDX_MAP.get(self.channel)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether a thread store remembers it: a special write, or one of the user."""
+        return self.fixed is not None or self.task_id == NULL_TASK_ID
+
 
 def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
     """Return what describes a call of ``put_writes``.
@@ -113,10 +120,11 @@ def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:
 def require_whole(writes: Sequence[StoredWrite]) -> None:
     """Check the writes of one checkpoint: of each call of which one is there, all places are taken.
 
-    A write of an earlier release, or one that is not bound, may be in any place that is not special.
+    The call of a task that was stored first has all places that it shares with another. A write of an earlier
+    release, or one that is not bound, may be in any place that is not special.
 
     Raises:
-        WritesLostError: If a place is empty.
+        WritesLostError: If a place is empty, or two calls have each a place of the other.
     """
     calls = Counter(
         (write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call
@@ -124,12 +132,25 @@ def require_whole(writes: Sequence[StoredWrite]) -> None:
     for (task_id, call), count in calls.items():
         _, size, special = _HEAD.unpack_from(call)
         # Usually all are there, at places of their own.
-        if (special or count != size) and not _is_whole(writes, task_id, call):
+        if (special or count != size) and not is_whole(writes, task_id, call):
             raise WritesLostError(f"a write of task {excerpt(task_id)} is missing beside others of its call")
+    if len(calls) > len({task_id for task_id, _ in calls}):
+        _require_unmixed(writes)
 
 
-def _is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
-    """Whether all places of a call are taken."""
+def _require_unmixed(writes: Sequence[StoredWrite]) -> None:
+    taken = dict[str, dict[bytes, set[int]]]()
+    for write in writes:
+        if write.claims and write.claims.call and write.fixed is None:
+            taken.setdefault(write.task_id, {}).setdefault(write.claims.call, set()).add(write.claims.idx)
+    for task_id, calls in taken.items():
+        for one, other in combinations(calls, 2):
+            if calls[one] & {*places_of(other)[0]} and calls[other] & {*places_of(one)[0]}:
+                raise WritesLostError(f"writes of task {excerpt(task_id)} are of two results")
+
+
+def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
+    """Whether all places of a call are taken among the writes of its checkpoint."""
     found = [write for write in writes if write.task_id == task_id]
     taken = {write.claims.idx if write.claims else write.fixed for write in found}
     unbound = sum(not write.claims and write.fixed is None for write in found)

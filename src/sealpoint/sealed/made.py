@@ -3,7 +3,8 @@
     base64 of records, sorted: SHA-256(task id)[:8] | id of the call, 8 bytes | u32be number of writes
 
 Counted are the ordinary writes that stood when the checkpoint was stored: they are never replaced. More may
-be there: those of another run, or of another child. A write of an earlier release has a call of zeros.
+be there: those of another run, or of another child, which are no part of this one. A write of an earlier
+release has a call of zeros.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hashlib import sha256
 from typing import Final
 
 from sealpoint.errors import DecodeError, WritesLostError
-from sealpoint.sealed.calls import ID_BYTES, StoredWrite
+from sealpoint.sealed.calls import ID_BYTES, Claims, StoredWrite
 
 MARK: Final = "counters_since_delta_snapshot"
 """Key of metadata without which LangGraph stores all delta channels of a checkpoint in full."""
@@ -33,8 +34,8 @@ def task_hash(task_id: str) -> bytes:
     return sha256(task_id.encode("utf-8", "surrogatepass")).digest()[:8]
 
 
-def pack_made(writes: Sequence[StoredWrite]) -> str | None:
-    """Return what a child says of writes to its parent; ``None`` if there are none."""
+def pack_made(writes: Sequence[StoredWrite]) -> str:
+    """Return what a child says of writes to its parent; nothing if there are none."""
     standing = Counter(
         (write.task_id, write.claims.call_id if write.claims else b"")
         for write in writes
@@ -44,7 +45,7 @@ def pack_made(writes: Sequence[StoredWrite]) -> str | None:
         _RECORD.pack(task_hash(task_id), call or _NO_CALL, count)
         for (task_id, call), count in standing.items()
     ]
-    return b64encode(b"".join(sorted(records))).decode() if records else None
+    return b64encode(b"".join(sorted(records))).decode()
 
 
 def parse_made(made: object) -> Made:
@@ -83,8 +84,14 @@ def lacks(made: Made, calls: Collection[tuple[bytes, bytes]]) -> bool:
     return False
 
 
-def require_made(made: object, writes: Sequence[StoredWrite]) -> None:
-    """Check that all writes are there of which a child was made.
+def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
+    """Whether a child was made of a write; one without a call may stand for any of its task, see `lacks`."""
+    calls = made.get(task_hash(task_id), {})
+    return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
+
+
+def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
+    """Check that all writes are there of which a child was made, and return which they are.
 
     Raises:
         WritesLostError: If one is missing.
@@ -95,5 +102,7 @@ def require_made(made: object, writes: Sequence[StoredWrite]) -> None:
         for write in writes
         if write.fixed is None
     ]
-    if lacks(parse_made(made), calls):
+    found = parse_made(made)
+    if lacks(found, calls):
         raise WritesLostError("a write is missing of which a later checkpoint was made")
+    return found

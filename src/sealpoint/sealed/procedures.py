@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sealpoint.base import (
@@ -17,6 +17,7 @@ from sealpoint.base import (
 )
 from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, RowError, excerpt
+from sealpoint.sealed.acknowledged import Acknowledged
 from sealpoint.sealed.copying import calls_of
 from sealpoint.sealed.entry import Entry, open_entry, open_writes, require_names
 from sealpoint.sealed.heads import Heads
@@ -57,12 +58,14 @@ class Procedures:
         pseudonyms: Finds the ids of threads in the database.
         pass_through: Keys of ``configurable`` that the wrapped saver gets.
         heads: Compares rows with a thread store; ``None`` if there is none.
+        acknowledged: What this process has stored.
     """
 
     rows: Rows
     pseudonyms: Pseudonyms
     pass_through: tuple[str, ...]
     heads: Heads | None
+    acknowledged: Acknowledged = field(default_factory=Acknowledged)
 
     def asked(self, config: RunnableConfig, place: Place, column: str) -> Asked:
         """Return what a config asks for.
@@ -153,10 +156,13 @@ class Procedures:
             made,
         )
 
-    def made(self, found: CheckpointTuple, asked: Asked) -> str | None:
+    def made(self, found: CheckpointTuple, asked: Asked) -> str:
         """Return what a child says of the writes to its parent, as the database has them."""
         require_names(found, asked.place)
-        return pack_made(open_writes(self.rows, found, asked.place))
+        writes = open_writes(self.rows, found, asked.place)
+        if not self.rows.allow_partial:
+            self.acknowledged.require(asked.place, writes)
+        return pack_made(writes)
 
     def put_writes(
         self, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, call: bytes

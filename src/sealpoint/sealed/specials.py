@@ -9,7 +9,7 @@ from sealpoint.sealed.calls import StoredWrite
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.heads import Heads, Known, spot_of
 from sealpoint.sealed.steps import Call, Steps
-from sealpoint.threads.specials import Special, contradiction
+from sealpoint.threads.specials import Calls, Special, contradiction
 from sealpoint.threads.store import Kind
 
 _HINT = (
@@ -51,12 +51,14 @@ def _error(events: Sequence[Special], entry: Entry) -> RowError | None:
     return error_of(contradiction(events, special_calls(entry.stored_writes())))
 
 
-def special_calls(writes: Iterable[StoredWrite]) -> dict[tuple[str, int], bytes]:
-    """Return the ids of the calls of special writes, by task and index; empty for those without one."""
+def special_calls(writes: Iterable[StoredWrite]) -> Calls:
+    """Return the ids of the calls of the writes that a store remembers; see `contradiction`."""
     return {
-        (write.task_id, write.fixed): write.claims.call_id if write.claims else b""
+        (write.task_id, write.claims.idx if write.claims else write.fixed): (
+            write.claims.call_id if write.claims else b""
+        )
         for write in writes
-        if write.fixed is not None
+        if write.is_kept
     }
 
 
@@ -66,7 +68,8 @@ def error_of(found: tuple[str, bool] | None) -> RowError | None:
         return None
     task, is_missing = excerpt(found[0]), found[1]
     if is_missing:
-        return WritesLostError(f"an interrupt, an answer or an error of task {task} is missing", hint=_HINT)
+        what = f"an interrupt, an answer, an error or an update of the user of task {task} is missing"
+        return WritesLostError(what, hint=_HINT)
     what = (
         f"an interrupt, an answer or an error of task {task} is an earlier one than the last that was stored"
     )

@@ -11,7 +11,7 @@ from sealpoint.base.place import Place
 from sealpoint.errors import RowError, excerpt
 from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.heads import spot_of
-from sealpoint.sealed.made import require_made
+from sealpoint.sealed.made import Made, is_named, require_made
 from sealpoint.sealed.pages import Request
 from sealpoint.sealed.procedures import Asked, Procedures
 from sealpoint.sealed.reading import Listed, compared, get
@@ -39,10 +39,14 @@ def histories(
     entry = (yield from get(do, asked)) if walk.open else None
     met, size = set[str](), _FIRST_ROWS
     page: dict[str, Listed] = {}
+    of_child: Made | None = None
     while walk.open and entry is not None:
         checkpoint_id = str(entry.place.checkpoint_id)
         if met:  # writes to the checkpoint itself are pending, and no part of the history
-            walk.visit(entry.values(walk.open), entry.pending(walk.open))
+            writes = entry.writes(walk.open)
+            if of_child is not None:
+                writes = [write for write in writes if is_named(of_child, write.task_id, write.claims)]
+            walk.visit(entry.values(walk.open), [write[1:] for write in writes])
         met.add(checkpoint_id)
         parent = entry.parent
         if not parent or not walk.open:
@@ -58,8 +62,7 @@ def histories(
         entry = yield from (_open(do, named, page[parent]) if parent in page else get(do, named))
         if entry is None:
             raise RowError(f"checkpoint {excerpt(parent)}, an ancestor, is missing")
-        if made is not None:
-            require_made(made, entry.stored_writes())
+        of_child = None if made is None else require_made(made, entry.stored_writes())
     return walk.histories()
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sealpoint.base import (
-    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
     RunnableConfig,
 )
+from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.base.place import Place
 from sealpoint.errors import RolledBackError
 from sealpoint.sealed.body import digest_of
@@ -52,6 +52,7 @@ def put(
     record = _record(do, asked.place, checkpoint["id"], claim)
     stored = named(config, checkpoint, asked)
     yield Do("put", (asked.config, *arguments))
+    do.acknowledged.forget(asked.place)
     yield from record
     return stored
 
@@ -72,17 +73,21 @@ def put_writes(
 ) -> Steps[None]:
     """Store the writes of a task to a checkpoint.
 
-    A special write that is stored alone replaces the one before it, which the thread store remembers then.
+    A special write that is stored alone replaces the one before it, which the thread store remembers then. It
+    remembers, too, what the user has stored.
     """
     call = new_call(writes)
     arguments = do.put_writes(asked, writes, task_id, task_path, call)
-    special = places_of(call)[1] if do.heads is not None else ()
-    since = (yield do.heads.last_special) if do.heads is not None and special else None
+    ordinary, special = places_of(call)
+    kept = [*special, *(ordinary if task_id == NULL_TASK_ID else ())]
+    since = (yield do.heads.last_special) if do.heads is not None and kept else None
     yield Do("put_writes", (asked.config, *arguments))
+    if ordinary:
+        do.acknowledged.add(asked.place, task_id, call)
     if do.heads is not None and since is not None:
-        if any(channel not in WRITES_IDX_MAP for channel, _ in writes):
+        if ordinary:
             since = NOTHING_REPLACED  # a saver may have ignored it
-        events = [Special(0, task_id, idx, call[:ID_BYTES], since) for idx in special]
+        events = [Special(0, task_id, idx, call[:ID_BYTES], since) for idx in kept]
         yield do.heads.record_specials(asked.place, events)
 
 
@@ -125,11 +130,11 @@ def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
 
 
 def _specials(entry: Entry) -> list[Special]:
-    """Return events for the special writes of a copy."""
+    """Return events for the special writes of a copy, and for those of the user."""
     return [
         Special(0, write.task_id, write.claims.idx, write.claims.call_id, NOTHING_REPLACED)
         for write in entry.stored_writes()
-        if write.fixed is not None and write.claims and write.claims.call
+        if write.is_kept and write.claims and write.claims.call
     ]
 
 

@@ -14,13 +14,18 @@ NOTHING_REPLACED: Final = -1
 """`Special.since` of a write that may have replaced nothing."""
 
 
+Calls = dict[tuple[str, int | None], bytes]
+"""Ids of the calls of writes, by task and index; empty for those without one. A write of the user that is not
+bound to its row has no index: it may be in any place."""
+
+
 class Special(NamedTuple):
-    """One event: a call of ``put_writes`` has stored a special write of a task.
+    """One event: a call of ``put_writes`` has stored a special write of a task, or a write of the user.
 
     Attributes:
         seq: Its number among these events: greater than that of every one before it. 0 if it has none yet.
         task_id: The task.
-        idx: The fixed index of the write.
+        idx: The fixed index of the write; of the user's its position.
         call: Identifies the call: 8 bytes. Empty if `adopt` found no write there.
         since: Number of the last event before the call began: those up to it are replaced.
     """
@@ -47,14 +52,14 @@ def parse_specials(records: str | None) -> list[Special]:
     return found
 
 
-def contradiction(events: Sequence[Special], rows: dict[tuple[str, int], bytes]) -> tuple[str, bool] | None:
+def contradiction(events: Sequence[Special], rows: Calls) -> tuple[str, bool] | None:
     """Compare the special writes of a checkpoint with the events that were read before them.
 
     A write of a call that has no event is newer: its process ended before it was recorded.
 
     Args:
         events: The events of the checkpoint.
-        rows: Ids of the calls of its special writes, by task and index; empty for those without one.
+        rows: Its writes.
 
     Returns:
         The task of a write that is not the last one, and whether it is missing; ``None`` if there is none.
@@ -62,7 +67,7 @@ def contradiction(events: Sequence[Special], rows: dict[tuple[str, int], bytes])
     standing = standing_calls(events)
     known = {(event.task_id, event.idx, event.call) for event in events}
     for place, calls in standing.items():
-        call = rows.get(place)
+        call = rows.get(place, rows.get((place[0], None)) if place[1] >= 0 else None)
         if call is None and any(calls):
             return place[0], True
         if call and call not in calls and (*place, call) in known:
