@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -166,6 +167,24 @@ def test_a_coroutine_that_is_closed(tmp_path: Path) -> None:
 
 
 @needs_transactions
+def test_a_task_cancelled_at_any_moment(tmp_path: Path) -> None:
+    """Also while its statement waits for the thread, and begins the transaction after the task."""
+
+    async def run() -> None:
+        async with stage(tmp_path) as of:
+            for moment in [*range(40)] * by_extent(3, 8):
+                task = asyncio.ensure_future(of.saver.aput(of.config, checkpoint(2), METADATA, {}))
+                for _ in range(moment):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+                await of.bare.conn._execute(lambda: None)  # all that was queued has run
+                assert not of.bare.conn.in_transaction
+
+    asyncio.run(run())
+
+
+@needs_transactions
 def test_a_transaction_of_the_caller_is_refused_and_kept(tmp_path: Path) -> None:
     async def run() -> None:
         async with stage(tmp_path) as of:
@@ -257,6 +276,20 @@ class Failing(sqlite3.Connection):
         if self.is_locked:
             raise sqlite3.OperationalError("database is locked")
         super().commit()
+
+
+@pytest.mark.parametrize("options", [{"isolation_level": None}, {"autocommit": True}], ids=str)
+def test_a_connection_without_transactions(tmp_path: Path, options: dict[str, Any]) -> None:
+    """A part of a call would stay when its process ends, and be refused from then on."""
+    if "autocommit" in options and sys.version_info < (3, 12):
+        pytest.skip("new in Python 3.12")
+    with closing(sqlite3.connect(tmp_path / "db", check_same_thread=False, **options)) as connection:
+        for threads in (None, MemoryThreadStore()):
+            with pytest.raises(ConfigError, match="each write of a call alone"):
+                SealedSaver(SqliteSaver(connection), serde=SEALED, threads=threads).get_tuple(AT)
+        allowed = SealedSaver(SqliteSaver(connection), serde=SEALED, allow_partial_writes=True)
+        allowed.put_writes(allowed.put(AT, checkpoint(1), METADATA, {}), [("a", 1)], "task")
+        assert len([*allowed.list(AT)]) == 1
 
 
 @needs_transactions

@@ -96,6 +96,11 @@ SQLITE: Final = {
         " DELETE FROM checkpoints WHERE thread_id = 'bob'; END",
         "'writes' has a trigger 'evil'",
     ),
+    "deletes another table with a row": (
+        "CREATE TABLE evil (a, b, c, FOREIGN KEY (a, b, c)"
+        " REFERENCES Checkpoints (thread_id, checkpoint_ns, checkpoint_id) ON DELETE CASCADE)",
+        "'?evil'? refers to a table of the saver",
+    ),
     "copies rows": (
         "CREATE TABLE shadow (thread, value); CREATE TRIGGER evil AFTER INSERT ON checkpoints"
         " BEGIN INSERT INTO shadow VALUES (new.thread_id, new.checkpoint); END",
@@ -238,6 +243,20 @@ def test_a_schema_that_is_altered_later_is_refused_by_the_next_call(
 
 
 @pytest.mark.parametrize("name", ON_SQLITE)
+def test_a_version_that_is_set_back_hides_no_change(
+    database: str, open_at: Callable[..., Sync], name: str
+) -> None:
+    saver = open_at(name, database)
+    assert saver.get_tuple(at(ALICE)) is not None
+    with closing(sqlite3.connect(database)) as connection:
+        (version,) = connection.execute("PRAGMA schema_version").fetchone()
+        connection.executescript(SQLITE["drops writes"][0])
+        connection.execute(f"PRAGMA schema_version = {version}")
+    with pytest.raises(SchemaError, match="trigger 'evil'"):
+        saver.get_tuple(at(ALICE))
+
+
+@pytest.mark.parametrize("name", ON_SQLITE)
 def test_a_schema_that_is_altered_between_two_pages_of_a_listing_ends_it(
     database: str, open_at: Callable[..., Sync], name: str
 ) -> None:
@@ -360,6 +379,12 @@ POSTGRES: Final = {
     "'checkpoint_blobs' has a trigger 'mine'": TRIGGER.format("checkpoint_blobs"),
     "'checkpoint_writes' has a trigger 'mine'": TRIGGER.format("checkpoint_writes"),
     "'checkpoint_migrations' has a trigger 'mine'": TRIGGER.format("checkpoint_migrations"),
+    "a function 'convert_to' that is not the server's": (
+        "CREATE FUNCTION convert_to(text, text) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea'"
+    ),
+    "a function 'array_agg' that is not the server's": (
+        "CREATE AGGREGATE array_agg(bytea[]) (SFUNC = array_cat, STYPE = bytea[])"
+    ),
     "'checkpoint_writes' has a rule 'mine'": (
         "CREATE RULE mine AS ON INSERT TO checkpoint_writes DO INSTEAD NOTHING"
     ),
@@ -486,7 +511,10 @@ def test_a_search_path_with_a_schema_before_the_servers_is_refused(url: str) -> 
             "CREATE OPERATOR < (LEFTARG = oid, RIGHTARG = integer, FUNCTION = never)",
         )
         saver = SealedSaver(PostgresSaver(connection), serde=SEALED)
-        assert saver.get_tuple(at(ALICE)) is not None  # the operator fits better, and is not called
+        with pytest.raises(
+            SchemaError, match="an operator '<' that is not"
+        ):  # it fits better, and is not called
+            saver.get_tuple(at(ALICE))
         connection.execute("SELECT set_config('search_path', current_schema || ', pg_catalog', false)")
         with pytest.raises(SchemaError, match="before pg_catalog"):
             SealedSaver(PostgresSaver(connection), serde=SEALED).get_tuple(at(ALICE))

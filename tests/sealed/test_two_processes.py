@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -105,6 +106,43 @@ def test_a_deletion_removes_both_histories(process: Callable[..., Any], name: st
     DELETES[how](saver)
     assert not columns(saver)
     assert saver.get_tuple(at("t")) is None
+
+
+@pytest.mark.parametrize(("name", "how"), WAYS)
+def test_a_deletion_removes_writes_without_a_checkpoint(
+    process: Callable[..., Any], name: str, how: str
+) -> None:
+    """Of a process that did not know yet that the thread was deleted."""
+    put(process(name), "1")
+    late = process(name)
+    saver = process(name, pseudonyms=True)
+    DELETES[how](saver)
+    late.put_writes(at("t", "", "1"), [("a", 1)], "task")
+    DELETES[how](saver)
+    put(process(name), "1")
+    assert process(name).get_tuple(at("t")).pending_writes == []
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "Async" in name])
+def test_what_is_stored_while_a_history_begins_anew_goes_under_its_id(
+    process: Callable[..., Any], name: str
+) -> None:
+    """By a process that remembers the readable id: LangGraph stores writes beside the checkpoint."""
+    put(process(name), "1")
+    one, other = (process(name, pseudonyms=True) for _ in range(2))
+    assert ids(one) == ids(other) == ["1"]
+    one.delete_thread("t")
+
+    async def both() -> None:
+        checkpoint: Any = {**empty_checkpoint(), "id": "2"}
+        await asyncio.gather(
+            other.saver.aput(at("t"), checkpoint, {"step": 1}, {}),
+            other.saver.aput_writes(at("t", "", "2"), [("a", 1)], "task"),
+        )
+
+    other.runner.run(both())
+    for saver in (one, other):
+        assert saver.get_tuple(at("t")).pending_writes == [("task", "a", 1)]
 
 
 @pytest.mark.parametrize("name", NAMES)

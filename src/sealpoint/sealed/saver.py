@@ -33,7 +33,7 @@ from sealpoint.sealed.pseudonyms import Pseudonyms
 from sealpoint.sealed.reading import Listing, get_tuple
 from sealpoint.sealed.rows import Rows
 from sealpoint.sealed.steps import R, Steps, run
-from sealpoint.sealed.tables import tables_of
+from sealpoint.sealed.tables import Allowed, tables_of
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.sealed.transactions import require_own_transactions
 from sealpoint.sealed.walk import histories
@@ -103,12 +103,10 @@ class SealedSaver(AsyncMethods):
             threads: Remembers, outside of the database, what must be there. Needs an index key.
             heads: ``require``, or ``warn`` to go on where the thread store is not available or the database
                 lacks what it remembers; each time is logged, and counted in `warnings`.
-            allow_partial_writes: Whether a part of a task's result is read, for a saver that stores writes
-                one by one (LangGraph's and sealpoint's do not): one that is deleted is not noticed then.
-            allow_schema: Whether the tables of the saver may have what LangGraph does not give them, such as
-                a trigger or a policy, or other names. Else they are looked at, and refused.
-            allow_shared_role: Whether the role of the saver may write a thread store on the same Postgres
-                server: for development. What hangs on the saver's tables could then write the store.
+            allow_partial_writes: Whether a part of a task's result is read, for a saver or a connection that
+                stores writes one by one: one that is deleted is not noticed then.
+            allow_schema: Whether the saver's tables may have what LangGraph does not give them.
+            allow_shared_role: Whether the saver's role may write a thread store on the same Postgres server.
 
         Raises:
             ConfigError: If an argument is invalid, or the saver cannot be sealed.
@@ -143,9 +141,8 @@ class SealedSaver(AsyncMethods):
         )
         if indexed or pseudonyms or compared is not None:
             self._require_ring().index_key("metadata")  # raises now, not at the first write
-        self._tables = tables_of(
-            saver, threads, compared, allow_schema=allow_schema, allow_shared_role=allow_shared_role
-        )
+        allowed = Allowed(allow_partial_writes, allow_schema, allow_shared_role)
+        self._tables = tables_of(saver, threads, compared, allowed)
         self.inner = copy.copy(saver)
         self.inner.serde = Carrier(stores_mappings=found is Layout.VALUES)
         if compared is not None:

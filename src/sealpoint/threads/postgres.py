@@ -18,7 +18,7 @@ from sealpoint.threads import pgrights, pgrows, pgtables
 from sealpoint.threads import pgstatements as statements
 from sealpoint.threads.pgpool import ABSENT_HINT, Pool
 from sealpoint.threads.specials import Special
-from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
+from sealpoint.threads.store import PAGE_ROWS, TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -29,9 +29,6 @@ FLUSHED_EVENTS: Final = 64
 SCHEMA: Final = "sealpoint_threads"
 
 LOST_ROW: Final = "a table has lost its only row"
-
-PAGE_ROWS: Final = 1000
-"""How many rows of a long result are read at a time."""
 
 APPEND_ROWS: Final = 10_000
 """How many rows `adopt` sends at a time."""
@@ -178,18 +175,17 @@ class PostgresThreadStore:
             after = rows[-1][:3]
 
     def delete_thread(self, thread_id: str) -> None:
-        """Append DELETED for each checkpoint of a thread whose last event is another."""
-        # A page at a time, which takes no longer than a call may.
-        (thread,) = pgrows.encoded(thread_id)
-        while len(rows := self._rows(statements.LIVE, (thread, PAGE_ROWS))) == PAGE_ROWS:
+        """Append DELETED for each checkpoint of a thread whose last event is another, a page at a time."""
+        (thread,), count = pgrows.encoded(thread_id), PAGE_ROWS
+        while count == PAGE_ROWS:
+            rows = self._rows(statements.LIVE, (thread, PAGE_ROWS))
             self.append(sorted(pgrows.heads_of(rows)))
-        self.append(sorted(pgrows.heads_of(rows)))
+            count = len(rows)
         after: tuple[bytes, ...] = ()
-        while rows := self._rows(
-            statements.SPECIAL_NAMES, (thread, *after, PAGE_ROWS), statements.AFTER_NAME if after else ""
-        ):
+        further = ""
+        while rows := self._rows(statements.SPECIAL_NAMES, (thread, *after, PAGE_ROWS), further):
             self.append(pgrows.heads_of(row[:5] for row in rows if row[5]))
-            after = rows[-1][1:3]
+            after, further = rows[-1][1:3], statements.AFTER_NAME
 
     def has_live(self, thread_id: str) -> bool:
         """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""

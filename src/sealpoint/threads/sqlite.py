@@ -16,13 +16,10 @@ from sealpoint.threads.sqlitefile import Opened
 from sealpoint.threads.sqlitefile import create as create_file
 from sealpoint.threads.sqliterows import head_of, specials_of, values_of
 from sealpoint.threads.sqliteshared import SharedFile
-from sealpoint.threads.store import TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
+from sealpoint.threads.store import PAGE_ROWS, TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
 
 CHECKPOINT_EVENTS: Final = 500
 """How many events a store appends before it moves the log into the file, and so to the disk."""
-
-PAGE_ROWS: Final = 1000
-"""How many rows of a long result are read at a time: other calls can run between two pages."""
 
 MAINTENANCE_SECONDS: Final = 3600.0
 """Time limit of `adopt`, which may change every row."""

@@ -24,6 +24,9 @@ MAC_BYTES: Final = 16
 TIMEOUT_SECONDS: Final = 1.0
 """How long a call may take by default."""
 
+PAGE_ROWS: Final = 1000
+"""How many rows of a long result are read or written at a time: other calls can run between two pages."""
+
 REPLACED: Final = 64
 """How many earlier contents of one checkpoint are compared: LangGraph stores each id once."""
 

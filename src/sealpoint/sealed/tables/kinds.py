@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sealpoint.sealed.heads import Heads
 from sealpoint.sealed.tables.base import Tables
@@ -13,13 +13,19 @@ from sealpoint.threads.store import ThreadStore
 _PACKAGE: Final = "langgraph.checkpoint"
 
 
+class Allowed(NamedTuple):
+    """What is not to be looked at: options of `SealedSaver`."""
+
+    partial_writes: bool
+    schema: bool
+    shared_role: bool
+
+
 def tables_of(
     saver: Any,
     threads: ThreadStore | None,
     heads: Heads | None,
-    *,
-    allow_schema: bool,
-    allow_shared_role: bool,
+    allowed: Allowed,
 ) -> Tables:
     """Return what looks at the tables of a saver.
 
@@ -28,19 +34,18 @@ def tables_of(
             known here.
         threads: The thread store, if any.
         heads: Compares with it.
-        allow_schema: Whether not to look at the schema.
-        allow_shared_role: Whether not to ask for the rights on the thread store.
+        allowed: What is not to be looked at.
     """
-    require_apart = None if allow_shared_role else getattr(threads, "require_apart", None)
+    require_apart = None if allowed.shared_role else getattr(threads, "require_apart", None)
     rights = None if require_apart is None or heads is None else Rights(require_apart, heads.report)
     for base in type(saver).__mro__:
         match f"{base.__module__}.{base.__qualname__}".removeprefix(f"{_PACKAGE}."):
-            case "sqlite.SqliteSaver" if not allow_schema:
-                return SqliteTables()
-            case "sqlite.aio.AsyncSqliteSaver" if not allow_schema:
-                return AioSqliteTables()
+            case "sqlite.SqliteSaver" if not allowed.schema:
+                return SqliteTables(allow_partial=allowed.partial_writes)
+            case "sqlite.aio.AsyncSqliteSaver" if not allowed.schema:
+                return AioSqliteTables(allow_partial=allowed.partial_writes)
             case "postgres.PostgresSaver":
-                return PostgresTables(has_schema=not allow_schema, rights=rights)
+                return PostgresTables(has_schema=not allowed.schema, rights=rights)
             case "postgres.aio.AsyncPostgresSaver":
-                return AioPostgresTables(has_schema=not allow_schema, rights=rights)
+                return AioPostgresTables(has_schema=not allowed.schema, rights=rights)
     return Tables()

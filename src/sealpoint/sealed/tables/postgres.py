@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sealpoint.errors import SchemaError, SealpointError, SharedRoleError, ThreadStoreError
+from sealpoint.errors import SchemaError, SealpointError, SharedRoleError, ThreadStoreError, excerpt
 from sealpoint.postgres.layout import NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.tables.base import ALLOW_HINT, Tables, run_on_loop
 from sealpoint.threadpool import shared
@@ -18,6 +18,18 @@ _RESOLVE: Final = f"""
         ARRAY[{", ".join(f"pg_catalog.to_regclass('{name}')::pg_catalog.oid" for name in NAMES)}]"""
 _SETTLE: Final = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 _FOUND: Final = f"{TABLES} c.oid = ANY(%s::oid[])"
+# The statements of the saver would call one whose types fit better, though pg_catalog is searched first.
+_SHADOWS: Final = """
+    SELECT what, name FROM (
+        SELECT 'a function', proname, oid, 'pg_proc'::regclass FROM pg_proc AS own
+        WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY(%s::text[]))
+        AND proname IN (SELECT proname FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace)
+        UNION ALL SELECT 'an operator', oprname, oid, 'pg_operator'::regclass FROM pg_operator
+        WHERE oprnamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY(%s::text[]))
+        AND oprname IN (SELECT oprname FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace)
+    ) AS found(what, name, oid, class) WHERE NOT EXISTS (
+        SELECT FROM pg_depend WHERE classid = class AND objid = found.oid AND deptype = 'e'
+    ) LIMIT 1"""
 # A session can return to the role that it was authenticated as; only a superuser can be another.
 _WHO: Final = """
     SELECT pg_try_advisory_xact_lock(%s), ARRAY[session_user::text, current_user::text,
@@ -148,12 +160,17 @@ def _schema(path: Sequence[str], oids: Sequence[int | None]) -> _Look:
         oids: The tables.
 
     Raises:
-        SchemaError: See `Tables.require`. Also if functions of another schema come before the server's.
+        SchemaError: See `Tables.require`. Also if a function or an operator of another schema may come before
+            the server's, unless an extension has made it.
     """
     rows = yield _Statement(_FOUND, ([oid for oid in oids if oid is not None],))
+    others = [schema for schema in path if schema != "pg_catalog"]
+    shadows = yield _Statement(_SHADOWS, (others, others))
     try:
         if next(schema for schema in path if not schema.startswith("pg_temp")) != "pg_catalog":
             raise refuse_schema("the search path of the session names another schema before pg_catalog")
+        for what, name in shadows:
+            raise refuse_schema(f"the search path leads to {what} {excerpt(name)} that is not the server's")
         tables = require_tables([Row(*row) for row in rows])
     except SchemaError as error:
         raise SchemaError(str(error), hint=ALLOW_HINT) from None

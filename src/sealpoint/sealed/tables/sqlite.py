@@ -6,24 +6,39 @@ import sqlite3
 from contextlib import nullcontext
 from typing import Any, Final
 
-from sealpoint.errors import ConfigError, SchemaError
+from sealpoint.errors import ConfigError, SchemaError, excerpt
 from sealpoint.sealed.tables.base import ALLOW_HINT, Tables, run_on_loop
 from sealpoint.sealed.watched import is_watched
 from sealpoint.sqlite import layout
 
-_VERSION: Final = "PRAGMA main.schema_version"
+# Not its version: that can be set back after a change.
+_SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM main.sqlite_schema"
+_REFERRING: Final = """
+    SELECT found.name FROM main.sqlite_schema AS found, pragma_foreign_key_list(found.name, 'main') AS key
+    WHERE found.type = 'table' AND lower(key."table") IN ('checkpoints', 'writes') LIMIT 1"""
+
+
+_PARTIAL_HINT: Final = (
+    "open it without isolation_level=None and autocommit=True; or pass allow_partial_writes=True, and a"
+    " deleted write is not noticed"
+)
 
 
 class SqliteTables(Tables):
     """Those of a saver with a connection of sqlite3."""
 
-    def __init__(self) -> None:
-        """Create an object for the tables of one database."""
-        self._version: int | None = None  # of the schema that was checked
+    def __init__(self, *, allow_partial: bool) -> None:
+        """Create an object for the tables of one database.
+
+        Args:
+            allow_partial: Whether the saver may store the writes of a call one by one.
+        """
+        self._allow_partial = allow_partial
+        self._schema: list[Any] | None = None  # that was checked
         self._cursor: sqlite3.Cursor | None = None
 
     def require(self, saver: Any) -> None:
-        """Check the tables if the version of the schema has changed: one PRAGMA otherwise."""
+        """Check the tables if the schema has changed, which is read each time."""
         with getattr(saver, "lock", nullcontext()):
             self.check(_connection_of(saver))
 
@@ -32,26 +47,35 @@ class SqliteTables(Tables):
         self.require(saver)
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Check the tables on a connection, on a thread that may use it."""
+        """Check the tables on a connection, on a thread that may use it.
+
+        Raises:
+            SchemaError: See `Tables.require`.
+            ConfigError: If the connection stores each row in a transaction of its own.
+        """
+        if not self._allow_partial and _is_autocommit(connection):
+            raise ConfigError("the saver's connection stores each write of a call alone", hint=_PARTIAL_HINT)
         cursor = self._cursor
         if cursor is None or cursor.connection is not connection:
             cursor = self._cursor = connection.cursor()
             cursor.row_factory = None
-        (version,) = cursor.execute(_VERSION).fetchone()
-        if version == self._version:
+        schema = cursor.execute(_SCHEMA).fetchall()
+        if schema == self._schema:
             return
-        self._version = self._cursor = None  # a refused schema is refused again
+        self._schema = self._cursor = None  # a refused schema is refused again
         theirs = connection.text_factory
         connection.text_factory = str
         try:
             layout.require_unhidden(cursor)
             layout.require_tables(cursor)
+            for (name,) in cursor.execute(_REFERRING).fetchall():
+                raise SchemaError(f"table {excerpt(name)} refers to a table of the saver, and acts with it")
         except SchemaError as error:
             raise SchemaError(str(error), hint=ALLOW_HINT) from None
         finally:
             connection.text_factory = theirs
             cursor.close()
-        self._version = version
+        self._schema = schema
 
 
 class AioSqliteTables(SqliteTables):
@@ -69,6 +93,12 @@ class AioSqliteTables(SqliteTables):
                 if getattr(connection, "_connection", connection) is None:
                     await connection
         await connection._execute(lambda: self.check(connection._conn))
+
+
+def _is_autocommit(connection: sqlite3.Connection) -> bool:
+    """Whether no statement begins a transaction; ``autocommit`` is new in Python 3.12."""
+    mode: object = getattr(connection, "autocommit", None)
+    return mode is True or (mode is not False and connection.isolation_level is None)
 
 
 def _connection_of(saver: Any) -> Any:
