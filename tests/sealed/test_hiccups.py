@@ -172,14 +172,15 @@ def test_a_task_cancelled_at_any_moment(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with stage(tmp_path) as of:
+            conn: Any = of.bare.conn
             for moment in [*range(40)] * by_extent(3, 8):
                 task = asyncio.ensure_future(of.saver.aput(of.config, checkpoint(2), METADATA, {}))
                 for _ in range(moment):
                     await asyncio.sleep(0)
                 task.cancel()
                 await asyncio.wait([task])
-                await of.bare.conn._execute(lambda: None)  # all that was queued has run
-                assert not of.bare.conn.in_transaction
+                await conn._execute(lambda: None)  # all that was queued has run
+                assert not conn.in_transaction
 
     asyncio.run(run())
 
