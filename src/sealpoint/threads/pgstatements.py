@@ -21,7 +21,7 @@ COLUMNS: Final = {
     " mac bytea, at bigint, gone boolean",
     "identities": "identity text",
     "specials": "seq bigint, thread_id bytea, checkpoint_ns bytea, checkpoint_id bytea, task_id bytea,"
-    " idx smallint, call bytea, since bigint, head_seq bigint",
+    " idx integer, call bytea, since bigint, head_seq bigint",
     "store": "version integer, identity text, raised bigint, trimmed bigint",
 }
 """Columns of the tables, as the statement `TABLES` shows them."""
@@ -60,7 +60,7 @@ UPGRADE: Final = (
     " WHERE NOT gone",
     'CREATE TABLE "{schema}".specials (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,'
     " thread_id bytea NOT NULL, checkpoint_ns bytea NOT NULL, checkpoint_id bytea NOT NULL,"
-    " task_id bytea NOT NULL, idx smallint NOT NULL, call bytea NOT NULL, since bigint NOT NULL,"
+    " task_id bytea NOT NULL, idx integer NOT NULL, call bytea NOT NULL, since bigint NOT NULL,"
     " head_seq bigint NOT NULL)",
     'CREATE INDEX specials_by_checkpoint ON "{schema}".specials'
     " (thread_id, checkpoint_ns, checkpoint_id, seq)",
@@ -187,7 +187,7 @@ APPEND_SPECIALS: Final = """
     INSERT INTO "{schema}".specials
         (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
     SELECT a, b, c, d, e, f, g, coalesce((SELECT max(seq) FROM "{schema}".heads), 0)
-    FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[], %s::smallint[], %s::bytea[], %s::bigint[])
+    FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[], %s::integer[], %s::bytea[], %s::bigint[])
         WITH ORDINALITY AS special(a, b, c, d, e, f, g, place) ORDER BY place"""
 
 SPECIALS: Final = f"""
