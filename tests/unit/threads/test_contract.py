@@ -274,6 +274,12 @@ def test_a_deletion_ends_special_writes(store: ThreadStore) -> None:
     assert [*store.between("t", None, None, None).specials] == [*store.specials()] == []
 
 
+def test_a_write_of_the_user_has_any_position(store: ThreadStore) -> None:
+    written = special()._replace(idx=70_000)
+    store.append_specials(spot("1"), [written])
+    assert of(store.find([spot("1")]), spot("1")) == [written]
+
+
 def test_forgotten_checkpoints_have_no_special_writes(store: ThreadStore) -> None:
     store.append([put("1"), put("2")])
     store.append_specials(spot("1"), [special()])
