@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ NEEDED: Final = {
     "age": ("age", "age-keygen"),
     "systemd-creds": ("systemd-creds",),
     "tpm": ("swtpm", "tpm2_rsaencrypt", "tpm2_rsadecrypt"),
-    "keyring": ("age", "secret-tool", "gnome-keyring-daemon", "dbus-daemon"),
+    "keyring": ("age", "secret-tool", "gnome-keyring-daemon", "dbus-daemon", "dbus-send"),
 }
 """The programs that each wrapper of the page needs."""
 
@@ -39,6 +40,7 @@ PACKAGES: Final = {
     "secret-tool": "libsecret-tools",
     "gnome-keyring-daemon": "gnome-keyring",
     "dbus-daemon": "dbus",
+    "dbus-send": "dbus",
     "softhsm2-util": "softhsm2",
 }
 
@@ -132,6 +134,12 @@ def running_tpm(folder: Path) -> Iterator[dict[str, str]]:
         os.kill(int((folder / "pid").read_text(encoding="utf-8")), 15)
 
 
+_HAS_OWNER: Final = (
+    *("dbus-send", "--session", "--print-reply", "--dest=org.freedesktop.DBus", "/org/freedesktop/DBus"),
+    *("org.freedesktop.DBus.NameHasOwner", "string:org.freedesktop.secrets"),
+)
+
+
 @contextmanager
 def running_keyring(folder: Path) -> Iterator[dict[str, str]]:
     """Run a session bus with an unlocked keyring, and yield the variables that name it."""
@@ -160,6 +168,11 @@ def running_keyring(folder: Path) -> Iterator[dict[str, str]]:
         assert keyring.stdin is not None
         keyring.stdin.write("password of the keyring\n")
         keyring.stdin.close()
+        # A client that comes before would start another one, which is locked.
+        asked = subprocess.run([*_HAS_OWNER], capture_output=True, env=os.environ | own, check=True)
+        while b"boolean true" not in asked.stdout:
+            time.sleep(0.05)
+            asked = subprocess.run([*_HAS_OWNER], capture_output=True, env=os.environ | own, check=True)
         yield own
     finally:
         for process in (keyring, bus):
