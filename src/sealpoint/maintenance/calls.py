@@ -72,8 +72,8 @@ class WriteRows:
 class CallCheck:
     """Finds writes that are missing.
 
-    Holds what is incomplete so far, or of two calls: for each such task two numbers and a call, and of delta
-    graphs about 200 bytes for each task whose writes have not been read.
+    Holds what is incomplete so far, or of two results: for each such task two numbers and a call, and of
+    delta graphs about 200 bytes for each task whose writes have not been read.
     """
 
     def __init__(self, rows: WriteRows) -> None:
@@ -102,12 +102,12 @@ class CallCheck:
         if spot is None:
             return
         task_id = str(cell.where.names["task_id"])
-        need, have, call = self._tasks.pop((spot, task_id), (0, 0, claims.call))
+        need, have, call = self._tasks.pop((spot, task_id), (0, 0, b""))
         have |= 1 << (claims.idx + _SHIFT) if claims.idx >= -_SHIFT else 0
         if claims.call:
             need |= _needed(claims.call)
-        if call != claims.call:
-            call = None  # two calls, which `require_whole` compares
+        if claims.idx >= 0:  # of two calls, which `require_whole` compares, or of one
+            call = claims.call if call in (b"", claims.call) else None
         if need & ~have or call is None:
             self._tasks[spot, task_id] = need, have, call
         if claims.idx >= 0 and spot in self._made:

@@ -105,6 +105,26 @@ def test_writes_deleted(place: Place, gone: str, expected: list[str]) -> None:
     assert place.found() == [(WritesLostError.__name__, checkpoint) for checkpoint in expected]
 
 
+def test_halves_of_two_results(place: Place) -> None:
+    """The second result of a node, and one write of the first in the place of its own."""
+    connect: Any = sqlite3.connect if place.kind == "sqlite" else psycopg.connect
+    with closing(connect(place.place)) as connection:
+        statement = f"SELECT * FROM {place.table} WHERE task_id = 'first' AND checkpoint_id = '{C2}'"
+        earlier = connection.execute(f"{statement} AND idx = 1").fetchone()
+    place.run(f"task_id = 'first' AND checkpoint_id = '{C2}'")
+    opening: Any = sealed_file(Path(place.place)) if place.kind == "sqlite" else sealed_schema(place.place)
+    with opening as saver:
+        saver.put_writes(at(THREAD, "", C2), [("log", ["x"]), ("note", 3)], "first")
+    assert place.found() == []
+    place.run(f"task_id = 'first' AND checkpoint_id = '{C2}' AND idx = 1")
+    mark = "?" if place.kind == "sqlite" else "%s"
+    with closing(connect(place.place)) as connection:
+        values = ", ".join([mark] * len(earlier))
+        connection.execute(f"INSERT INTO {place.table} VALUES ({values})", earlier)
+        connection.commit()
+    assert place.found() == [(WritesLostError.__name__, C2)]
+
+
 def test_a_value_that_does_not_open_is_named_once(place: Place) -> None:
     statement = f"UPDATE {place.table} SET task_path = task_path"
     connect: Any = sqlite3.connect if place.kind == "sqlite" else psycopg.connect
