@@ -256,6 +256,30 @@ def test_a_version_that_is_set_back_hides_no_change(
         saver.get_tuple(at(ALICE))
 
 
+def test_what_is_remembered_of_a_schema_is_what_was_checked(database: str) -> None:
+    """A trigger that is gone while the tables are looked at, and back afterwards."""
+    alter(database, "PRAGMA journal_mode = WAL")
+    evil, asked = SQLITE["drops writes"][0], list[str]()
+    with closing(sqlite3.connect(database)) as connection:
+        saver = SealedSaver(SqliteSaver(connection), serde=SEALED)
+        saver.get_tuple(at(ALICE))
+        alter(database, evil)
+
+        def between(statement: str) -> None:
+            asked.append(statement)
+            if len(asked) == 2:
+                alter(database, "DROP TRIGGER evil")
+            elif "checkpoint_id" in statement:  # the saver's own
+                connection.set_trace_callback(None)
+                alter(database, evil)
+
+        connection.set_trace_callback(between)
+        assert saver.get_tuple(at(ALICE)) is not None
+        assert len(asked) > 4
+        with pytest.raises(SchemaError, match="trigger 'evil'"):
+            saver.get_tuple(at(ALICE))
+
+
 @pytest.mark.parametrize("name", ON_SQLITE)
 def test_a_schema_that_is_altered_between_two_pages_of_a_listing_ends_it(
     database: str, open_at: Callable[..., Sync], name: str

@@ -11,12 +11,13 @@ from sealpoint.sealed.tables.base import ALLOW_HINT, Tables, run_on_loop
 from sealpoint.sealed.watched import is_watched
 from sealpoint.sqlite import layout
 
-# Not its version: that can be set back after a change.
-_SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM main.sqlite_schema"
+# Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
+_SCHEMA: Final = """
+    SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
+    FROM main.sqlite_schema"""
 _REFERRING: Final = """
     SELECT found.name FROM main.sqlite_schema AS found, pragma_foreign_key_list(found.name, 'main') AS key
     WHERE found.type = 'table' AND lower(key."table") IN ('checkpoints', 'writes') LIMIT 1"""
-
 
 _PARTIAL_HINT: Final = (
     "open it without isolation_level=None and autocommit=True; or pass allow_partial_writes=True, and a"
@@ -59,23 +60,39 @@ class SqliteTables(Tables):
         if cursor is None or cursor.connection is not connection:
             cursor = self._cursor = connection.cursor()
             cursor.row_factory = None
-        schema = cursor.execute(_SCHEMA).fetchall()
-        if schema == self._schema:
+        if cursor.execute(_SCHEMA).fetchall() == self._schema:
             return
         self._schema = self._cursor = None  # a refused schema is refused again
-        theirs = connection.text_factory
-        connection.text_factory = str
+        begins = not connection.in_transaction
         try:
-            layout.require_unhidden(cursor)
-            layout.require_tables(cursor)
-            for (name,) in cursor.execute(_REFERRING).fetchall():
-                raise SchemaError(f"table {excerpt(name)} refers to a table of the saver, and acts with it")
-        except SchemaError as error:
-            raise SchemaError(str(error), hint=ALLOW_HINT) from None
+            if begins:  # what is remembered is what was checked, whatever is changed meanwhile
+                cursor.execute("BEGIN")
+            schema = cursor.execute(_SCHEMA).fetchall()
+            _require_known(connection, cursor)
         finally:
-            connection.text_factory = theirs
+            if begins and connection.in_transaction:
+                cursor.execute("ROLLBACK")
             cursor.close()
         self._schema = schema
+
+
+def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
+    """Check the schema.
+
+    Raises:
+        SchemaError: See `Tables.require`.
+    """
+    theirs = connection.text_factory
+    connection.text_factory = str
+    try:
+        layout.require_unhidden(cursor)
+        layout.require_tables(cursor)
+        for (name,) in cursor.execute(_REFERRING).fetchall():
+            raise SchemaError(f"table {excerpt(name)} refers to a table of the saver, and acts with it")
+    except SchemaError as error:
+        raise SchemaError(str(error), hint=ALLOW_HINT) from None
+    finally:
+        connection.text_factory = theirs
 
 
 class AioSqliteTables(SqliteTables):
