@@ -121,6 +121,9 @@ def test_writes_deleted_while_the_process_goes_on(db: Database) -> None:
     with pytest.raises(WritesLostError, match="has gone"):
         put(saver, 2)
     put(db.saver(), 3)  # of another process, which knows of none
+    saver.delete_thread(WRITER)
+    put(saver, 1)
+    put(saver, 2)
 
 
 def test_a_write_of_an_ancestor_that_no_child_needs(db: Database) -> None:

@@ -40,3 +40,8 @@ class Acknowledged:
     def forget(self, place: Place) -> None:
         """Forget a checkpoint: a child of it is stored, which names the writes."""
         self._calls.pop(place, None)
+
+    def forget_thread(self, thread_id: str) -> None:
+        """Forget a thread: it is deleted."""
+        for place in [place for place in [*self._calls] if place.thread_id == thread_id]:
+            self.forget(place)

@@ -147,6 +147,7 @@ def delete_thread(do: Procedures, asked: Asked) -> Steps[None]:
 
 
 def _delete_column(do: Procedures, column: str) -> Steps[None]:
+    do.acknowledged.forget_thread(column)
     if do.heads is not None:
         yield from do.heads.delete_thread(column)
     yield Do("delete_thread", (column,))
@@ -166,6 +167,8 @@ def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None
     if strategy == _DELETE:
         threads = _with_others(do, threads)
     columns = [asked.place.thread_id for asked in threads]
+    for column in columns if strategy == _DELETE else ():
+        do.acknowledged.forget_thread(column)
     if do.heads is None:
         yield Do("prune", (columns,), {"strategy": strategy})
         return
