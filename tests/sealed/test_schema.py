@@ -267,7 +267,7 @@ def test_what_is_remembered_of_a_schema_is_what_was_checked(database: str) -> No
 
         def between(statement: str) -> None:
             asked.append(statement)
-            if len(asked) == 2:
+            if statement == "BEGIN":  # of the check
                 alter(database, "DROP TRIGGER evil")
             elif "checkpoint_id" in statement:  # the saver's own
                 connection.set_trace_callback(None)
@@ -275,7 +275,7 @@ def test_what_is_remembered_of_a_schema_is_what_was_checked(database: str) -> No
 
         connection.set_trace_callback(between)
         assert saver.get_tuple(at(ALICE)) is not None
-        assert len(asked) > 4
+        assert "BEGIN" in asked
         with pytest.raises(SchemaError, match="trigger 'evil'"):
             saver.get_tuple(at(ALICE))
 

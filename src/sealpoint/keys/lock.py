@@ -10,16 +10,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import HeldError, OutputNameError, excerpt
+from sealpoint.errors import AccessError, HeldError, OutputNameError, excerpt
 from sealpoint.errors.maintenance import stopped_by
 
 SUFFIX: Final = ".sealpoint-lock"
 
+_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # without waiting for a FIFO
 _HINT: Final = "let the account that runs this write to the folder, and check its free space"
 
 
@@ -47,12 +49,14 @@ def is_held(path: Path) -> bool:
     """Whether a run has locked ``path``, as far as this account can see. Creates no file."""
     path = path.resolve()
     try:
-        descriptor = os.open(path.with_name(path.name + SUFFIX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path.with_name(path.name + SUFFIX), os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
         return False
     except OSError:  # of another account
         return True
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return False
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
@@ -64,11 +68,15 @@ def is_held(path: Path) -> bool:
 def _take(lock: Path) -> int:
     while True:
         try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise OutputNameError(f"{excerpt(lock.name)}, which is held, is too long") from None
             raise stopped_by(error, f"{lock} cannot be made", _HINT) from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            hint = "find out who put it there, and remove it"
+            raise AccessError(f"{lock} is not a lock file: it is no regular file", hint=hint)
         try:
             # Not fcntl.lockf: this process would lose a POSIX lock when `is_held` closes the same file.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

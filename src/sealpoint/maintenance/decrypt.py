@@ -7,7 +7,6 @@ the source is copied: no schema, index, other table or free page.
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -23,9 +22,10 @@ from sealpoint.databases.cells import Cell, Column, SecretOf, open_cell, require
 from sealpoint.databases.failures import Failure, failure
 from sealpoint.databases.rows import BATCH, Batch, Event, Events, Progress
 from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
-from sealpoint.databases.sqlite.connection import create_database, translate_errors
+from sealpoint.databases.sqlite.connection import translate_errors
 from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import (
+    AccessError,
     OutputExistsError,
     OutputNameError,
     RowError,
@@ -33,16 +33,18 @@ from sealpoint.errors import (
     StoppedError,
     excerpt,
 )
-from sealpoint.keys.files import fsync_path
+from sealpoint.errors.maintenance import stopped_by
+from sealpoint.keys.folder import PrivateFolder
 from sealpoint.keys.lock import holding
 from sealpoint.maintenance.bound import Parts, Restoring, take_apart
-from sealpoint.maintenance.partial import private_folder, remove_leftovers
+from sealpoint.maintenance.partial import KIND, remove_leftovers
 from sealpoint.maintenance.verify import pages
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.sqlite import schema
+from sealpoint.sqlite.opening import COMPANIONS, create_file
 
-_WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
-_BESIDE: Final = ("", "-journal", "-wal", "-shm")
+_COPY: Final = "copy.db"
+_HINT: Final = "check that this account may write to the folder, and that it has free space"
 _MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
 _COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {  # all others hold text
     "idx": (int,),
@@ -88,15 +90,18 @@ def decrypt(
     _require_free(out)
     with holding(out):
         remove_leftovers(out)
-        with private_folder(out) as folder:
-            copy = folder / "copy.db"
-            with closing(SqliteRows(source)) as store, closing(create_database(copy)) as target:
+        with _make_folder(out) as folder:
+            copy = folder.path / _COPY
+            with (
+                closing(SqliteRows(source)) as store,
+                closing(create_file(copy, folder.descriptor)) as target,
+            ):
                 run = _Copy(
                     store, target, cipher, batch, allow_plaintext=allow_plaintext, secret_of=secret_of
                 )
                 yield from run.events()
             if run.is_complete:
-                _put_in_place(copy, out)
+                _put_in_place(folder, out)
 
 
 class _Copy:
@@ -224,7 +229,7 @@ def _require_types(cell: Cell) -> None:
 
 
 def _require_free(out: Path) -> None:
-    for suffix in _BESIDE:  # SQLite would use an existing log as the copy's own
+    for suffix in ("", *COMPANIONS):  # SQLite would use an existing log as the copy's own
         file = Path(f"{out}{suffix}")  # a path may have no name
         try:
             file.lstat()
@@ -237,26 +242,20 @@ def _require_free(out: Path) -> None:
         raise OutputExistsError(f"{file} is there already")
 
 
-def _put_in_place(copy: Path, out: Path) -> None:
-    # Checked again, because the run took a while. The content is flushed before it is named: after a power
-    # failure `out` is never incomplete.
-    _require_free(out)
-    fsync_path(copy)
-    _name(copy, out)
-    fsync_path(out.parent)
-
-
-def _name(copy: Path, out: Path) -> None:
-    """Give the copy its name, unless the name exists by now."""
+def _make_folder(out: Path) -> PrivateFolder:
     try:
-        try:
-            # link() fails where a file exists; rename() would replace it.
-            os.link(copy, out)
-        except OSError as error:
-            if error.errno not in _WITHOUT_LINKS:
-                raise
-            # Without hard links, O_EXCL claims the name first, so that no file that exists is replaced.
-            os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            copy.replace(out)
+        return PrivateFolder(out, KIND)
+    except AccessError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise OutputNameError(f"{excerpt(str(out))} is too long") from None
+        raise stopped_by(error, f"no folder can be made in {out.parent}", _HINT) from None
+
+
+def _put_in_place(folder: PrivateFolder, out: Path) -> None:
+    _require_free(out)  # again, because the run took a while
+    try:
+        folder.publish(_COPY, out)
     except FileExistsError:
         raise OutputExistsError(f"{out} is there already") from None

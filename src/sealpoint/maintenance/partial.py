@@ -1,4 +1,4 @@
-"""Private folders for incomplete files, and the folders that killed runs have left.
+"""Copies that killed runs have left incomplete.
 
 A copy with decrypted values is written in its own folder beside the output, with mode 0700, named
 
@@ -10,47 +10,24 @@ folder; earlier versions left a hidden file ``.<name>.partial``.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import OutputNameError, excerpt
-from sealpoint.errors.maintenance import stopped_by
 from sealpoint.keys.lock import is_held
 
-_HINT: Final = "check that this account may write to the folder, and that it has free space"
+KIND: Final = "partial"
+"""Part of the name of a `PrivateFolder` for a copy."""
+
 _FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)
 _FILE: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
 _BESIDE: Final = ("", "-journal", "-wal", "-shm")
 MAGIC: Final = b"SQLite format 3\0"
-
-
-@contextmanager
-def private_folder(out: Path) -> Iterator[Path]:
-    """Create a folder beside ``out`` that only this account can enter, and remove it at the end.
-
-    Raises:
-        OutputNameError: If its name would be too long.
-        StoppedError: If it cannot be made.
-    """
-    try:
-        folder = out.with_name(f".{out.name}.partial-{secrets.token_hex(3)}")
-        folder.mkdir(mode=0o700)
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise OutputNameError(f"{excerpt(str(out))} is too long") from None
-        raise stopped_by(error, f"no folder can be made in {out.parent}", _HINT) from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
 def find_leftovers(folder: Path) -> list[Path]:

@@ -1,12 +1,41 @@
-"""How much of a query is taken into memory."""
+"""How much is read: of a file at most what it can hold, and of a query what is taken into memory."""
 
 from __future__ import annotations
 
 import sqlite3
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.errors import EndlessTreeError
+
+HOLES_BYTES: Final = 64 * 1024 * 1024
+"""Capacity of a file that consists of holes: a walk through as many bytes ends after some seconds."""
+
+_COMPRESSED: Final = 16  # times, at most, that a file system keeps a file smaller than it is
+
+
+def capacity_bytes(cursor: sqlite3.Cursor, file: Path | None) -> int:
+    """Return how many bytes the pages of a database can hold, with those of its log.
+
+    A file with holes claims more than it has: its blocks on the disk are counted. Its data extents would be
+    exact, but need a descriptor, and closing one ends all locks that SQLite has on the file in this process.
+
+    Args:
+        cursor: A cursor of its connection.
+        file: Its path; ``None`` for a database in memory.
+    """
+    (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
+    (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+    size = int(pages) * int(page_bytes)
+    if file is None or size <= HOLES_BYTES:
+        return size
+    blocks = 0
+    for path in (file, file.with_name(f"{file.name}-wal")):
+        with suppress(OSError):
+            blocks += path.stat().st_blocks
+    return min(size, max(blocks * 512 * _COMPRESSED, HOLES_BYTES))
 
 
 class Budget:

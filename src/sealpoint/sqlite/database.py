@@ -6,14 +6,16 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sqlite import guard, layout, schema
-from sealpoint.sqlite.budget import UNLIMITED, Budget
+from sealpoint.sqlite.budget import UNLIMITED, Budget, capacity_bytes
 from sealpoint.sqlite.cursors import own_cursor
-from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translate_errors, translated
+from sealpoint.sqlite.failures import FOREIGN, translate_errors, translated
+from sealpoint.sqlite.opening import open_file, prepare
 from sealpoint.sqlite.query import add_functions
 from sealpoint.sqlite.transaction import Transaction
 
@@ -67,7 +69,10 @@ class Session:
 
 def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> Saver:
     """Return what ``make`` makes on a new connection, which is closed if that fails."""
-    connection = sqlite3.connect(conn_string, check_same_thread=False)
+    if conn_string in ("", ":memory:"):
+        connection = sqlite3.connect(conn_string, check_same_thread=False)
+    else:
+        connection = open_file(Path(conn_string), "mode=rwc", isolation_level="")
     try:
         return make(connection)
     except BaseException:
@@ -91,6 +96,7 @@ class Database:
         self._is_inherited = False
         self.has_task_path = True
         self.size_bytes = 0
+        self._file: Path | None = None
         self._version: int | None = None  # of the checked schema
         self._session: Session | None = None  # of `_work`: creating a cursor takes as long as a small query
         self._handler = guard.make_handler()
@@ -130,7 +136,7 @@ class Database:
                 self.connection.close()
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
-        connection.set_authorizer(guard.authorize)
+        self._file = prepare(connection)
         with closing(own_cursor(connection)) as cursor, translate_errors(), guard.guarding(connection):
             self._configure(connection, cursor)
             self._check(cursor)
@@ -138,15 +144,11 @@ class Database:
         self.is_setup = True
 
     def _configure(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        """Configure the connection: busy timeout, untrusted schema, WAL mode."""
+        """Configure the connection: busy timeout, functions, WAL mode."""
         (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
-        cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}")
-        # With the default, ON, expressions of the schema may call functions of the application.
-        cursor.execute("PRAGMA trusted_schema = OFF")
+        cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}").fetchall()
         guard.add_check(connection)
         add_functions(connection)
-        limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
         (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
         # SQLite cannot change to WAL within a transaction, and a database in memory has no log.
         if mode not in ("wal", "memory") and not connection.in_transaction:
@@ -176,9 +178,7 @@ class Database:
 
     def look_at_size(self, cursor: sqlite3.Cursor) -> int:
         """Return the current capacity of the file and its log."""
-        (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
-        (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
-        self.size_bytes = pages * page_bytes
+        self.size_bytes = capacity_bytes(cursor, self._file)
         return self.size_bytes
 
     def _create(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealpoint.errors import (
+    AccessError,
+    DatabaseCorruptError,
     ThreadStoreDownError,
     ThreadStoreError,
     ThreadStoreFullError,
@@ -49,6 +51,8 @@ def translated(error: Exception, path: Path) -> ThreadStoreError:
     name = f"thread store {path}"
     if isinstance(error, ThreadStoreError):
         return error
+    if isinstance(error, DatabaseCorruptError | AccessError):  # what another account has put there
+        return ThreadStoreDownError(f"{name}: {error}", hint=error.hint)
     if isinstance(error, UnicodeEncodeError):
         return ThreadStoreError(
             f"{name}: the name of a checkpoint holds a lone surrogate", hint="use Unicode text"

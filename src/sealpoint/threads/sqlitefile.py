@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,11 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreMissingError
-from sealpoint.sqlite.failures import MAX_VALUE_BYTES
+from sealpoint.errors import DatabaseCorruptError, ThreadStoreDownError, ThreadStoreMissingError
+from sealpoint.keys.folder import PrivateFolder
+from sealpoint.sqlite.opening import create_file, open_file, prepare
 from sealpoint.threads.sqliteerrors import FOREIGN, RESTORE_HINT, damaged, translated
 from sealpoint.threads.statements import FIRST, SCHEMA, SUBQUERIES, UPGRADE, VERSION
 
+_NEW: Final = "new.db"
 _APPLICATION_ID: Final = 0x53505448  # "SPTH"
 
 UPGRADE_SECONDS: Final = 60.0
@@ -52,7 +53,7 @@ class Opened:
         self.appended: int | None = None
         self.until = time.monotonic() + timeout
         self.cause: BaseException | None = None
-        connection.set_authorizer(_authorize)
+        prepare(connection, _authorize)
         # A generator that has begun, because a signal handler may raise before the first line of a function.
         ticks = self._ticks()
         next(ticks)
@@ -86,22 +87,18 @@ def create(path: Path) -> None:
         return
     try:
         # The name appears when the store is complete: no other process opens a part of it.
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            _fill(made)
-            os.link(made, path)
-            _flush_folder(path.parent)
+        with PrivateFolder(path, "new") as folder:
+            _fill(folder)
+            folder.publish(_NEW, path)
     except FileExistsError:
         return  # another process was faster
     except FOREIGN as error:
         raise translated(error, path) from None
 
 
-def _fill(path: Path) -> None:
+def _fill(folder: PrivateFolder) -> None:
     identity = os.urandom(16).hex()
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = FULL")
+    with closing(create_file(folder.path / _NEW, folder.descriptor)) as connection:
         connection.execute("BEGIN")
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         for statement in SCHEMA:
@@ -109,16 +106,6 @@ def _fill(path: Path) -> None:
         connection.execute("INSERT INTO store VALUES (?, ?, 0, 0)", (VERSION, identity))
         connection.execute("INSERT INTO identities VALUES (?)", (identity,))
         connection.execute("COMMIT")
-        # Last, so that the tables are in the file: SQLite does not report if it cannot move a log on closing.
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def connect(path: Path, timeout: float) -> Opened:
@@ -129,13 +116,7 @@ def connect(path: Path, timeout: float) -> Opened:
     """
     try:
         before = path.stat()
-        connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw",
-            uri=True,
-            isolation_level=None,
-            timeout=timeout,
-            check_same_thread=False,
-        )
+        connection = open_file(path, "mode=rw", timeout=timeout)
         try:
             opened = Opened(connection, (before.st_ino, before.st_dev), timeout)
             _settle(connection)
@@ -148,15 +129,13 @@ def connect(path: Path, timeout: float) -> Opened:
         except BaseException:
             connection.close()
             raise
-    except FOREIGN as error:
+    except (*FOREIGN, DatabaseCorruptError) as error:
         raise translated(error, path) from None
     return opened
 
 
 def _settle(connection: sqlite3.Connection) -> None:
     """Make the settings."""
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-    connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 

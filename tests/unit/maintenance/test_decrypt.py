@@ -15,6 +15,7 @@ import pytest
 from sealpoint.databases.cells import Cell
 from sealpoint.databases.rows import Progress
 from sealpoint.errors import (
+    AccessError,
     DatabaseMissingError,
     HeldError,
     OutputExistsError,
@@ -25,7 +26,6 @@ from sealpoint.errors import (
     SealpointError,
 )
 from sealpoint.keys.lock import holding
-from sealpoint.maintenance import decrypt as decrypt_module
 from sealpoint.maintenance.decrypt import decrypt
 from sealpoint.maintenance.partial import find_leftovers
 from tests.support.harm import HARM
@@ -134,13 +134,13 @@ def test_what_comes_there_at_the_last_moment_is_not_touched(
     """After the last look, and before the copy has its name: also where a file cannot have two names."""
     genuine = os.link
 
-    def link(*names: Path) -> None:
+    def link(*names: str, **folders: Any) -> None:
         if error is not None:
             raise OSError(error, os.strerror(error))
-        genuine(*names)
+        genuine(*names, **folders)
 
     monkeypatch.setattr(os, "link", link)
-    monkeypatch.setattr(decrypt_module, "fsync_path", lambda file: out.write_text("mine"))
+    monkeypatch.setattr(os, "fsync", lambda _: out.write_text("mine"))
     with pytest.raises(OutputExistsError):
         list(decrypt(path, out, make_cipher("k1")))
     assert out.read_text() == "mine"
@@ -150,7 +150,7 @@ def test_what_comes_there_at_the_last_moment_is_not_touched(
 def test_a_copy_gets_its_name_where_a_file_cannot_have_two(
     path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*names: Path) -> None:
+    def refuse(*_: str, **__: Any) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
@@ -275,6 +275,62 @@ def test_nothing_is_written_beside_the_private_folder(path: Path, out: Path) -> 
         assert folder.stat().st_mode & 0o777 == 0o700
         assert {file.name for file in folder.iterdir()} == {"copy.db"}
         assert files(path) == {"x.db", folder.name, "out.db.sealpoint-lock"}
+
+
+def swap(folder: Path, other: Path) -> None:
+    """Put a link to another folder in the place of one, as an account can that may write above it."""
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(other, target_is_directory=True)
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """The folder of another account, with a file of each name that may be written."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for name in ("copy.db", "copy.db-journal", "copy.db-wal"):
+        (theirs / name).touch()
+    return theirs
+
+
+def test_a_folder_that_is_replaced_meanwhile_gets_nothing(path: Path, out: Path, theirs: Path) -> None:
+    run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
+    next(run)
+    (folder,) = [path.with_name(name) for name in files(path) if ".partial-" in name]
+    swap(folder, theirs)
+    with pytest.raises(AccessError, match="another process has replaced"):
+        list(run)
+    assert not out.exists()
+    assert {file.name: file.stat().st_size for file in theirs.iterdir()} == dict.fromkeys(
+        ("copy.db", "copy.db-journal", "copy.db-wal"), 0
+    )
+    assert list(path.with_name("moved").iterdir()) == []
+
+
+@pytest.mark.parametrize("moment", ["mkdir", "connect"])
+def test_a_folder_that_is_replaced_before_its_file_is_opened(
+    path: Path, out: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    mkdir, connect = os.mkdir, sqlite3.connect
+
+    def make(name: str, *arguments: Any, **options: Any) -> None:
+        mkdir(name, *arguments, **options)
+        if moment == "mkdir" and ".partial-" in name:
+            swap(path.with_name(name), theirs)
+
+    def open_copy(name: str, **options: Any) -> sqlite3.Connection:
+        if moment == "connect" and "copy.db" in name:
+            (folder,) = [path.with_name(name) for name in files(path) if ".partial-" in name]
+            swap(folder, theirs)
+        return connect(name, **options)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(os, "mkdir", make)
+    monkeypatch.setattr(sqlite3, "connect", open_copy)
+    with pytest.raises(AccessError):
+        list(decrypt(path, out, make_cipher("k1")))
+    assert not out.exists()
+    assert all(file.stat().st_size == 0 for file in theirs.iterdir())
+    assert list(path.with_name("moved").iterdir()) == []
 
 
 def test_nothing_of_the_source_but_its_rows_reaches_the_copy(path: Path, out: Path) -> None:

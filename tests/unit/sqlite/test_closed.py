@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from sealpoint.databases.sqlite.connection import create_database
 from sealpoint.errors import ThreadStoreError
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.sqlite.aio import AsyncSqliteSaver
@@ -53,7 +52,7 @@ class Connection(sqlite3.Connection):
 OPENED: dict[str, Callable[[Path], object]] = {
     "SqliteSaver": open_saver,
     "AsyncSqliteSaver": open_async_saver,
-    "a database for decrypt": lambda folder: create_database(folder / "new.db"),
+    "a database that is created": lambda folder: SqliteThreadStore(folder / "new.db", create=True),
     "a file that is no thread store": lambda folder: SqliteThreadStore(folder / "empty.db"),
     "a thread store whose log cannot be read": lambda folder: SqliteThreadStore(folder / "threads.db"),
 }
@@ -79,7 +78,7 @@ def test_a_connection_is_closed_if_it_cannot_be_used(
     (tmp_path / "empty.db").touch()
     SqliteThreadStore(tmp_path / "threads.db", create=True).close()
     monkeypatch.setattr(SqliteThreadStore, "_read_clock", fail)
-    if name == "a database for decrypt":
+    if name == "a database that is created":
         monkeypatch.setattr(Connection, "setlimit", fail)
     with pytest.raises((FailedError, ThreadStoreError)):
         OPENED[name](tmp_path)

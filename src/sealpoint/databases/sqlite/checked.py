@@ -12,6 +12,7 @@ from sealpoint.databases.sqlite.connection import connect, translate_errors
 from sealpoint.databases.sqlite.scan import text_or_bytes
 from sealpoint.errors import SchemaError, TextError
 from sealpoint.sqlite import guard, layout
+from sealpoint.sqlite.budget import capacity_bytes
 
 Result = TypeVar("Result")
 
@@ -41,6 +42,7 @@ class CheckedFile:
             DatabaseCorruptError: If it is damaged, or is not a database.
         """
         self._path, self._is_over = path, is_over
+        self._file = path.resolve()
         self.connection = connect(path, writable=writable)
         self._version: int | None = None
         try:
@@ -94,7 +96,7 @@ class CheckedFile:
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 self._require_checked(cursor)
-                guard.allow(size_bytes(cursor))
+                guard.allow(self.size_bytes(cursor))
                 yield cursor
             except BaseException:
                 self.roll_back()
@@ -111,7 +113,7 @@ class CheckedFile:
         if version == self._version:
             return
         self._version = None  # a refused schema is refused again
-        guard.allow(size_bytes(cursor))
+        guard.allow(self.size_bytes(cursor))
         self.tables = layout.require_tables(cursor)
         self.has_task_path = layout.has_task_path(cursor)
         if not self.tables:
@@ -120,6 +122,10 @@ class CheckedFile:
                 hint="is it the right file? a saver creates them when it is first used",
             )
         self._version = version
+
+    def size_bytes(self, cursor: sqlite3.Cursor) -> int:
+        """Return the capacity of the file and its log."""
+        return capacity_bytes(cursor, self._file)
 
     def query(
         self,
@@ -149,13 +155,6 @@ class CheckedFile:
         subqueries: Collection[str],
     ) -> Result:
         with self.reading() as cursor:
-            most_bytes = size_bytes(cursor)
+            most_bytes = self.size_bytes(cursor)
             guard.allow(most_bytes, len(parameters), subqueries)
             return take(cursor.execute(statement, parameters), most_bytes)
-
-
-def size_bytes(cursor: sqlite3.Cursor) -> int:
-    """Return the capacity of the file and its log."""
-    (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
-    (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
-    return int(pages) * int(page_bytes)

@@ -12,7 +12,8 @@ from typing import Final
 from sealpoint.errors import AccessError, DatabaseCorruptError, StoppedError
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
-from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translated
+from sealpoint.sqlite.failures import FOREIGN, translated
+from sealpoint.sqlite.opening import open_file, prepare
 
 CACHE_KIB: Final = 32 * 1024
 """Cache size for a batch: its pages are read once for reading, comparing and changing."""
@@ -64,22 +65,14 @@ def _has_log(path: Path) -> bool:
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{path.as_uri()}?{options}",
-        uri=True,
-        isolation_level=None,
-        timeout=BUSY_TIMEOUT_MS / 1000,
-        check_same_thread=False,  # commits run in another thread; never both at once
-    )
+    connection = open_file(path, options, timeout=BUSY_TIMEOUT_MS / 1000)
     try:
-        connection.set_authorizer(guard.authorize)
+        prepare(connection)
         with guard.guarding(connection):
-            connection.execute("PRAGMA trusted_schema = OFF")
             # A batch that is lost in a power failure is repeated by the next run.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
             connection.execute(
                 "SELECT 1 FROM main.sqlite_master LIMIT 1"
             ).fetchall()  # the first statement that reads
@@ -140,26 +133,3 @@ def _stopped(error: Exception) -> StoppedError | None:
             cause, hint = _PERMANENT[known]
             return AccessError(cause, hint=hint)
     return None
-
-
-def create_database(path: Path) -> sqlite3.Connection:
-    """Create an empty database in a private folder: it is complete and renamed later, or removed.
-
-    It has no journal, and is flushed to the disk only at the end.
-    """
-    # SQLite would create the file with the mode of the umask, possibly readable for others.
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
-    try:
-        for pragma in (
-            "journal_mode = OFF",
-            "synchronous = OFF",
-            "temp_store = MEMORY",
-            "locking_mode = EXCLUSIVE",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-    except BaseException:
-        connection.close()
-        raise
-    return connection

@@ -28,7 +28,7 @@ from sealpoint.databases.rows import (
     TagCount,
     require_few_tags,
 )
-from sealpoint.databases.sqlite.checked import CheckedFile, size_bytes
+from sealpoint.databases.sqlite.checked import CheckedFile
 from sealpoint.databases.sqlite.cleartext import LOWEST, SqliteCleartext
 from sealpoint.databases.sqlite.columns import COLUMNS, Access, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
@@ -103,7 +103,7 @@ class SqliteRows:
         """Return all tables of the file. See `RowStore.tables`."""
         self.settle()
         with self._file.reading() as cursor:
-            guard.allow(size_bytes(cursor))
+            guard.allow(self._file.size_bytes(cursor))
             names = layout.table_names(cursor)
         return [Table(name, name.lower() in self._file.tables) for name in names]
 
@@ -295,7 +295,7 @@ class SqliteRows:
         self.settle()
         with self._file.cursor() as cursor:
             cursor.execute("PRAGMA secure_delete = ON")
-            guard.allow(size_bytes(cursor))
+            guard.allow(self._file.size_bytes(cursor))
             cursor.execute("VACUUM")
             self.connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
             # In WAL mode VACUUM writes to the log, so the log is emptied afterwards.

@@ -40,10 +40,10 @@ def tables_of(
     rights = None if require_apart is None or heads is None else Rights(require_apart, heads.report)
     for base in type(saver).__mro__:
         match f"{base.__module__}.{base.__qualname__}".removeprefix(f"{_PACKAGE}."):
-            case "sqlite.SqliteSaver" if not allowed.schema:
-                return SqliteTables(allow_partial=allowed.partial_writes)
-            case "sqlite.aio.AsyncSqliteSaver" if not allowed.schema:
-                return AioSqliteTables(allow_partial=allowed.partial_writes)
+            case "sqlite.SqliteSaver":
+                return SqliteTables(has_schema=not allowed.schema, allow_partial=allowed.partial_writes)
+            case "sqlite.aio.AsyncSqliteSaver":
+                return AioSqliteTables(has_schema=not allowed.schema, allow_partial=allowed.partial_writes)
             case "postgres.PostgresSaver":
                 return PostgresTables(has_schema=not allowed.schema, rights=rights)
             case "postgres.aio.AsyncPostgresSaver":

@@ -10,6 +10,7 @@ from sealpoint.errors import ConfigError, SchemaError, excerpt
 from sealpoint.sealed.tables.base import ALLOW_HINT, Tables, run_on_loop
 from sealpoint.sealed.watched import is_watched
 from sealpoint.sqlite import layout
+from sealpoint.sqlite.opening import inspect
 
 # Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
 _SCHEMA: Final = """
@@ -28,13 +29,14 @@ _PARTIAL_HINT: Final = (
 class SqliteTables(Tables):
     """Those of a saver with a connection of sqlite3."""
 
-    def __init__(self, *, allow_partial: bool) -> None:
+    def __init__(self, *, has_schema: bool, allow_partial: bool) -> None:
         """Create an object for the tables of one database.
 
         Args:
+            has_schema: Whether the schema is checked, and not only the files beside the database.
             allow_partial: Whether the saver may store the writes of a call one by one.
         """
-        self._allow_partial = allow_partial
+        self._has_schema, self._allow_partial = has_schema, allow_partial
         self._schema: list[Any] | None = None  # that was checked
         self._cursor: sqlite3.Cursor | None = None
 
@@ -52,14 +54,18 @@ class SqliteTables(Tables):
 
         Raises:
             SchemaError: See `Tables.require`.
+            DatabaseCorruptError: At the first use, if a file beside the database is not what SQLite makes.
             ConfigError: If the connection stores each row in a transaction of its own.
         """
         if not self._allow_partial and _is_autocommit(connection):
             raise ConfigError("the saver's connection stores each write of a call alone", hint=_PARTIAL_HINT)
         cursor = self._cursor
         if cursor is None or cursor.connection is not connection:
+            inspect(connection)
             cursor = self._cursor = connection.cursor()
             cursor.row_factory = None
+        if not self._has_schema:
+            return
         if cursor.execute(_SCHEMA).fetchall() == self._schema:
             return
         self._schema = self._cursor = None  # a refused schema is refused again
