@@ -283,6 +283,20 @@ def test_file_of_a_key_without_check_value(
     assert run("keys", *DESTROY).code == Exit.DONE
 
 
+def test_rewrap_of_a_key_without_check_value(run: Run, ring: Path) -> None:
+    """A program that unwraps to other bytes would make the key that it replaces unreadable."""
+    line = f'check = "{checks(ring)["k2"]}"\n'
+    assert run("keys", "wrap", "k2", "--with", "w").code == Exit.DONE
+    text = ring.read_text()
+    ring.write_text(text.replace(line, ""))
+    ended = run("keys", "rewrap", "k2")
+    assert ended.code == Exit.USAGE
+    assert line.strip() in ended.err
+    assert ring.read_text() == text.replace(line, "")
+    ring.write_text(text)
+    assert run("keys", "rewrap", "k2").code == Exit.DONE
+
+
 def test_file_that_was_being_removed(run: Run, ring: Path) -> None:
     """The command was killed between the two names. The next one puts the file back first."""
     file, known = file_of(ring, "k2"), checks(ring)

@@ -156,7 +156,7 @@ def rewrap_keys(
         The ids of the keys that were wrapped again.
 
     Raises:
-        KeyTransitionError: If a key is not wrapped, or none is.
+        KeyTransitionError: If a key is not wrapped, or has no check value, or none is wrapped.
         KeyRingError: Another of its subclasses, if a wrapper does not unwrap or wrap.
     """
     with lock_ring(path) as locked:
@@ -166,7 +166,12 @@ def rewrap_keys(
             raise KeyTransitionError(f"{ring.file} has no wrapped key", hint=_WRAP_FIRST)
         sources = {key_id: _require_wrapped(ring.parsed, key_id) for key_id in named}
         for key_id, source in sources.items():
-            material = ring.parsed.require_loader(key_id)()
+            loader = ring.parsed.require_loader(key_id)
+            material = loader()
+            if loader.check is None:
+                # A program that prints another line than it was given would replace the only wrapped key.
+                hint = f'add check = "{check_value(material)}" to it, if the key opens its values'
+                raise KeyTransitionError(f"the entry of {key_id!r} has no check value", hint=hint)
             name, text = _wrap(ring, material, key_id, wrapper_id or source.wrapper.id, source.left)
             ring = _set_source(ring, key_id, text, name, check_value(material))
     return named
