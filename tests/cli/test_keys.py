@@ -238,6 +238,18 @@ def test_refusals(run: Run, ring: Path, words: list[str], code: Exit) -> None:
     assert ring.read_bytes() == before
 
 
+@pytest.mark.parametrize("kind", ["file", "env", "credential"])
+@pytest.mark.parametrize(
+    "words", [("destroy", "k2", "--no-database-check", "--yes"), ("wrap", "k2", "--with", "w"), ("check",)]
+)
+def test_source_with_a_nul(run: Run, ring: Path, kind: str, words: tuple[str, ...]) -> None:
+    """TOML can write one, and no path, variable or credential can contain it."""
+    run("keys", "generate", "k2")
+    ring.write_text(ring.read_text().replace('file = "keys.d/k2.key"', rf'{kind} = "keys\u0000k2"'))
+    error = explained(run("keys", *words), Exit.USAGE)
+    assert f"source '{kind}' contains a NUL character" in error
+
+
 def test_held_ring(run: Run, ring: Path) -> None:
     with holding(ring):
         explained(run("keys", "generate"), Exit.HELD)

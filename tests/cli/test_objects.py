@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator, ValidationError  # type: ignore[imp
 
 from sealpoint.cli import app
 from sealpoint.cli.exits import Exit
+from sealpoint.crypto import check_value
 from sealpoint.keys.wrap.command import format_bound
 from sealpoint.keys.wrap.wrapper import WrapContext
 from sealpoint.maintenance.result import REFUTING, Reason
@@ -87,7 +88,8 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Words:
     wrapper = "[[wrapper]]\nid = 'w'\nkind = 'command'\nwrap = ['base64']\nunwrap = ['base64', '-d']\n"
     line = format_bound(material_of("k4"), WrapContext("agents", "k4"))
     blob = b64encode(b64encode(line)).decode()  # once by the wrapper, once in the ring
-    wrapped = f"[[key]]\nid = 'k4'\nstate = 'staged'\nsource = {{ wrapped = '{blob}', by = 'w' }}\n"
+    wrapped = f"[[key]]\nid = 'k4'\nstate = 'staged'\ncheck = '{check_value(material_of('k4'))}'\n"
+    wrapped += f"source = {{ wrapped = '{blob}', by = 'w' }}\n"
     states = states_text(k1="active", k2="decrypt-only", k3="staged")
     ring.write_text(f"name = 'agents'\n{states}\n{wrapped}\n{wrapper}\n{index}")
     SqliteThreadStore(tmp_path / "threads.db", create=True).close()

@@ -126,7 +126,8 @@ def names(ring: Path) -> set[str]:
 def expected_names(ring: Path) -> set[str]:
     """The ring and the key files of its keys: nothing that a move left behind."""
     entries = read_ring_entries(ring)
-    live = [entry.id for entry in entries if entry.source == "file" and entry.material != "removed"]
+    gone = ("removed", "gone-before")
+    live = [entry.id for entry in entries if entry.source == "file" and entry.material not in gone]
     return {ring.name, *(f"keys.d/{key_id}.key" for key_id in live)}
 
 

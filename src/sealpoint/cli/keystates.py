@@ -33,6 +33,7 @@ from sealpoint.keys.entry import (
     require_entry,
 )
 from sealpoint.keys.ringfile import RingFile, find_ring_file, read_ring_entries
+from sealpoint.keys.sources import FileSource
 from sealpoint.maintenance import transitions
 from sealpoint.maintenance.result import Reason, Result
 
@@ -161,6 +162,14 @@ def destroy(
             "--allow-unrelated", help="Accept a database that has no value under any key of the ring."
         ),
     ] = False,
+    leave_material: Annotated[
+        bool,
+        typer.Option(
+            "--leave-material",
+            help="Do not remove the key file, for example if it has links: only mark the key. The material is"
+            " still there until you remove it.",
+        ),
+    ] = False,
     allow_unproven: AllowUnprovenOption = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
@@ -169,10 +178,14 @@ def destroy(
 
     Refused unless the key is staged, disabled or compromised; if a database that --db names, or the ring
     file lists, has rows under the key; and if one has no rows under any key of the ring, because it is
-    probably the wrong one. The key file is removed, not overwritten: snapshots, backups and flash memory may
-    keep copies.
+    probably the wrong one. Also refused if the key file does not hold the key, or has links. The key file is
+    removed, not overwritten: snapshots, backups and flash memory may keep copies.
     """
-    options = {"no_database_check": no_database_check, "allow_unrelated": allow_unrelated}
+    options = {
+        "no_database_check": no_database_check,
+        "allow_unrelated": allow_unrelated,
+        "leave_material": leave_material,
+    }
     result, file = Result("keys destroy", options), find_ring_file(path)
     named = all_databases(databases, variables)
     ring = RingFile(file)
@@ -194,7 +207,12 @@ def destroy(
     with examined(file, named, with_listed=not (no_database_check or is_done)) as found:
         parts = [result.looks_at(store) for store in found.stores]
         removed = transitions.destroy_key(
-            file, key_id, found.stores, listed=found.entries, allow_unrelated=allow_unrelated
+            file,
+            key_id,
+            found.stores,
+            listed=found.entries,
+            allow_unrelated=allow_unrelated,
+            leave_material=leave_material,
         )
     entry = require_entry(read_ring_entries(file), key_id)
     result.add(Reason.DATABASE_CHECK_WAIVED, when=DATABASE_CHECK in entry.waived)
@@ -214,6 +232,9 @@ def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
         say(f"remove them yourself, or the key with which wrapper {entry.wrapper!r} can unwrap it.")
     elif entry.material == MATERIAL_GONE:
         say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
+    elif entry.material == MATERIAL_LEFT and entry.source == FileSource.kind:
+        say(f"The key is not removed: its file {entry.location} and all links to it are still there.")
+        say("When it has no links, the same command without --leave-material removes it.")
     elif entry.material == MATERIAL_LEFT:
         say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
 

@@ -140,7 +140,7 @@ class FilePermissionsError(KeyRingError, PermissionError):
 
 
 class FileLinkError(KeyRingError, OSError):
-    """A file is not a regular file, or is a symbolic link that is not followed."""
+    """A file is not regular, is a symbolic link that is not followed, or has links and is to be removed."""
 
     hint = "name the file itself; a link is followed only to a target within its own folder"
 

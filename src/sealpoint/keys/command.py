@@ -1,6 +1,7 @@
 """Commands that print key material or a signature: no shell, a time limit, ended with all child processes.
 
-What a command reads and prints passes through pipes alone, never through a file.
+What a command reads and prints passes through pipes alone, never through a file. Its environment is that of
+the process, without the variables that hold key material: no program gets a key that it was not given.
 """
 
 from __future__ import annotations
@@ -16,11 +17,22 @@ from typing import IO, TYPE_CHECKING, Final
 from sealpoint.errors import SourceError, SourceTimeoutError, excerpt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 # More than any text form of a key, and a limit for a command that prints endlessly.
 MAX_BYTES: Final = 4096
 TIMEOUT_SECONDS: Final = 10.0
+
+_withheld: Final = {"LANGGRAPH_AES_KEY"}
+
+
+def withhold(variables: Iterable[str]) -> None:
+    """Keep variables with key material from all commands that this process starts from now on.
+
+    Args:
+        variables: Their names. They stay withheld, also if no ring names them any more.
+    """
+    _withheld.update(variables)
 
 
 def run_command(
@@ -40,6 +52,7 @@ def run_command(
     try:
         process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
             argv,
+            env={name: value for name, value in os.environ.items() if name not in _withheld},
             # A pipe and not a file: material in a temporary file could reach the disk.
             stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -6,6 +6,8 @@ import errno
 import os
 import shlex
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from pwd import getpwuid
@@ -73,15 +75,24 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
             account that is not root.
         SourceError: If it cannot be read or has over 1 MiB.
     """
+    with open_private(path, forbidden=forbidden, allow_links=allow_links) as (data, _):
+        return data
+
+
+@contextmanager
+def open_private(
+    path: Path, *, forbidden: int = 0o077, allow_links: bool = False
+) -> Iterator[tuple[bytes, int]]:
+    """Read a file as `read_private` does; yield its contents and its descriptor."""
     descriptor = _open(path, allow_links=allow_links)
     try:
         _require_private(path, os.fstat(descriptor), forbidden)
         data = _read(path, descriptor)
+        if len(data) > MAX_FILE_BYTES:
+            raise SourceError(f"{path} has over {MAX_FILE_BYTES} bytes", hint="name the right file")
+        yield data, descriptor
     finally:
         os.close(descriptor)
-    if len(data) > MAX_FILE_BYTES:
-        raise SourceError(f"{path} has over {MAX_FILE_BYTES} bytes", hint="name the right file")
-    return data
 
 
 def _open(path: Path, *, allow_links: bool) -> int:

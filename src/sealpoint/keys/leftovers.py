@@ -2,6 +2,7 @@
 
     .<ring>.new               a new ring file that did not replace the old one; the next command overwrites it
     keys.d/.<ring>.<id>.new   a second name of a new key's file, until an entry of the ring names the key
+    .<id>.key.old             a key file while it is removed, see `sealpoint.keys.keyfile`
 
 A key file with a second name belongs to an interrupted command: the next one for this id uses it, and the
 next default id is this id. A second name without a key file is removed when the next key is made.

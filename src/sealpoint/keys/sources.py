@@ -54,7 +54,7 @@ class _NamedSource:
         """Check the value that stands in a ring file.
 
         Raises:
-            RingFileError: If ``value`` is not a string, or is empty.
+            RingFileError: If ``value`` is not a string, is empty, or contains a NUL character.
         """
         return cls(_require_text(cls.kind, value))
 
@@ -107,7 +107,8 @@ class CredentialSource(_NamedSource):
         """Check the value that stands in a ring file.
 
         Raises:
-            RingFileError: If ``value`` is not a string, is empty, or is a path instead of a name.
+            RingFileError: If ``value`` is not a string, is empty, contains a NUL character, or is a path
+                instead of a name.
         """
         name = _require_text(cls.kind, value)
         if name in {".", ".."} or "/" in name:
@@ -178,7 +179,7 @@ class InlineSource:
         """Check the value in a ring file.
 
         Raises:
-            RingFileError: If ``value`` is not a string, or is empty.
+            RingFileError: If ``value`` is not a string, is empty, or contains a NUL character.
         """
         return cls(_require_text(cls.kind, value))
 
@@ -200,6 +201,8 @@ SOURCES: Final[Mapping[str, Callable[[object], Source]]] = {
 def _require_text(kind: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise RingFileError(f"source {kind!r} is a string that is not empty")
+    if "\0" in value:  # TOML can write one as \u0000, and no path can contain it
+        raise RingFileError(f"source {kind!r} contains a NUL character")
     return value
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from sealpoint.errors import (
     DuplicateKeyError,
-    FileLinkError,
     KeyTransitionError,
     KeyUnavailableError,
     OutputExistsError,
@@ -30,7 +29,7 @@ from sealpoint.keys.change import LockedRing, add_key, find_key, lock_ring, now_
 from sealpoint.keys.entry import require_owner
 from sealpoint.keys.ids import KEY_BYTES, require_key_id
 from sealpoint.keys.key import check_value
-from sealpoint.keys.keyfile import own_file, remove_left_file
+from sealpoint.keys.keyfile import left_file, own_file
 from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
 from sealpoint.keys.ringtext import entry_text, index_text, wrapped_text
 from sealpoint.keys.state import KeyState
@@ -126,9 +125,9 @@ def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> 
         The file that was removed, if the key was in one.
 
     Raises:
-        KeyTransitionError: If the key is wrapped already, or by another wrapper, or another key has the same
-            file.
-        FileLinkError: If the file is a symbolic link.
+        KeyTransitionError: If the key is wrapped already, or by another wrapper, another key has the same
+            file, or the file is not known to hold the key.
+        FileLinkError: If the file has links.
         StoppedError: If the file cannot be removed.
         KeyRingError: Another of its subclasses, if the key is not available, or the wrapper does not wrap it.
     """
@@ -137,7 +136,7 @@ def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> 
         if not isinstance(source, WrappedSource):
             ring = _wrap_key(ring, key_id, wrapper_id)
         else:
-            _require_resumed(ring, key_id, source, wrapper_id)
+            _require_resumed(key_id, source, wrapper_id)
         return _remove_left(ring, key_id)
 
 
@@ -157,7 +156,7 @@ def rewrap_keys(
         The ids of the keys that were wrapped again.
 
     Raises:
-        KeyTransitionError: If a key is not wrapped, or none is.
+        KeyTransitionError: If a key is not wrapped, or has no check value, or none is wrapped.
         KeyRingError: Another of its subclasses, if a wrapper does not unwrap or wrap.
     """
     with lock_ring(path) as locked:
@@ -167,7 +166,12 @@ def rewrap_keys(
             raise KeyTransitionError(f"{ring.file} has no wrapped key", hint=_WRAP_FIRST)
         sources = {key_id: _require_wrapped(ring.parsed, key_id) for key_id in named}
         for key_id, source in sources.items():
-            material = ring.parsed.require_loader(key_id)()
+            loader = ring.parsed.require_loader(key_id)
+            material = loader()
+            if loader.check is None:
+                # A program that prints another line than it was given would replace the only wrapped key.
+                hint = f'add check = "{check_value(material)}" to it, if the key opens its values'
+                raise KeyTransitionError(f"the entry of {key_id!r} has no check value", hint=hint)
             name, text = _wrap(ring, material, key_id, wrapper_id or source.wrapper.id, source.left)
             ring = _set_source(ring, key_id, text, name, check_value(material))
     return named
@@ -268,39 +272,37 @@ def _wrap(
 def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
     loader = ring.parsed.require_loader(key_id)
     file, left = own_file(ring, key_id, "wrap"), None
+    material = loader()
     if file is not None:
-        if file.is_symlink():
-            hint = "put the file itself there: the link would be removed, and not the key"
-            raise FileLinkError(f"{file} is a symbolic link", hint=hint)
+        replace(file, check=check_value(material)).require_removable()
         left = str(loader.source.location)
         if not left.isprintable():
             raise KeyTransitionError(f"the name of {excerpt(left)} cannot be kept", hint="rename the file")
-    material = loader()
     name, text = _wrap(ring, material, key_id, wrapper_id, left)
     return _set_source(ring, key_id, text, name, check_value(material))
 
 
-def _require_resumed(ring: LockedRing, key_id: str, source: WrappedSource, wrapper_id: str) -> None:
+def _require_resumed(key_id: str, source: WrappedSource, wrapper_id: str) -> None:
     """Refuse a wrapped key, unless this command was interrupted before it removed the key's file."""
     if source.left is None or source.wrapper.id != wrapper_id:
         again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
         first = f"its file is not removed: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
         hint = again if source.left is None else first
         raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
-    if os.path.lexists(ring.file.parent / source.left):
-        # The file may be the last copy: the service may have lost its key since the interruption.
-        ring.parsed.require_loader(key_id)()
 
 
 def _remove_left(ring: LockedRing, key_id: str) -> Path | None:
     """Remove the file of a key that is wrapped, and record that."""
-    source = _require_wrapped(ring.parsed, key_id)
-    if source.left is None:
+    source, file = _require_wrapped(ring.parsed, key_id), left_file(ring, key_id)
+    if file is None:
         return None
-    removed = remove_left_file(ring, key_id)
+    if file.require_removable():
+        # The file may be the last copy: the wrapped key is read back from the ring, unwrapped and compared.
+        ring.parsed.require_loader(key_id)()
+    is_removed = file.remove()
     text = wrapped_text(source.blob, source.wrapper.id, source.version)
-    _set_source(ring, key_id, text, source.context.ring, ring.parsed.require_loader(key_id).check)
-    return removed
+    _set_source(ring, key_id, text, source.context.ring, file.check)
+    return file.path if is_removed else None
 
 
 def _set_source(ring: LockedRing, key_id: str, text: str, name: str, check: str | None) -> LockedRing:

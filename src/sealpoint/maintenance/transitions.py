@@ -91,6 +91,7 @@ def destroy_key(
     *,
     listed: Sequence[str] | None = None,
     allow_unrelated: bool = False,
+    leave_material: bool = False,
 ) -> Path | None:
     """Destroy a key, unless a database prevents it. See `sealpoint.keys.destroy.destroy_key`.
 
@@ -101,12 +102,14 @@ def destroy_key(
         listed: The databases that the ring file lists, if all of these are among ``stores``. If ``None``,
             and the ring file lists some, the ring records that they were not examined.
         allow_unrelated: Accept a database that has no value under any key of the ring. The ring records it.
+        leave_material: Do not look at the key file, and record that the material is left.
 
     Returns:
         The file that was removed, if there was one.
 
     Raises:
-        KeyTransitionError: If the key's state does not allow it, or it shares its file with another key.
+        KeyTransitionError: If the key's state does not allow it, or its file is not known to be its own.
+        FileLinkError: If the file has links.
         KeyInUseError, UnrelatedDatabaseError: If a database has rows under it, or under no key of the ring.
         HeldError: If the ring file lists other databases than ``listed``.
         StoppedError: If the file cannot be removed.
@@ -123,7 +126,7 @@ def destroy_key(
             waived.append(RELATION_CHECK)
         return waived
 
-    return destroy.destroy_key(path, key_id, require)
+    return destroy.destroy_key(path, key_id, require, leave_material=leave_material)
 
 
 def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:

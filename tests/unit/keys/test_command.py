@@ -5,6 +5,7 @@ A command that should be caught by its time limit would run for minutes; nothing
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import select
@@ -15,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from sealpoint.crypto import KeyRing
-from sealpoint.errors import SourceError, SourceTimeoutError
+from sealpoint.errors import LedgerSignerError, SourceError, SourceTimeoutError
+from sealpoint.evidence.signer import CommandSigner, KeySigner
 from sealpoint.keys import sources
 from sealpoint.keys.command import MAX_BYTES, run_command
-from tests.support.rings import NEW, ring_text, write_ring
+from sealpoint.keys.wrapping import wrap_key
+from tests.support.rings import NEW, OTHER, ring_text, write_ring
 
 SHORT = 0.3  # seconds
 
@@ -157,3 +160,32 @@ def test_input_touches_no_file(tmp_path: Path) -> None:
     """It is a pipe: a temporary file could reach the disk, even one without a name."""
     script = "import os, stat; print(stat.S_ISFIFO(os.fstat(0).st_mode))"
     assert run_command([sys.executable, "-c", script], text=b"material") == b"True\n"
+
+
+SPY = """[ -z "${SECRET_K2-}${SECRET_INDEX-}${SECRET_OLD-}${LANGGRAPH_AES_KEY-}" ] || exit 1
+[ "$TOKEN" = kept ] || exit 2
+"""
+
+
+def test_variables_with_material_are_withheld(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From sources, wrappers and signers, whichever key they are for. Other variables are theirs."""
+    for name in ("SECRET_K2", "SECRET_INDEX", "SECRET_OLD", "LANGGRAPH_AES_KEY"):
+        monkeypatch.setenv(name, OTHER.hex())
+    monkeypatch.setenv("TOKEN", "kept")
+    program = ["sh", "-c", f"{SPY}exec printf {NEW.hex()}"]
+    more = [
+        *("[[key]]", "id = 'k2'", "state = 'staged'", "source = { env = 'SECRET_K2' }"),
+        *("[[key]]", "id = 'old'", "state = 'destroyed'", "material = 'left'"),
+        "source = { env = 'SECRET_OLD' }",
+        *("[[index]]", "source = { env = 'SECRET_INDEX' }"),
+        *("[[wrapper]]", "id = 'w'", "kind = 'command'"),
+        f"wrap = {json.dumps(['sh', '-c', f'{SPY}exec base64'])}",
+        f"unwrap = {json.dumps(['sh', '-c', f'{SPY}exec base64 -d'])}",
+    ]
+    ring = write_ring(tmp_path, ring_text(*more, source=f"{{ command = {json.dumps(program)} }}"))
+    loaded = KeyRing.load(ring)
+    loaded.load_material()
+    assert wrap_key(ring, "k2", "w") is None
+    KeyRing.load(ring).load_material()
+    with pytest.raises(LedgerSignerError):  # no SourceError: the program ended well
+        CommandSigner(program, KeySigner("test", NEW).key).sign(b"text")

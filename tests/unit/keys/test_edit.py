@@ -446,15 +446,13 @@ def test_destroying_removes_the_key_file(ring: Path) -> None:
 def test_file_that_cannot_be_removed_is_named(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tombstone stands, and the same move again does the rest."""
     stage_key(ring, "k2")
-    file, unlink = leftovers.key_file(ring, "k2"), Path.unlink
+    file = leftovers.key_file(ring, "k2")
 
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        if path == file:
-            raise OSError(errno.EACCES, "no")
-        unlink(path, missing_ok)
+    def refuse(path: Path, _: Path) -> None:
+        raise OSError(errno.EACCES, f"no, not {path}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refuse)
+        patch.setattr(Path, "rename", refuse)
         with pytest.raises(StoppedError, match="cannot be removed"):
             destroy_key(ring, "k2")
     assert states(ring)["k2"] == "destroyed"

@@ -258,7 +258,7 @@ def test_file_that_cannot_be_removed(ring: Path, monkeypatch: pytest.MonkeyPatch
     """The key is wrapped; the command run again removes the file."""
     file = key_file(ring, "k1")
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refuse)
+        patch.setattr(Path, "rename", refuse)
         with pytest.raises(StoppedError, match=r"k1\.key cannot be removed") as caught:
             wrap_key(ring, "k1", "w")
         assert "run the same command again" in caught.value.hint
@@ -269,19 +269,14 @@ def test_file_that_cannot_be_removed(ring: Path, monkeypatch: pytest.MonkeyPatch
     assert not find_left_files(ring)
 
 
-unlink = Path.unlink
-
-
-def refuse(path: Path, missing_ok: bool = False) -> None:
-    if path.suffix == ".key":
-        raise PermissionError(1, "Operation not permitted")
-    unlink(path, missing_ok=missing_ok)
+def refuse(path: Path, _: Path) -> None:
+    raise PermissionError(1, f"Operation not permitted: {path}")
 
 
 def test_file_with_another_key_is_not_removed(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was replaced after the command was interrupted."""
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refuse)
+        patch.setattr(Path, "rename", refuse)
         with pytest.raises(StoppedError):
             wrap_key(ring, "k1", "w")
     write(key_file(ring, "k1"), os.urandom(32))
@@ -295,7 +290,7 @@ def test_file_with_another_key_is_not_removed(ring: Path, monkeypatch: pytest.Mo
 def leave_file(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrap ``k1`` by ``w``, and be interrupted before its file is removed."""
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refuse)
+        patch.setattr(Path, "rename", refuse)
         with pytest.raises(StoppedError):
             wrap_key(ring, "k1", "w")
 
@@ -337,7 +332,7 @@ def test_interrupted_key_is_destroyed_with_its_file(
     service.away.add("one")
     service.calls.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refuse)
+        patch.setattr(Path, "rename", refuse)
         with pytest.raises(StoppedError, match=r"k1\.key cannot be removed"):
             destroy_key(ring, "k1")
     assert find_left_files(ring) == {"k1": "keys.d/k1.key"}
