@@ -13,6 +13,7 @@ from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sqlite import guard, layout, schema
 from sealpoint.sqlite.budget import UNLIMITED, Budget
 from sealpoint.sqlite.cursors import own_cursor
+from sealpoint.sqlite.extent import require_whole
 from sealpoint.sqlite.failures import FOREIGN, MAX_VALUE_BYTES, translate_errors, translated
 from sealpoint.sqlite.query import add_functions
 from sealpoint.sqlite.transaction import Transaction
@@ -147,6 +148,7 @@ class Database:
         add_functions(connection)
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
+        require_whole(cursor)
         (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
         # SQLite cannot change to WAL within a transaction, and a database in memory has no log.
         if mode not in ("wal", "memory") and not connection.in_transaction:

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreMissingError
+from sealpoint.errors import DatabaseCorruptError, ThreadStoreDownError, ThreadStoreMissingError
+from sealpoint.sqlite.extent import require_whole
 from sealpoint.sqlite.failures import MAX_VALUE_BYTES
 from sealpoint.threads.sqliteerrors import FOREIGN, RESTORE_HINT, damaged, translated
 from sealpoint.threads.statements import FIRST, SCHEMA, SUBQUERIES, UPGRADE, VERSION
@@ -139,6 +140,7 @@ def connect(path: Path, timeout: float) -> Opened:
         try:
             opened = Opened(connection, (before.st_ino, before.st_dev), timeout)
             _settle(connection)
+            _require_whole(connection, path)
             _upgrade(opened)
             opened.identity = _identify(connection, path)
             _switch_log_on(connection)
@@ -159,6 +161,14 @@ def _settle(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+
+
+def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        with closing(connection.cursor()) as cursor:
+            require_whole(cursor)
+    except DatabaseCorruptError as error:
+        raise damaged(path, str(error)) from None
 
 
 def _upgrade(opened: Opened) -> None:

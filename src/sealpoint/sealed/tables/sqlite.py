@@ -10,6 +10,7 @@ from sealpoint.errors import ConfigError, SchemaError, excerpt
 from sealpoint.sealed.tables.base import ALLOW_HINT, Tables, run_on_loop
 from sealpoint.sealed.watched import is_watched
 from sealpoint.sqlite import layout
+from sealpoint.sqlite.extent import require_whole
 
 # Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
 _SCHEMA: Final = """
@@ -65,6 +66,7 @@ class SqliteTables(Tables):
         self._schema = self._cursor = None  # a refused schema is refused again
         begins = not connection.in_transaction
         try:
+            require_whole(cursor)
             if begins:  # what is remembered is what was checked, whatever is changed meanwhile
                 cursor.execute("BEGIN")
             schema = cursor.execute(_SCHEMA).fetchall()
