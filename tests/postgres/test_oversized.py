@@ -31,7 +31,7 @@ BATCHES: Final = [Batch(), Batch(rows=1), Batch(rows=2)]
 def swell(url: str, statement: str) -> None:
     """Run an UPDATE in which {} is a text larger than what is read."""
     with psycopg.connect(url) as connection:
-        connection.execute(SQL(statement).format(SQL(f"repeat('x', {MAX_VALUE_BYTES + 2000})")))  # type: ignore[arg-type]
+        connection.execute(SQL(statement).format(SQL(f"repeat('x', {MAX_VALUE_BYTES + 2000})")))
 
 
 @pytest.fixture(params=["blob = {}::bytea", "type = {}"], ids=["value", "type"])

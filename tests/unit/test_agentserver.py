@@ -432,14 +432,15 @@ def test_a_context_that_is_not_json_is_refused(value: Any) -> None:
     sealed, blob = server.seal({"a": 1}, at(**TENANT)), server.seal_blob(b"blob", at(**TENANT))
     ctx = at(tenant_id=value)
     shown = f"key 'tenant_id' of the encryption context is {type(value).__name__}, which has no form in JSON"
-    for call, data in (
+    calls: list[tuple[Any, Any]] = [
         (server.seal, {"a": 1}),
         (server.read, sealed),
         (server.seal_blob, b"blob"),
         (server.read_blob, blob),
-    ):
+    ]
+    for call, data in calls:
         with pytest.raises(UnsupportedTypeError, match=shown) as caught:
-            call(data, ctx)  # type: ignore[operator]
+            call(data, ctx)
         assert caught.value.hint
 
 
