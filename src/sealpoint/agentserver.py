@@ -120,7 +120,7 @@ class ServerCipher:
         """Return an object with the same keys and sealed values.
 
         Raises:
-            UnsupportedTypeError: If a value has no form in JSON.
+            UnsupportedTypeError: If a value has no form in JSON, or what it is bound to in the context.
             NoActiveKeyError: If the ring has no active key.
         """
         try:
@@ -167,6 +167,7 @@ class ServerCipher:
         """Return a sealed blob.
 
         Raises:
+            UnsupportedTypeError: If what it is bound to in the context has no form in JSON.
             NoActiveKeyError: If the ring has no active key.
         """
         tag, sealed = self._cipher.seal("bytes", bytes(blob), row=self._row(context, "blob"))
@@ -199,7 +200,7 @@ class ServerCipher:
     def _row(self, context: Context, kind: str, key: str | None = None) -> dict[str, str]:
         row = {"server": kind} if key is None else {"server": kind, "key": _text(key)}
         for name in self._bound:
-            row[f"context.{name}"] = json.dumps(context.metadata.get(name), sort_keys=True)
+            row[f"context.{name}"] = _context_text(name, context.metadata.get(name))
         return row
 
     def _is_plain(self, context: Context, key: str) -> bool:
@@ -241,6 +242,15 @@ def _load(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DecodeError(f"a sealed value is not JSON: {type(error).__name__}") from None
+
+
+def _context_text(name: str, value: Any) -> str:
+    try:
+        return json.dumps(value, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        what = f"key {excerpt(name)} of the encryption context is {type(value).__name__}"
+        hint = "let the context handler return text, numbers, or lists and objects of them"
+        raise UnsupportedTypeError(f"{what}, which has no form in JSON", hint=hint) from None
 
 
 def _text(key: str) -> str:

@@ -425,6 +425,25 @@ def test_values_are_bound_to_the_context_that_is_named() -> None:
             server.read_blob(blob, other)
 
 
+@pytest.mark.parametrize("value", [object(), {1, 2}, {"a": b"x"}, {1: 1, "a": 2}], ids=ascii)
+def test_a_context_that_is_not_json_is_refused(value: Any) -> None:
+    """By each handler; the error names its key and its type, and not the value."""
+    server = Server(bound_context=["tenant_id"])
+    sealed, blob = server.seal({"a": 1}, at(**TENANT)), server.seal_blob(b"blob", at(**TENANT))
+    ctx = at(tenant_id=value)
+    shown = f"key 'tenant_id' of the encryption context is {type(value).__name__}, which has no form in JSON"
+    calls: list[tuple[Any, Any]] = [
+        (server.seal, {"a": 1}),
+        (server.read, sealed),
+        (server.seal_blob, b"blob"),
+        (server.read_blob, blob),
+    ]
+    for call, data in calls:
+        with pytest.raises(UnsupportedTypeError, match=shown) as caught:
+            call(data, ctx)
+        assert caught.value.hint
+
+
 def test_a_replacement_is_bound_to_the_same_context() -> None:
     before = Server(BEFORE, bound_context=["tenant_id"])
     server = Server(bound_context=["tenant_id"])

@@ -187,7 +187,8 @@ def _report(error: Exception) -> Exit:
         return _explain_usage(error)
     code = exit_code(error)
     if code is Exit.BUG:
-        traceback.print_exception(error)  # without the values of variables
+        for line in "".join(traceback.format_exception(error)).splitlines():  # without values of variables
+            say(line)
         complain("this is a bug in sealpoint", "report it with the lines above")
     else:
         complain(message(error), getattr(error, "hint", ""))

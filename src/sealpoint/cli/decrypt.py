@@ -20,7 +20,7 @@ from sealpoint.cli.options import (
     VariableOption,
     require_text,
 )
-from sealpoint.cli.output import print_json, printable, progress_bar, put
+from sealpoint.cli.output import print_json, progress_bar, put
 from sealpoint.cli.signals import stopping
 from sealpoint.cli.stores import naming_other_files, open_postgres, open_ring, open_store, warn_of_leftovers
 from sealpoint.cli.verdict import show_verdict
@@ -72,7 +72,7 @@ def decrypt(
         print_json(document)
     else:
         run.failures.show_causes()
-        put(printable(_summary(document)))
+        put(_summary(document))
         show_verdict(document)
     return result_code(run.result)
 

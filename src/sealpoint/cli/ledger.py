@@ -11,7 +11,7 @@ import typer
 
 from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.options import AllowUnprovenOption, JsonOption, KeysOption
-from sealpoint.cli.output import complain, print_json, put, require_command, say, show_table
+from sealpoint.cli.output import complain, print_json, print_text, put, require_command, say, show_table
 from sealpoint.cli.recording import HEAD_LABEL
 from sealpoint.cli.stores import report_keys
 from sealpoint.cli.verdict import show_verdict
@@ -183,7 +183,8 @@ def verify(
     if as_json:
         print_json(document)
     else:
-        put(_verdict_text(document))
+        for line in _verdict_lines(document):
+            put(line)
         show_verdict(document)
     for problem in verdict.problems:
         complain(problem, LedgerTamperedError.hint)
@@ -204,7 +205,7 @@ def _verdict_object(folder: Path, verdict: Verdict, key: VerifierKey | None) -> 
     }
 
 
-def _verdict_text(document: dict[str, Any]) -> str:
+def _verdict_lines(document: dict[str, Any]) -> list[str]:
     lines = [f"signed by: {document['vkey']}" if document["head"] else "no valid head"]
     lines.append(
         f"entries: {document['entries']}, pins that agree: {document['pins']},"
@@ -212,7 +213,7 @@ def _verdict_text(document: dict[str, Any]) -> str:
     )
     if document["unended"]:
         lines.append(f"runs that have begun and are not recorded to have ended: {document['unended']}")
-    return "\n".join(lines)
+    return lines
 
 
 @app.command()
@@ -241,7 +242,7 @@ def prove(
     if as_json:
         print_json(document)
     else:
-        put(text, end="")
+        print_text(text)
 
 
 def _require_table(table: LedgerTable | None, file: Path) -> LedgerTable:

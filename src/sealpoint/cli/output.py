@@ -29,7 +29,7 @@ _MIN_COLUMNS: Final = 40  # of a terminal, whatever it says of itself
 
 
 _unread: Final[list[str]] = []  # what could not be printed, at first
-_objects: Final[list[str]] = []  # the beginning of the object that was printed
+_objects: Final[list[str]] = []  # not empty once an object, or its beginning, was printed
 _complaints: Final[list[dict[str, str]]] = []
 
 
@@ -79,10 +79,10 @@ def print_json(document: Mapping[str, Any]) -> None:
     print_object(json.dumps(document, indent=2))
 
 
-def print_object(text: str) -> None:
-    """Print an object, or its beginning."""
-    _objects.append(text[:1])
-    put(text)
+def print_object(text: str, end: str = "\n") -> None:
+    """Print an object, or the next part of one, as `json.dumps` gives it: with ASCII alone."""
+    _objects[:] = ["{"]
+    _print(text.replace("\x7f", "\\u007f"), end)
 
 
 def has_object() -> bool:
@@ -116,7 +116,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     with console.capture() as lines:
         console.print(table)
     for line in lines.get().splitlines():
-        put(line.rstrip())
+        _print(line.rstrip())  # with the styles of a terminal
 
 
 def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
@@ -137,8 +137,18 @@ def _fit(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]]:
     return 2, []
 
 
-def put(text: str, end: str = "\n") -> None:
-    """Print a line; a closed stdout does not end the run."""
+def put(line: str) -> None:
+    """Print one line, escaped as by `printable`."""
+    _print(printable(line))
+
+
+def print_text(text: str) -> None:
+    """Print lines that were checked to have no control characters, unchanged."""
+    _print(text, end="")
+
+
+def _print(text: str, end: str = "\n") -> None:
+    """Write to stdout. A closed stdout does not end the run."""
     try:
         print(text, end=end)
     except BrokenPipeError:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sealpoint.cli.headview import show_heads
-from sealpoint.cli.output import complain, print_object, printable, put, say, show_table
+from sealpoint.cli.output import complain, print_object, put, say, show_table
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.databases.failures import Failure, Failures
 from sealpoint.errors import excerpt
@@ -83,7 +83,7 @@ def show_audit(document: Document) -> None:
     _show_more(("table that was not read", "content"), tables)
     for what, size in (document["residue"] or {}).items():
         _count(size, f"bytes of {_RESIDUE[what]} were not read")
-    print()
+    put("")
     put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
     if not document["is_silent"]:
         put("more is readable beside the values, where a serializer cannot seal it")
@@ -107,7 +107,7 @@ def _content(table: str, document: Document) -> str | None:
 
 def _show_more(columns: tuple[str, ...], rows: Sequence[Sequence[object]]) -> None:
     if rows:
-        print()
+        put("")
         show_table(columns, rows)
 
 
@@ -196,11 +196,11 @@ def show_value(found: Readable | Failure) -> None:
     if isinstance(found, Failure):
         complain(failure_line(found))
         return
-    print(printable(f"{found.table} {place_line(found.place)} {found.tag}"))
+    put(f"{found.table} {place_line(found.place)} {found.tag}")
     for head, value in (("", found.value), ("sealed with it: ", found.sealed_with)):
         if not head or value is not None:
             for line in f"{head}{json.dumps(value, indent=2, ensure_ascii=False)}".splitlines():
-                print(f"  {printable(line)}")
+                put(f"  {line}")
 
 
 def value_object(found: Readable | Failure) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class LineReport:
 
     def add(self, failed: Failure) -> None:
         """Print a failure."""
-        put(printable(failure_line(failed)))
+        put(failure_line(failed))
 
     def end(self, tail: Document) -> None:
         """Print how many values open, and under which keys."""
@@ -303,11 +303,11 @@ class LineReport:
         if tail["unbound"]:
             put(f"values and checkpoints that are not bound to their rows: {tail['unbound']}")
             for place in tail["unbound_places"][:1]:
-                put(f"the first is {printable(place_line(place))}")
+                put(f"the first is {place_line(place)}")
         if tail["orphans"]:
             put(f"checkpoints whose parent is not there: {tail['orphans']}")
             for place in tail["orphan_places"][:1]:
-                put(f"the first is {printable(place_line(place))}")
+                put(f"the first is {place_line(place)}")
         if tail["heads"]:
             show_heads(tail["heads"])
         show_verdict(tail)
@@ -322,9 +322,9 @@ class JsonReport:
 
     def add(self, failure: Failure) -> None:
         """Print a failure."""
-        put(self._separator + json.dumps(failure_object(failure)), end="")
+        print_object(self._separator + json.dumps(failure_object(failure)), end="")
         self._separator = ",\n"
 
     def end(self, tail: Document) -> None:
         """Print the members that follow the failures."""
-        put(f"\n], {json.dumps(tail)[1:]}")
+        print_object(f"\n], {json.dumps(tail)[1:]}")

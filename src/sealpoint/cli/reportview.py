@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sealpoint.cli.output import printable, put, show_table
+from sealpoint.cli.output import put, show_table
 
 
 def show_report(document: Mapping[str, Any]) -> None:
@@ -21,7 +21,7 @@ def show_report(document: Mapping[str, Any]) -> None:
     for part in document["databases"]:
         opening = part["opening"]
         opened = sum(each["values"] for each in opening["opened"]) if opening else 0
-        put(printable(f"{part['database']['name']}: {opened} of {part['rows']} values opened"))
+        put(f"{part['database']['name']}: {opened} of {part['rows']} values opened")
     if document["exceptions"]:
         put(f"exceptions: {len(document['exceptions'])}")
     put(_last_line(document))

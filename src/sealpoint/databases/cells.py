@@ -12,7 +12,14 @@ from sealpoint.crypto import RingCipher, Row
 from sealpoint.crypto.kinds import JSON, MSGPACK, PICKLE
 from sealpoint.crypto.prepared import Opened, parse_tag
 from sealpoint.crypto.tag import is_legacy, is_marked_bound, is_sealed, is_under
-from sealpoint.errors import BlobError, PlaintextError, RowError, UnknownTypeError, excerpt
+from sealpoint.errors import (
+    BlobError,
+    PlaintextError,
+    RowError,
+    SealpointError,
+    UnknownTypeError,
+    excerpt,
+)
 from sealpoint.serde.kinds import read_plain
 from sealpoint.serde.legacy_json import parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
@@ -55,8 +62,21 @@ class Column:
         return f"{self.table}.{self.name}" if self.in_json else self.table
 
 
+@dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Placeholder for the bytes of a value that the database itself cannot read."""
+    """Placeholder for a value that was not read.
+
+    Attributes:
+        error: Why.
+    """
+
+    error: SealpointError
+
+
+def bytes_lost() -> BlobError:
+    """Return the error for a value whose bytes the database cannot read."""
+    hint = "restore the row from backup; the log of the server says where it is damaged"
+    return BlobError("the database cannot read the value: its bytes are lost", hint=hint)
 
 
 class Where(NamedTuple):
@@ -122,7 +142,7 @@ class Cell(NamedTuple):
     """One value, as stored in its row.
 
     Attributes:
-        value: Bytes, unless another type is stored; `Unreadable` if they are lost.
+        value: Bytes, unless another type is stored; `Unreadable` if they were not read.
         tag: Text, unless another type is stored.
         where: Its place.
     """
@@ -194,7 +214,7 @@ def open_cell(
     Raises:
         RowError: If the key of its row is not of the types that a saver writes.
         PlaintextError: If it is not sealed, and that is not allowed.
-        BlobError: If the database cannot read it, or something else than bytes stands there.
+        BlobError: If its bytes are lost, or something else than bytes stands there.
         SecretMissingError: If it has a secret in its key, and there is no ``secret_of``.
         SealpointError: What `RingCipher.open` and ``secret_of`` raise.
     """
@@ -239,14 +259,13 @@ def _open(
 
 
 def require_readable(cell: Cell) -> None:
-    """Check that the database can read a value.
+    """Check that a value was read.
 
     Raises:
-        BlobError: If its bytes are lost.
+        SealpointError: Why it was not.
     """
     if isinstance(cell.value, Unreadable):
-        hint = "restore the row from backup; the log of the server says where it is damaged"
-        raise BlobError("the database cannot read the value: its bytes are lost", hint=hint)
+        raise cell.value.error
 
 
 def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -23,7 +23,10 @@ MAX_BYTES: Final = 1 << 16
 MAX_NAME_CHARS: Final = 255
 _ED25519: Final = b"\x01"
 _ID_BYTES: Final = 4
-_CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f]")
+# Those of ASCII, which C2SP refuses; of Latin-1, and those that change the order or the form of what follows.
+_CONTROLS: Final = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 _KEY: Final = re.compile(r"([^+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/=]+)")
 
 

@@ -14,6 +14,7 @@ from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sqlite import guard, layout, schema
 from sealpoint.sqlite.budget import UNLIMITED, Budget, capacity_bytes
 from sealpoint.sqlite.cursors import own_cursor
+from sealpoint.sqlite.extent import require_whole
 from sealpoint.sqlite.failures import FOREIGN, translate_errors, translated
 from sealpoint.sqlite.opening import open_file, prepare
 from sealpoint.sqlite.query import add_functions
@@ -149,6 +150,7 @@ class Database:
         cursor.execute(f"PRAGMA busy_timeout = {max(timeout_ms, BUSY_TIMEOUT_MS)}").fetchall()
         guard.add_check(connection)
         add_functions(connection)
+        require_whole(cursor, self._file)
         (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
         # SQLite cannot change to WAL within a transaction, and a database in memory has no log.
         if mode not in ("wal", "memory") and not connection.in_transaction:

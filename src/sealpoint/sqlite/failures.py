@@ -37,6 +37,11 @@ def translate_errors() -> Iterator[None]:
         raise translated(error) from None
 
 
+def oversized() -> RowError:
+    """Return the error for a row that is not read."""
+    return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
+
+
 FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 
 
@@ -50,7 +55,7 @@ def translated(error: Exception) -> Exception:
     if code == sqlite3.SQLITE_AUTH:
         return SchemaError("a trigger or a view would have run with one of our statements")
     if code == sqlite3.SQLITE_TOOBIG:
-        return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
+        return oversized()
     if text.startswith("Could not decode to UTF-8"):
         return TextError("a row contains text that is not UTF-8")
     if text.startswith("malformed JSON"):

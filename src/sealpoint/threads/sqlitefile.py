@@ -13,6 +13,7 @@ from typing import Final
 
 from sealpoint.errors import DatabaseCorruptError, ThreadStoreDownError, ThreadStoreMissingError
 from sealpoint.keys.folder import PrivateFolder
+from sealpoint.sqlite.extent import require_whole
 from sealpoint.sqlite.opening import create_file, open_file, prepare
 from sealpoint.threads.sqliteerrors import FOREIGN, RESTORE_HINT, damaged, translated
 from sealpoint.threads.statements import FIRST, SCHEMA, SUBQUERIES, UPGRADE, VERSION
@@ -120,6 +121,8 @@ def connect(path: Path, timeout: float) -> Opened:
         try:
             opened = Opened(connection, (before.st_ino, before.st_dev), timeout)
             _settle(connection)
+            with closing(connection.cursor()) as cursor:
+                require_whole(cursor, path.resolve())  # its log is beside the target of a link
             _upgrade(opened)
             opened.identity = _identify(connection, path)
             _switch_log_on(connection)

@@ -198,6 +198,20 @@ def test_a_table_that_is_dropped_later_ends_writes_too(tmp_path: Path, table: st
                 saver.put_writes(found.config, [("a", 1)], "task")
 
 
+@pytest.mark.parametrize("table", ["checkpoints", "writes"])
+def test_a_table_that_is_missing_is_made(tmp_path: Path, table: str) -> None:
+    """By a new connection, as LangGraph's saver does; a process may end between the two statements."""
+    path = write_file(tmp_path / "x.db")
+    edit(path, f"DROP TABLE {table}")
+    with closing(sqlite3.connect(path)) as connection:
+        saver = SqliteSaver(connection)
+        config = saver.put(at("new"), make("1"), {}, {})
+        saver.put_writes(config, [("a", 1)], "task")
+        found = saver.get_tuple(config)
+    assert found is not None
+    assert found.pending_writes == [("task", "a", 1)]
+
+
 def test_an_attached_table_does_not_stand_in_for_one_that_is_gone(tmp_path: Path) -> None:
     write_file(tmp_path / "other.db")
     path = write_file(tmp_path / "x.db")

@@ -11,6 +11,7 @@ from sealpoint.base.frame import KEY
 from sealpoint.databases.cleartext import InlineValue, Record
 from sealpoint.databases.postgres.scan import places
 from sealpoint.databases.postgres.tables import CheckedTables
+from sealpoint.errors import RowError
 from sealpoint.sealed.body import SENTINEL
 
 _METADATA_ROWS: Final = 10
@@ -25,6 +26,7 @@ _NONE: Final = "the row holds no checkpoint"
 _LACKS: Final = "the checkpoint lacks its sealed part"
 _NAME_CHARS: Final = 2_001  # one more than is examined
 _METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
+_MAX_INLINE: Final = 100_000  # channels; an agent has few
 _NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
 # In a checkpoint that is bound, "" stands for each value, and true for one that is in a row of its own.
 _INLINE: Final = f"""
@@ -32,7 +34,7 @@ _INLINE: Final = f"""
     CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
         WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{{{}}}}' END) AS inlined
     WHERE NOT ({_IS_BOUND} AND inlined.value IN ('""', 'true'))
-    GROUP BY 1, 2 ORDER BY 1, 2"""
+    GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {_MAX_INLINE + 1}"""
 
 
 class PostgresCleartext:
@@ -61,7 +63,7 @@ class PostgresCleartext:
         has_id = "checkpoint_id" in layout.primary
         key = ", ".join(layout.primary)
         own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
-        parent = "parent_checkpoint_id" if has_id else "NULL"
+        parent = f"left(parent_checkpoint_id, {_METADATA_CHARS})" if has_id else "NULL"
         metadata = f"left(metadata::text, {_METADATA_CHARS})"
         columns = f"{key}, {own}, {_IS_CHECKPOINT}, {_WAS_BOUND}, {_IS_BOUND}, {parent}, {metadata}"
         for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
@@ -72,9 +74,16 @@ class PostgresCleartext:
             yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
 
     def inline(self) -> Iterator[InlineValue]:
-        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
+        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints.
+
+        Raises:
+            RowError: If they are of over 100,000 channels.
+        """
         if "checkpoints" in self._checked.found.layouts:
-            yield from (InlineValue(*row) for row in self._checked.select("checkpoints", _INLINE, ()))
+            found = self._checked.select("checkpoints", _INLINE, ())
+            if len(found) > _MAX_INLINE:
+                raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
+            yield from (InlineValue(*row) for row in found)
 
     def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
         """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""

@@ -1,8 +1,10 @@
 """The columns of LangGraph's Postgres savers with values, and the SQL that reads and replaces them."""
 
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -39,12 +41,17 @@ def column_of(layout: Layout) -> Column:
 
 
 _JSON_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
+_NAME_CHARS: Final = 10_000  # more than a key has in an index
 _BESIDE: Final = {
     "parent_checkpoint_id": "parent_checkpoint_id",
     "metadata": f"left((metadata - '{frame.KEY}')::text, {_JSON_CHARS})",
     "channel_versions": f"left((checkpoint -> 'channel_versions')::text, {_JSON_CHARS})",
 }
 """In SQL, what stands beside a value: JSON as text, metadata without the sealed part."""
+
+
+def _cut(text: str) -> str:
+    return f"left({text}, {_NAME_CHARS})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +83,16 @@ class Access:
         """In SQL, the columns beside the value."""
         return [_BESIDE[name] for name in self.column.beside]
 
-    def read(self, value: str) -> str:
-        """Return the columns after SELECT; ``value`` is `value` or NULL."""
-        return ", ".join((*self.column.key, *self.beside, self.tag, value))
+    @property
+    def read(self) -> str:
+        """In SQL, the columns of a cell."""
+        return ", ".join((*self.column.key, *self.beside, self.tag, self.value))
+
+    @property
+    def name(self) -> str:
+        """In SQL, the same columns with NULL for the value and what stands beside it, and texts cut."""
+        key = (name if name == "idx" else _cut(name) for name in self.column.key)
+        return ", ".join((*key, *("NULL" for _ in self.beside), _cut(self.tag), "NULL"))
 
     def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
         """Yield the cells of rows that were read."""
@@ -97,15 +111,16 @@ class Access:
         digest = None if cell.value is None else sha256(cell.value).digest()
         return tag, value, *cell.where.key, cell.tag, digest
 
-    def types(self, types: Mapping[str, str]) -> list[str]:
-        """Return the types of a row of ``new``; ``types`` are those of key columns that are not text."""
-        return [
-            "text",
-            self.value_type,
-            *(types.get(name, "text") for name in self.column.key),
-            "text",
-            "bytea",
-        ]
+    def update(self, layout: Layout) -> str:
+        """Return the UPDATE of rows of ``new`` whose key, tag and value have not changed."""
+        key = self.column.key
+        types = ["text", self.value_type, *(layout.types.get(name, "text") for name in key), "text", "bytea"]
+        same_key = " AND ".join(f"old.{name} = new.{name}" for name in layout.primary)
+        return f"""
+            UPDATE ONLY {{}} AS old SET {self.new}
+            FROM unnest({", ".join(f"%b::{kind}[]" for kind in types)})
+                AS new(new_type, new_value, {", ".join(key)}, type, digest)
+            WHERE {same_key} AND {self.same}"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,21 @@ from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import Any, Final
 
-from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, Unreadable
+from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, Unreadable, bytes_lost
 from sealpoint.databases.postgres.cleartext import PostgresCleartext
 from sealpoint.databases.postgres.columns import Access, access_to, column_of
 from sealpoint.databases.postgres.connection import connect, name_of
 from sealpoint.databases.postgres.newschema import NewSchema
-from sealpoint.databases.postgres.scan import SHORT_TAG, Bound, Pass, condition, locked_since, places, size_of
+from sealpoint.databases.postgres.scan import (
+    SHORT_TAG,
+    Bound,
+    Pass,
+    bound_of,
+    condition,
+    locked_since,
+    places,
+    size_of,
+)
 from sealpoint.databases.postgres.schema import NAMES, every_table, identity_of
 from sealpoint.databases.postgres.sessions import holding, locked
 from sealpoint.databases.postgres.snapshot import Snapshot, snapshot_of
@@ -37,6 +46,7 @@ from sealpoint.databases.rows import (
     require_few_tags,
 )
 from sealpoint.errors import DatabaseCorruptError, SealpointError
+from sealpoint.sqlite.failures import oversized
 
 _MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
 
@@ -162,17 +172,20 @@ class PostgresRows:
         try:
             with self._locked(column, READ):
                 bound = self._bound(column, after, selection, batch)
-                if bound is not None:
+                if bound is not None and bound.is_oversized:
+                    cells = self._unread(column, bound.key, oversized())
+                elif bound is not None:
                     cells = self._cells(column, after, bound, selection)
         except DatabaseCorruptError:
             if bound is None:
                 raise
-            if self._narrow(bound):
+            if bound.rows > 1:
+                self._most = bound.rows // 2
                 return self.read(column, after, selection, batch)
             return Page(self._alone(column, bound.key), bound.next)
         if bound is None:
             return Page((), None)
-        self._widen()
+        self._most = min(2 * self._most, _MOST)  # lost values are often adjacent
         return Page(cells, bound.next)
 
     def lost(self, needs: Sequence[Need]) -> list[Need]:
@@ -195,29 +208,23 @@ class PostgresRows:
         )
         return set(self._fetch(statement, [*map(list, zip(*set(keys), strict=True))], table))
 
-    def _narrow(self, bound: Bound) -> bool:
-        """Halve a page that contains a lost value; return whether that is possible."""
-        self._most = max(1, bound.rows // 2)
-        return bound.rows > 1
-
-    def _widen(self) -> None:
-        """Double the page after one without a lost value: lost values are often adjacent."""
-        self._most = min(2 * self._most, _MOST)
-
     def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
         """Return the cell with this key, with `Unreadable` in place of lost bytes."""
-        access = self._access(column)
         try:
-            return self._at(access, key, access.value)
+            return self._at(column, key, self._access(column).read)
         except DatabaseCorruptError:
-            return [cell._replace(value=Unreadable()) for cell in self._at(access, key, "NULL")]
+            return self._unread(column, key, bytes_lost())
 
-    def _at(self, access: Access, key: tuple[Any, ...], value: str) -> list[Cell]:
-        column = access.column
+    def _unread(self, column: Column, key: tuple[Any, ...], error: SealpointError) -> list[Cell]:
+        """Return the cell with this key, without its value."""
+        found = self._at(column, key, self._access(column).name)
+        return [cell._replace(value=Unreadable(error)) for cell in found]
+
+    def _at(self, column: Column, key: tuple[Any, ...], columns: str) -> list[Cell]:
         statement = f"""
-            SELECT {access.read(value)} FROM ONLY {{}}
+            SELECT {columns} FROM ONLY {{}}
             WHERE ({self._primary(column)}) = ({places(key)})"""
-        return list(access.cells(self._fetch(statement, key, column.table)))
+        return list(self._access(column).cells(self._fetch(statement, key, column.table)))
 
     def rewrite(
         self,
@@ -244,17 +251,21 @@ class PostgresRows:
             with self._locked(column, CHANGE):
                 bound = self._bound(column, after, selection, batch)
                 start = perf_counter()  # no row is locked before this
-                if bound is not None:
+                if bound is not None and bound.is_oversized:
+                    refused = [change(cell) for cell in self._unread(column, bound.key, oversized())]
+                    done = done._replace(seen=len(refused), last=bound.next)
+                elif bound is not None:
                     done = self._change(column, after, bound, change, selection)
             done = locked_since(start, done)
         except DatabaseCorruptError:
             if bound is None:
                 raise
-            if self._narrow(bound):
+            if bound.rows > 1:
+                self._most = bound.rows // 2
                 return self.rewrite(column, after, change, selection, batch)
             done = self._rewrite_alone(column, after, bound, change, selection)
         else:
-            self._widen()
+            self._most = min(2 * self._most, _MOST)
         if bound is None:
             return self._end_pass(column, selection, done)
         self._pass.add(bound.rows, done)
@@ -270,9 +281,9 @@ class PostgresRows:
         self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
     ) -> Rewritten:
         """Change the one cell of a batch that could not be read, if it is readable now."""
-        lost = [cell for cell in self._alone(column, bound.key) if isinstance(cell.value, Unreadable)]
-        if lost:
-            change(lost[0])  # which cannot open it, and reports that
+        unread = [cell for cell in self._alone(column, bound.key) if isinstance(cell.value, Unreadable)]
+        if unread:
+            change(unread[0])  # which cannot open it, and reports that
             return Rewritten(1, 0, 0, 0, 0.0, bound.next)
         # A writer has replaced it meanwhile, or something else cannot be read.
         with self._locked(column, CHANGE):
@@ -311,13 +322,9 @@ class PostgresRows:
         statement = f"""
             SELECT {size_of(access)}, {primary} FROM ONLY {{}}
             WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
-        found = self._checked.select(column.table, statement, parameters, is_last=False)
-        room = batch.size_bytes
-        for place, (size, *key) in enumerate(found, 1):
-            room -= size or 0
-            if room <= 0 or place == rows:
-                return Bound(tuple(key), place, is_last=False)
-        return Bound(tuple(key), len(found), is_last=True) if found else None
+        return bound_of(
+            self._checked.select(column.table, statement, parameters, is_last=False), rows, batch.size_bytes
+        )
 
     def _cells(
         self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
@@ -326,24 +333,18 @@ class PostgresRows:
         primary = self._primary(column)
         where, parameters = condition(access, primary, after, selection)
         statement = f"""
-            SELECT {access.read(access.value)} FROM ONLY {{}}
+            SELECT {access.read} FROM ONLY {{}}
             WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
         return list(access.cells(self._fetch(statement, (*parameters, *bound.key), column.table)))
 
     def _swap(self, access: Access, updates: Sequence[tuple[Any, ...]]) -> int:
         """Store new tags and values where key, tag and value have not changed."""
-        column = access.column
-        layout = self._found.layouts[column.table]
-        arrays = ", ".join(f"%b::{kind}[]" for kind in access.types(layout.types))
-        same_key = " AND ".join(f"old.{name} = new.{name}" for name in layout.primary)
-        statement = f"""
-            UPDATE ONLY {{}} AS old SET {access.new}
-            FROM unnest({arrays}) AS new(new_type, new_value, {", ".join(column.key)}, type, digest)
-            WHERE {same_key} AND {access.same}"""
-        return self._checked.update(column.table, statement, [*map(list, zip(*updates, strict=True))])
-
-    def _primary(self, column: Column) -> str:
-        return ", ".join(self._found.layouts[column.table].primary)
+        table = access.column.table
+        statement = access.update(self._found.layouts[table])
+        return self._checked.update(table, statement, [*map(list, zip(*updates, strict=True))])
 
     def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
         return self._checked.select(table, statement, parameters)
+
+    def _primary(self, column: Column) -> str:
+        return ", ".join(self._found.layouts[column.table].primary)

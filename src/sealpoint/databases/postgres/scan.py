@@ -12,6 +12,7 @@ from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK, key_end
 from sealpoint.databases.cells import Selection
 from sealpoint.databases.postgres.columns import Access
 from sealpoint.databases.rows import Rewritten
+from sealpoint.sqlite.failures import MAX_VALUE_BYTES
 
 _SEALED: Final = f"%{SEALED_MARK}%"
 _LEGACY: Final = f"%{LEGACY_END}"
@@ -28,16 +29,35 @@ class Bound(NamedTuple):
         key: The primary key of its last row.
         rows: How many there are.
         is_last: Whether it is the last batch.
+        is_oversized: Whether it is one row that is too large to be read.
     """
 
     key: tuple[Any, ...]
     rows: int
     is_last: bool
+    is_oversized: bool = False
 
     @property
     def next(self) -> tuple[Any, ...] | None:
         """The key after which the next batch begins."""
         return None if self.is_last else self.key
+
+
+def bound_of(found: Sequence[tuple[Any, ...]], rows: int, size_bytes: int) -> Bound | None:
+    """Return the end of a batch of ``rows``, and about ``size_bytes``, from the next rows' sizes and keys.
+
+    Returns:
+        ``None`` if there are no rows.
+    """
+    before: tuple[Any, ...] = ()
+    for place, (size, *key) in enumerate(found, 1):
+        if size > MAX_VALUE_BYTES:  # it is a batch of its own
+            return Bound(before or tuple(key), max(place - 1, 1), is_last=False, is_oversized=not before)
+        before = tuple(key)
+        size_bytes -= size
+        if size_bytes <= 0 or place == rows:
+            return Bound(before, place, is_last=False)
+    return Bound(before, len(found), is_last=True) if found else None
 
 
 @dataclass(slots=True)

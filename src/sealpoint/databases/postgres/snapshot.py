@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from sealpoint.databases.cells import Cell
 from sealpoint.databases.postgres.columns import access_to, column_of
 from sealpoint.databases.postgres.connection import translate_errors
+from sealpoint.databases.postgres.scan import size_of
 from sealpoint.databases.postgres.schema import Found
 from sealpoint.databases.postgres.tables import CheckedTables
 from sealpoint.databases.rows import BATCH, Batch
 from sealpoint.sealed.tokens import PSEUDONYM_START
+from sealpoint.sqlite.failures import MAX_VALUE_BYTES, oversized
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -26,7 +28,6 @@ _COUNT: Final = "sealpoint_count_{}"
 _SIZES: Final = "sealpoint_sizes_{}"
 _ROWS: Final = "sealpoint_rows_{}"
 _PSEUDONYMS: Final = "sealpoint_pseudonyms_{}"
-_FEW: Final = 16  # values in JSON that are read at a time
 
 
 class Snapshot:
@@ -44,13 +45,19 @@ class Snapshot:
     def pseudonyms(self) -> Iterator[Cell]:
         """Yield one value in JSON of each thread that seems to have a pseudonym."""
         for table, layout in self._found.layouts.items():
-            while column_of(layout).in_json and (rows := self._fetch(_PSEUDONYMS, table, _FEW)):
+            while column_of(layout).in_json and (rows := self._fetch(_PSEUDONYMS, table, 1)):
                 yield from access_to(column_of(layout)).cells(rows)
 
     def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
-        """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
+        """Yield the rows of a table in batches. A batch has at least one row, regardless of its size.
+
+        Raises:
+            RowError: If a row has over `MAX_VALUE_BYTES` bytes.
+        """
         columns = self._found.columns[table]
         while sizes := self._fetch(_SIZES, table, batch.rows):
+            if max(sizes) > (MAX_VALUE_BYTES,):
+                raise oversized()
             for rows in _groups([size for (size,) in sizes], batch.size_bytes):
                 found = self._fetch(_ROWS, table, rows)
                 yield [dict(zip(columns, row, strict=True)) for row in found]
@@ -90,9 +97,9 @@ def _statements(found: Found, table: str) -> dict[str, str]:
         _ROWS: f"SELECT {', '.join(texts)} FROM ONLY {{}}",
     }
     if column_of(layout).in_json:
-        first = f"SELECT DISTINCT ON (thread_id) {access.read(access.value)} FROM ONLY {{}}"
+        first = f"SELECT DISTINCT ON (thread_id) {access.read} FROM ONLY {{}} WHERE {access.holds}"
         has_start = f"left(thread_id, {len(PSEUDONYM_START)}) = '{PSEUDONYM_START}'"
-        statements[_PSEUDONYMS] = f"{first} WHERE {has_start} AND {access.holds}"
+        statements[_PSEUDONYMS] = f"{first} AND {has_start} AND {size_of(access)} <= {MAX_VALUE_BYTES}"
     return statements
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from sealpoint.errors import AccessError, DatabaseCorruptError, StoppedError
+from sealpoint.errors import AccessError, StoppedError
 from sealpoint.sqlite import guard
 from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
+from sealpoint.sqlite.extent import require_whole
 from sealpoint.sqlite.failures import FOREIGN, translated
 from sealpoint.sqlite.opening import open_file, prepare
 
@@ -67,7 +68,7 @@ def _has_log(path: Path) -> bool:
 def _connect(path: Path, options: str) -> sqlite3.Connection:
     connection = open_file(path, options, timeout=BUSY_TIMEOUT_MS / 1000)
     try:
-        prepare(connection)
+        file = prepare(connection)
         with guard.guarding(connection):
             # A batch that is lost in a power failure is repeated by the next run.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -76,29 +77,12 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
             connection.execute(
                 "SELECT 1 FROM main.sqlite_master LIMIT 1"
             ).fetchall()  # the first statement that reads
-            _require_whole(connection)
+            with closing(connection.cursor()) as cursor:
+                require_whole(cursor, file)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _require_whole(connection: sqlite3.Connection) -> None:
-    """Check that a file has all pages that its header counts: without them rows are missing.
-
-    Raises:
-        DatabaseCorruptError: If it is shorter.
-    """
-    (pages,) = connection.execute("PRAGMA main.page_count").fetchone()
-    (page_bytes,) = connection.execute("PRAGMA main.page_size").fetchone()
-    ((_, _, name),) = (
-        row for row in connection.execute("PRAGMA database_list").fetchall() if row[1] == "main"
-    )
-    file = Path(name)
-    log = file.with_name(f"{file.name}-wal")
-    # The page count includes pages that are only in the WAL: with a WAL the file may be shorter.
-    if file.stat().st_size < pages * page_bytes and not (log.exists() and log.stat().st_size):
-        raise DatabaseCorruptError("the file is shorter than its header says: its end is cut off")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from sealpoint.errors import ConfigError, SchemaError, excerpt
 from sealpoint.sealed.tables.base import ALLOW_HINT, Tables, run_on_loop
 from sealpoint.sealed.watched import is_watched
 from sealpoint.sqlite import layout
+from sealpoint.sqlite.extent import require_whole
 from sealpoint.sqlite.opening import inspect
 
 # Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
@@ -61,9 +62,10 @@ class SqliteTables(Tables):
             raise ConfigError("the saver's connection stores each write of a call alone", hint=_PARTIAL_HINT)
         cursor = self._cursor
         if cursor is None or cursor.connection is not connection:
-            inspect(connection)
-            cursor = self._cursor = connection.cursor()
+            file, cursor = inspect(connection), connection.cursor()
             cursor.row_factory = None
+            require_whole(cursor, file)
+            self._cursor = cursor
         if not self._has_schema:
             return
         if cursor.execute(_SCHEMA).fetchall() == self._schema:
