@@ -1,8 +1,9 @@
-"""Scrubbing: removal of old ciphertext from a SQLite file, its free pages and its log, with a final search.
+"""Scrubbing: removal of old ciphertext from a SQLite file and its log, with a final search.
 
-An update leaves old contents in free pages and in the WAL. VACUUM rewrites the file without them, and a
-TRUNCATE checkpoint empties the WAL. Then the files are searched for fragments of old values. Released
-blocks of the file system or the disk, copies and backups cannot be reached.
+An update leaves old contents in free pages, in unused space of other pages, and in the WAL or a journal.
+VACUUM rewrites the file without them, and a TRUNCATE checkpoint empties the WAL. Then the files are searched
+for fragments of old values. Released blocks of the file system or the disk, copies and backups cannot be
+reached.
 """
 
 from __future__ import annotations
