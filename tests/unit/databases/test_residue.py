@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import struct
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -383,6 +385,33 @@ def test_a_file_that_cannot_be_parsed_ends_the_walk(path: Path, large: bytes, fo
     path.write_bytes(file.to_bytes())
     done = run_program(path)
     assert (done.returncode, done.stdout, done.stderr) == (slack.DAMAGED, "", "")
+
+
+def test_a_forged_file_takes_little_memory(path: Path) -> None:
+    """A chain of pages, each with as many children as it has room for, all of them the same."""
+    size, pages, cells = 65536, 40, 9000
+    data = bytearray(size * pages)
+    data[:100] = path.read_bytes()[:100]
+    data[16:18] = b"\0\1"
+    for number in range(pages - 1):
+        start = number * size + (100 if number == 0 else 0)
+        header = struct.pack(">BHHHBI", 5, 0, cells, 20_000, 0, 2)
+        pointers = b"".join((20_000 + 5 * cell).to_bytes(2, "big") for cell in range(cells))
+        data[start : start + 12 + len(pointers)] = header + pointers
+        children = [2] * (cells - 1) + [number + 2]
+        at = number * size + 20_000
+        data[at : at + 5 * cells] = b"".join(child.to_bytes(4, "big") + b"\1" for child in children)
+    path.write_bytes(data)
+    with path.open("rb") as stream:
+        tracemalloc.start()
+        try:
+            walk = slack.Walk(stream.fileno())
+            with pytest.raises(slack.DamagedError):
+                walk.run()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 4 * 1024 * 1024
 
 
 def test_a_file_that_cannot_be_parsed_is_not_shown_to_be_silent(path: Path) -> None:

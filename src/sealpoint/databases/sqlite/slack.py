@@ -82,6 +82,7 @@ class Walk:
                 self._visit(page + (page == _LOCK_BYTE // self._page_bytes + 1))
         self._walk_free()
         while self._ahead:
+            _require(len(self._ahead) <= self._pages)  # in a valid file they are all different
             self._walk_tree(*self._ahead.pop())
         for page in range(1, self._pages + 1):
             if not self._is_visited(page):
