@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from sealpoint.databases.sqlite import slack
+
 VARIABLE: Final = "SEALPOINT_ATTACK_MARKER"
 """Names the environment variable that says where the marker goes."""
 
@@ -73,6 +75,8 @@ def _is_ours(event: str, arguments: tuple[Any, ...], own: Path) -> bool:
     """Whether an act is that of a command, whatever the bytes are that it reads."""
     if event == "os.putenv":
         return bool(arguments[0] == b"PYDANTIC_DISABLE_PLUGINS")  # typer, while it reads arguments
+    if event == "subprocess.Popen":  # `audit`, which reads the pages of a file in a process of its own
+        return list(arguments[1][:3]) == [sys.executable, "-IS", slack.__file__]
     if event not in ("os.remove", "shutil.rmtree"):
         return False
     folder = (

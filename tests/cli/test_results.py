@@ -27,6 +27,12 @@ def change(path: Path, *statements: str) -> None:
             connection.executescript(statement)
 
 
+def beside(ended: Ended) -> tuple[str, list[str]]:
+    """What a report says of what is readable beside the values."""
+    (question,) = (each for each in ended.document["questions"] if each["id"] == "beside")
+    return question["verdict"], [reason["reason"] for reason in question["reasons"]]
+
+
 def says(ended: Ended) -> tuple[bool | None, list[str]]:
     return ended.document["ok"], ended.document["reasons"]
 
@@ -228,13 +234,55 @@ def test_a_strict_audit_does_not_speak_for_free_pages(run: Run, tmp_path: Path) 
             saver.put_writes(saved, [("a", "b" * 5000)], "task")
     change(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     first = run("audit", path, "--strict", "--json")
-    assert first.document["residue"] == {"free_bytes": 0, "log_bytes": 0}
+    assert first.document["residue"] == {
+        "free_bytes": 0,
+        "log_bytes": 0,
+        "journal_bytes": 0,
+        "slack_bytes": 0,
+    }
     assert says(first) == (True, [])
     change(path, "DELETE FROM writes WHERE rowid > 1; PRAGMA wal_checkpoint(TRUNCATE)")
     second = run("audit", path, "--strict", "--json")
     assert (second.code, *says(second)) == (Exit.FOUND, None, ["old-content-not-read"])
     assert second.document["residue"]["free_bytes"] > 0
     assert "free pages were not read" in run("audit", path, "--strict").out
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(
+    ("member", "sentence"),
+    [
+        ("slack_bytes", "bytes of old content in unused space of pages were not read\n"),
+        ("journal_bytes", "bytes of the rollback journal were not read\n"),
+        (None, "the unused space of pages could not be examined\n"),
+    ],
+)
+def test_neither_an_audit_nor_a_report_speaks_for_what_no_statement_reads(
+    run: Run, path: Path, member: str | None, sentence: str
+) -> None:
+    assert run("rotate", path, "--apply", "--scrub").code == Exit.DONE
+    change(path, "PRAGMA journal_mode = DELETE")
+    asked = [run("audit", path, "--strict", "--json"), run("report", path, "--json")]
+    assert (asked[0].code, *says(asked[0])) == (Exit.DONE, True, [])
+    assert beside(asked[1]) == ("shown", [])
+    if member is None:
+        with path.open("r+b") as file:
+            file.seek(32)
+            file.write(b"\0\0\0\1\0\0\0\0")  # the list of free pages begins with the schema
+    else:
+        mode = "PERSIST" if member == "journal_bytes" else "DELETE"
+        secure = "ON" if member == "journal_bytes" else "OFF"
+        change(
+            path,
+            f"PRAGMA journal_mode = {mode}; PRAGMA secure_delete = {secure};"
+            " DELETE FROM writes WHERE rowid = (SELECT max(rowid) FROM writes)",
+        )
+    found = run("audit", path, "--strict", "--json")
+    assert (found.code, *says(found)) == (Exit.FOUND, None, ["old-content-not-read"])
+    sizes = found.document["residue"]
+    assert {name for name, size in sizes.items() if size != 0} == {member or "slack_bytes"}
+    assert sentence in run("audit", path, "--strict").out
+    assert beside(run("report", path, "--json")) == ("not shown", ["old-content-not-read"])
 
 
 @pytest.mark.usefixtures("keys")

@@ -365,6 +365,25 @@ def free_pages(path: Path) -> None:
     _truncate(path)
 
 
+def old_space(path: Path) -> None:
+    """Plaintext that was deleted, in unused space of a page with other rows."""
+    compact(path)
+    columns = "checkpoint_ns, checkpoint_id, task_id, idx, type, value"
+    _change(
+        path,
+        "PRAGMA secure_delete = OFF;"
+        f" INSERT INTO writes (thread_id, channel, {columns})"
+        f" SELECT 'v', '{_TEXT}', {columns} FROM writes LIMIT 1;"
+        " DELETE FROM writes WHERE thread_id = 'v'",
+    )
+
+
+def kept_journal(path: Path) -> None:
+    """Pages of before a change, in a journal that is kept."""
+    compact(path)
+    _change(path, "PRAGMA journal_mode = PERSIST; UPDATE writes SET thread_id = thread_id")
+
+
 def full_log(path: Path) -> None:
     """Plaintext that was overwritten, in the log of the file."""
     plain(path)
@@ -446,8 +465,8 @@ SQLITE: Final[dict[str, Callable[[Path], None]]] = {
         no_bytes, other_file, other_tables, moved_ids, swapped, relabelled, relabelled_key, forged,
         lost, unknown_suite, untagged, bytes_id, number_id, no_id, metadata_nan, metadata_list,
         metadata_number, metadata_team, sealed_metadata, forged_metadata, no_parent, parent_number,
-        address, store, cache, own_table, free_pages, full_log, compact, types, no_document,
-        zeroed_page, cut, flipped,
+        address, store, cache, own_table, free_pages, old_space, kept_journal, full_log, compact,
+        types, no_document, zeroed_page, cut, flipped,
     )
 }  # fmt: skip
 

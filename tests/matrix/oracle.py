@@ -30,6 +30,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 
+from fuzz.sqlitefile.format import FormatError
+from fuzz.sqlitefile.gaps import slack_bytes
+
 FRAME: Final = "__sealpoint__"
 FIXED: Final = {"__error__": -1, "__scheduled__": -2, "__interrupt__": -3, "__resume__": -4}
 TOKEN: Final = re.compile("sp[0-9a-f]{32}")
@@ -313,7 +316,7 @@ class Facts:
         blobs: The keys of the values of channels on Postgres.
         versions: The readable versions of channels on Postgres, by the key of the checkpoint.
         raw: All bytes of the file and its log; empty for Postgres.
-        free_bytes: Bytes of free pages and of the log.
+        free_bytes: Bytes of free pages, of the log and of the journal, and what is left in unused space.
         broken: Whether the database cannot be read to its end.
     """
 
@@ -491,7 +494,7 @@ _WRITE: Final = (*_KEY, "task_id", "channel")
 def read_sqlite(path: Path) -> Facts:
     """Read a SQLite file with nothing but ``sqlite3``."""
     raw = b"".join(file.read_bytes() for file in _files(path))
-    free = sum(file.stat().st_size for file in _files(path) if file.name.endswith("-wal"))
+    free = sum(file.stat().st_size for file in _files(path)[1:])
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             connection.text_factory = _text
@@ -499,6 +502,7 @@ def read_sqlite(path: Path) -> Facts:
                 name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             )
             free += _pragma(connection, "freelist_count") * _pragma(connection, "page_size")
+            free += _slack(path)
             records, values = _checkpoints(connection) if "checkpoints" in tables else ([], [])
             writes = _writes(connection) if "writes" in tables else []
     except sqlite3.Error:
@@ -518,6 +522,14 @@ def read_sqlite(path: Path) -> Facts:
 def _files(path: Path) -> list[Path]:
     files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-journal")]
     return [file for file in files if file.exists()]
+
+
+def _slack(path: Path) -> int:
+    """Return what is left in unused space; 1 if that is not shown."""
+    try:
+        return slack_bytes(path)
+    except FormatError:
+        return 1
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

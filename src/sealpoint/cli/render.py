@@ -82,7 +82,10 @@ def show_audit(document: Document) -> None:
     tables = [(name, _content(name, document)) for name in document["scope"]["not_read"]]
     _show_more(("table that was not read", "content"), tables)
     for what, size in (document["residue"] or {}).items():
-        _count(size, f"bytes of {_RESIDUE[what]} were not read")
+        if size is None:
+            put("the unused space of pages could not be examined")
+        else:
+            _count(size, f"bytes of {_RESIDUE[what]} were not read")
     put("")
     put(f"{document['rows'] - document['open_rows']} of {document['rows']} values are sealed")
     if not document["is_silent"]:
@@ -98,7 +101,12 @@ _KNOWN: Final = {
     "token": "tokens of SealedSaver",
     "allowed": "allowed",
 }
-_RESIDUE: Final = {"free_bytes": "free pages", "log_bytes": "the write-ahead log"}
+_RESIDUE: Final = {
+    "free_bytes": "free pages",
+    "log_bytes": "the write-ahead log",
+    "journal_bytes": "the rollback journal",
+    "slack_bytes": "old content in unused space of pages",
+}
 
 
 def _content(table: str, document: Document) -> str | None:

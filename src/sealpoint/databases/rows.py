@@ -91,10 +91,15 @@ class Residue(NamedTuple):
     Attributes:
         free_bytes: Of free pages.
         log_bytes: Of the write-ahead log.
+        journal_bytes: Of the rollback journal.
+        slack_bytes: Bytes in unused space of other pages that are not zero; ``None`` if the file could not be
+            parsed.
     """
 
     free_bytes: int
     log_bytes: int
+    journal_bytes: int
+    slack_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,7 @@ class LockedRing:
             OSError: If the old file is missing, or cannot be replaced.
         """
         text = changed(self.parsed.data.decode(), change, str(self.file))
-        like = self.file.stat(follow_symlinks=False)
-        fresh = files.write_private(files.beside(self.file, "new"), text.encode(), like)
+        fresh = files.write_private(files.beside(self.file, "new"), text.encode(), self.file)
         try:
             read_ring_entries(fresh)
             # The lock does not exclude an editor: a change by hand is found by comparing the bytes.

@@ -15,6 +15,7 @@ from typing import Final
 
 from sealpoint.errors import FileLinkError, FilePermissionsError, OutputExistsError, SourceError, excerpt
 from sealpoint.errors.maintenance import PERMANENT_ERRNOS, stopped_by
+from sealpoint.keys.accesslist import USER, AccessList, copy_access_list, read_access_list
 
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_ATTEMPTS: Final = 10
@@ -55,8 +56,9 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
     - It is a regular file, and belongs to root or to the account of the process.
     - No other account may read or write it. There is one exception: a file of root may be readable by its
       group if that is root's group or one of the process's groups. Kubernetes provides a Secret in this way
-      to a pod with ``fsGroup``, and systemd a credential, whose access list appears as the group's
-      permissions.
+      to a pod with ``fsGroup``.
+    - The same holds for the accounts and groups in its access list, see `sealpoint.keys.accesslist`, except
+      root and the account of the process. systemd provides a credential in this way to a service.
     - A ring file without key material has no secrets: every account may read it (``forbidden=0o022``).
     - It may be a symbolic link if the target is within the folder of the link, at any depth. Kubernetes
       mounts ``k1 -> ..data/k1``, where ``..data`` is a link to a folder that is replaced as a whole. Other
@@ -71,8 +73,8 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
 
     Raises:
         FileLinkError: If it is a symbolic link that is not allowed, or not a regular file.
-        FilePermissionsError: If its mode has a forbidden bit, or it belongs to another
-            account that is not root.
+        FilePermissionsError: If its mode or its access list grants what is forbidden, or it belongs to
+            another account that is not root.
         SourceError: If it cannot be read or has over 1 MiB.
     """
     with open_private(path, forbidden=forbidden, allow_links=allow_links) as (data, _):
@@ -86,7 +88,7 @@ def open_private(
     """Read a file as `read_private` does; yield its contents and its descriptor."""
     descriptor = _open(path, allow_links=allow_links)
     try:
-        _require_private(path, os.fstat(descriptor), forbidden)
+        _require_private(path, descriptor, forbidden)
         data = _read(path, descriptor)
         if len(data) > MAX_FILE_BYTES:
             raise SourceError(f"{path} has over {MAX_FILE_BYTES} bytes", hint="name the right file")
@@ -137,20 +139,50 @@ def _require_within(path: Path) -> Path:
     return target
 
 
-def _require_private(path: Path, status: os.stat_result, forbidden: int) -> None:
+def _require_private(path: Path, descriptor: int, forbidden: int) -> None:
+    status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise FileLinkError(f"{path} is not a regular file")
     if status.st_uid not in (os.geteuid(), 0):
         raise FilePermissionsError(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}", hint=_hint_for(status.st_uid)
         )
-    mode = stat.S_IMODE(status.st_mode)
-    open_bits = mode & forbidden
-    if status.st_uid == 0 and status.st_gid in {0, os.getegid(), *os.getgroups()}:
+    mode = granted = stat.S_IMODE(status.st_mode)
+    readers = {0, os.getegid(), *os.getgroups()} if status.st_uid == 0 else set[int]()
+    access_list = _access_list(path, descriptor)
+    if access_list is not None:
+        granted = mode & ~0o070 | access_list.own_group << 3  # in the mode, these bits are the mask
+        _require_private_list(path, access_list, forbidden, readers)
+    open_bits = granted & forbidden
+    if status.st_gid in readers:
         open_bits &= ~0o040
     if open_bits:
         others = "read" if open_bits & 0o044 else "write"
         raise FilePermissionsError(f"{path} has mode {mode:04o}: others can {others} it")
+
+
+def _access_list(path: Path, descriptor: int) -> AccessList | None:
+    try:
+        return read_access_list(descriptor)
+    except OSError as error:
+        problem = f"the access list of {path} cannot be read: {os.strerror(error.errno or 0)}"
+        raise SourceError(problem) from None
+
+
+def _require_private_list(path: Path, granted: AccessList, forbidden: int, readers: set[int]) -> None:
+    """Refuse entries for others; ``readers`` are groups that may read the file."""
+    for entry in granted.named:
+        is_user = entry.tag == USER
+        if is_user and entry.id in (0, os.geteuid()):
+            continue
+        bits = entry.bits & (forbidden >> 3 | forbidden)
+        if not is_user and entry.id in readers:
+            bits &= ~4
+        if bits:
+            name = f"{'user' if is_user else 'group'} {entry.id}"
+            can = "read" if bits & 4 else "write" if bits & 2 else "execute"
+            remove = f"setfacl -x {name[0]}:{entry.id} {shlex.quote(str(path))}"
+            raise FilePermissionsError(f"{path} has an access list: {name} can {can} it", hint=remove)
 
 
 def why_fixed(path: Path) -> str | None:
@@ -187,13 +219,13 @@ def beside(file: Path, ending: str) -> Path:
     return file.with_name(f".{file.name}.{ending}")
 
 
-def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -> Path:
+def write_private(path: Path, data: bytes, like: Path | None = None) -> Path:
     """Write a new file, flush it to the disk, and return its path.
 
     Args:
         path: The file; one that an interrupted command has left is removed first.
         data: Its contents.
-        like: Status of a file whose owner and mode it gets; by default this account and 0600.
+        like: A file whose owner, mode and access list it gets; by default it is private to this account.
 
     Raises:
         StoppedError: If it cannot be written.
@@ -219,18 +251,20 @@ def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -
     return path
 
 
-def _give(path: Path, descriptor: int, like: os.stat_result) -> None:
-    own = os.fstat(descriptor)
+def _give(path: Path, descriptor: int, like: Path) -> None:
+    own, old = os.fstat(descriptor), like.lstat()
     # The owner before the mode: otherwise the group of this account could read the file meanwhile.
-    if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid):
+    if (own.st_uid, own.st_gid) != (old.st_uid, old.st_gid):
         try:
-            os.fchown(descriptor, like.st_uid, like.st_gid)
+            os.fchown(descriptor, old.st_uid, old.st_gid)
         except PermissionError:
             raise FilePermissionsError(
-                f"{path.parent} has a file of user {like.st_uid}, group {like.st_gid}; it cannot be replaced",
+                f"{path.parent} has a file of user {old.st_uid}, group {old.st_gid}; it cannot be replaced",
                 hint="run this as that account",
             ) from None
-    os.fchmod(descriptor, like.st_mode & 0o777)
+    # The list before the mode, whose group bits are then its mask, and not what the group of the file may do.
+    copy_access_list(like, descriptor)
+    os.fchmod(descriptor, old.st_mode & 0o777)
 
 
 def fsync_path(path: Path) -> None:

@@ -128,7 +128,7 @@ class Audit:
             it looks like user input.
         other_inline: How many there are beyond those.
         readable_tables: Tables of LangGraph's stores and caches, which are not read.
-        residue: How much of a file is not read at all; ``None`` for Postgres.
+        residue: How much of a file no statement reads; ``None`` for Postgres.
     """
 
     shares: tuple[Share, ...]
@@ -197,7 +197,7 @@ def audit_reasons(found: Audit, *, strict: bool) -> Iterator[Reason]:
         yield Reason.NO_ROWS
     if strict and not found.is_silent:
         yield Reason.READABLE_BESIDE
-    if strict and found.residue is not None and any(found.residue):
+    if strict and found.residue is not None and any(size != 0 for size in found.residue):
         yield Reason.OLD_CONTENT_NOT_READ
 
 

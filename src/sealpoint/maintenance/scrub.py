@@ -1,8 +1,9 @@
-"""Scrubbing: removal of old ciphertext from a SQLite file, its free pages and its log, with a final search.
+"""Scrubbing: removal of old ciphertext from a SQLite file and its log, with a final search.
 
-An update leaves old contents in free pages and in the WAL. VACUUM rewrites the file without them, and a
-TRUNCATE checkpoint empties the WAL. Then the files are searched for fragments of old values. Released
-blocks of the file system or the disk, copies and backups cannot be reached.
+An update leaves old contents in free pages, in unused space of other pages, and in the WAL or a journal.
+VACUUM rewrites the file without them, and a TRUNCATE checkpoint empties the WAL. Then the files are searched
+for fragments of old values. Released blocks of the file system or the disk, copies and backups cannot be
+reached.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Forecast(NamedTuple):
 
 def forecast(path: Path) -> Forecast:
     """Estimate how long a scrub locks a SQLite file, and find the processes that will wait."""
-    size = 0
+    size, path = 0, path.resolve()
     for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
             size += path.with_name(path.name + suffix).stat().st_size
@@ -125,6 +126,7 @@ def scrub(path: Path, ring: KeyRing, traces: Iterable[bytes] = ()) -> Scrubbed:
         live = frozenset(filter(None, (key_id_of(count.tag) for count in store.count())))
     fragments = tuple(traces)
     size, found = 0, set[tuple[str, int]]()
+    path = path.resolve()  # SQLite has its log beside the target of a link
     for file in (path.with_name(path.name + suffix) for suffix in _FILES):
         with suppress(FileNotFoundError):  # the last process that closes the database removes the log
             size += file.stat().st_size

@@ -48,7 +48,7 @@ SENTENCES: Final = {
     Reason.DATABASE_CHECK_WAIVED: "the search of databases for values under the key was waived",
     Reason.UNRELATED_ALLOWED: "a database without a value under any key of the ring was accepted",
     Reason.MATERIAL_NOT_REMOVED: "this run did not remove the key's material",
-    Reason.OLD_CONTENT_NOT_READ: "free pages or the log of the file may hold old content, and were not read",
+    Reason.OLD_CONTENT_NOT_READ: "parts of the file that no statement reads may hold old content",
     Reason.OLD_VALUES_NOT_SEARCHED: "the file was searched for old tags, and not for old values",
     Reason.SIGNER_NOT_GIVEN: "no verifier key was given",
     Reason.PIN_NOT_GIVEN: "no earlier head was given to compare with",

@@ -32,8 +32,10 @@ from sealpoint.databases.sqlite.checked import CheckedFile
 from sealpoint.databases.sqlite.cleartext import LOWEST, SqliteCleartext
 from sealpoint.databases.sqlite.columns import COLUMNS, Access, access_to
 from sealpoint.databases.sqlite.connection import translate_errors
+from sealpoint.databases.sqlite.residue import residue
 from sealpoint.databases.sqlite.scan import condition, require_found, require_rising, tally
 from sealpoint.errors import DatabaseMissingError, SealpointError, StoppedError
+from sealpoint.errors.maintenance import stopped_by
 from sealpoint.keys.lock import holding
 from sealpoint.sqlite import guard, layout
 from sealpoint.sqlite.budget import Budget
@@ -110,12 +112,7 @@ class SqliteRows:
     def residue(self) -> Residue:
         """Return how much of the file no statement reads."""
         self.settle()
-        with self._file.cursor() as cursor:
-            (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
-            (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
-        log = self.path.resolve()
-        log = log.with_name(f"{log.name}-wal")
-        return Residue(free * page_bytes, log.stat().st_size if log.exists() else 0)
+        return residue(self._file, self.path)
 
     def close(self) -> None:
         """Commit the last batch, and close the connection."""
@@ -284,13 +281,14 @@ class SqliteRows:
         return seconds
 
     def vacuum(self) -> bool:
-        """Rewrite the file without deleted contents, and empty its log.
+        """Rewrite the file without deleted contents, empty its log, and remove a journal that was kept.
 
         Returns:
             Whether the log is empty: a reader may prevent it.
 
         Raises:
-            StoppedError: If there is no room for a second copy, or the file is still locked.
+            StoppedError: If there is no room for a second copy, the file is still locked, or the journal
+                cannot be removed.
         """
         self.settle()
         with self._file.cursor() as cursor:
@@ -301,6 +299,16 @@ class SqliteRows:
             # In WAL mode VACUUM writes to the log, so the log is emptied afterwards.
             busy, _, _ = self.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()
             self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            (mode,) = self.connection.execute("PRAGMA main.journal_mode").fetchone()
+        if mode == "wal":
+            # From journal_mode=PERSIST. No process uses it: while this connection is open, none can leave
+            # WAL mode, and in another mode this connection has removed it at the end of VACUUM.
+            journal = self.path.resolve()
+            journal = journal.with_name(f"{journal.name}-journal")
+            try:
+                journal.unlink(missing_ok=True)
+            except OSError as error:
+                raise stopped_by(error, f"{journal} cannot be removed") from None
         return not busy
 
 

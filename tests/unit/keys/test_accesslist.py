@@ -1,0 +1,211 @@
+"""Access lists (POSIX ACLs) on files with keys: real ones, written as setfacl writes them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pytest
+
+from sealpoint.crypto import KeyRing
+from sealpoint.errors import FilePermissionsError
+from sealpoint.keys import edit
+from sealpoint.keys.files import read_private
+from sealpoint.keys.sources import parse_source
+from tests.support.forks import in_child
+from tests.support.rings import NEW, states_text, write
+
+if sys.platform != "linux":
+    pytest.skip("access lists of this form are of Linux", allow_module_level=True)
+
+ACCOUNT, OWN_GROUP, OTHER, OTHER_GROUP = 12345, 23456, 34567, 45678
+ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
+TAGS: Final = {"user": 0x01, "u": 0x02, "group": 0x04, "g": 0x08, "mask": 0x10, "other": 0x20}
+SHARED: Final = 0o022
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
+
+
+def packed(text: str) -> bytes:
+    """An access list as the kernel stores it, of text like ``user:6 u1000:4 group:0 mask:4 other:0``."""
+    data = struct.pack("<I", 2)
+    for part in text.split():
+        name, bits = part.split(":")
+        tag = name if name in TAGS else name[0]
+        number = int(name[1:]) if name not in TAGS else 0xFFFFFFFF
+        data += struct.pack("<HHI", TAGS[tag], int(bits), number)
+    return data
+
+
+def give(path: Path, text: str, kind: str = ACCESS) -> Path:
+    """Give a file an access list."""
+    try:
+        os.setxattr(path, kind, packed(text))
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        pytest.skip("the file system of the temporary folder has no access lists")
+    return path
+
+
+def list_of(path: Path) -> bytes | None:
+    try:
+        return os.getxattr(path, ACCESS)
+    except OSError:
+        return None
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def of_root(path: Path) -> Path:
+    """Make a file one of root and its group: the group bits of its mode are no reason to refuse it."""
+    if os.geteuid() == 0:
+        os.chown(path, 0, 0)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (f"u{OTHER}:4", f"user {OTHER} can read it"),
+        (f"u{OTHER}:6", f"user {OTHER} can read it"),
+        (f"u{OTHER}:2", f"user {OTHER} can write it"),
+        (f"u{OTHER}:1", f"user {OTHER} can execute it"),
+        (f"g{OTHER_GROUP}:4", f"group {OTHER_GROUP} can read it"),
+        (f"u{os.geteuid()}:4 u{OTHER}:4", f"user {OTHER} can read it"),
+    ],
+)
+def test_entry_of_another_account_is_refused(tmp_path: Path, named: str, message: str) -> None:
+    """With mode 0640 and a group of root it once passed: the group bits are only the mask."""
+    users, groups = (" ".join(part for part in named.split() if part[0] == kind) for kind in "ug")
+    path = of_root(write(tmp_path / "k", NEW))
+    give(path, f"user:6 {users} group:0 {groups} mask:7 other:0")
+    with pytest.raises(FilePermissionsError, match=message) as caught:
+        read_private(path)
+    assert "setfacl -x" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"user:6 u{OTHER}:7 group:0 mask:0 other:0",
+        f"user:6 u{OTHER}:0 group:0 mask:7 other:0",
+        "user:6 u0:7 group:0 mask:7 other:0",
+        f"user:6 u{os.geteuid()}:7 group:0 mask:7 other:0",
+    ],
+)
+def test_entry_that_grants_others_nothing_passes(tmp_path: Path, text: str) -> None:
+    path = give(write(tmp_path / "k", NEW), text)
+    assert read_private(path) == NEW
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        (f"user:6 u{OTHER}:4 group:4 mask:4 other:4", True),
+        (f"user:6 u{OTHER}:6 group:4 mask:4 other:4", True),
+        (f"user:6 u{OTHER}:4 group:4 mask:6 other:4", True),
+        (f"user:6 u{OTHER}:6 group:4 mask:6 other:4", False),
+        (f"user:6 group:4 g{OTHER_GROUP}:2 mask:6 other:4", False),
+        (f"user:6 u{OTHER}:4 group:6 mask:6 other:4", False),
+    ],
+)
+def test_ring_file_may_be_readable_and_not_writable(tmp_path: Path, text: str, allowed: bool) -> None:
+    path = give(of_root(write(tmp_path / "keys.toml", NEW)), text)
+    if allowed:
+        assert read_private(path, forbidden=SHARED) == NEW
+    else:
+        with pytest.raises(FilePermissionsError, match="write it"):
+            read_private(path, forbidden=SHARED)
+
+
+RULE = [
+    # owner, group, access list, whether ACCOUNT of OWN_GROUP may use the file
+    (0, 0, f"user:4 u{ACCOUNT}:4 group:0 mask:4 other:0", True),  # a credential of systemd
+    (0, 0, f"user:4 u{ACCOUNT}:4 u{OTHER}:4 group:0 mask:4 other:0", False),
+    (0, 0, f"user:4 group:0 g{OWN_GROUP}:4 mask:4 other:0", True),
+    (0, 0, f"user:4 group:0 g{OWN_GROUP}:6 mask:6 other:0", False),
+    (0, 0, f"user:4 u{ACCOUNT}:4 group:0 g{OTHER_GROUP}:4 mask:4 other:0", False),
+    (0, OWN_GROUP, f"user:4 u{OTHER}:4 group:4 mask:4 other:0", False),
+    (0, OWN_GROUP, f"user:4 u{OTHER}:0 group:4 mask:4 other:0", True),
+    (0, OTHER_GROUP, f"user:4 u{ACCOUNT}:4 group:4 mask:4 other:0", False),
+    (0, OTHER_GROUP, f"user:4 u{ACCOUNT}:4 group:0 mask:4 other:0", True),
+    (ACCOUNT, OWN_GROUP, f"user:4 u{ACCOUNT}:4 u0:4 group:0 mask:4 other:0", True),
+    (ACCOUNT, OWN_GROUP, f"user:4 group:0 g{OWN_GROUP}:4 mask:4 other:0", False),
+    (ACCOUNT, OWN_GROUP, f"user:4 u{OTHER}:4 group:0 mask:4 other:0", False),
+]
+
+
+def outcome_as_account(work: Callable[[], object]) -> str:
+    def as_other() -> str:
+        os.setgroups([OWN_GROUP])
+        os.setgid(OWN_GROUP)
+        os.setuid(ACCOUNT)
+        work()
+        return "ok"
+
+    return in_child(as_other).partition(":")[0]
+
+
+@needs_root
+@pytest.mark.parametrize(("owner", "group", "text", "allowed"), RULE)
+def test_rule_for_another_account(owner: int, group: int, text: str, allowed: bool) -> None:
+    with TemporaryDirectory() as name:  # the folders above a pytest folder are root's alone
+        path = Path(name) / "k1"
+        os.chown(write(path, NEW), owner, group)
+        give(path, text)
+        path.parent.chmod(0o755)
+        outcome = outcome_as_account(lambda: parse_source({"file": "k1"}).read(path.parent))
+    assert outcome == ("ok" if allowed else "FilePermissionsError")
+
+
+# --- files that commands write ----------------------------------------------------------------
+
+
+def test_default_list_of_a_folder_opens_no_key_file(tmp_path: Path) -> None:
+    """Of the permissions that a folder gives its new files, none are left on a file that is made private."""
+    give(tmp_path, f"user:7 u{OTHER}:7 group:7 mask:7 other:0", DEFAULT)
+    ring = tmp_path / "keys.toml"
+    key_id = edit.create_ring(ring, "k1")
+    edit.stage_key(ring, "k2")
+    for file in (tmp_path / "keys.d").iterdir():
+        assert mode(file) == 0o600
+        assert len(read_private(file)) > 0
+    assert (key_id, mode(ring) & SHARED) == ("k1", 0)
+    assert read_private(ring, forbidden=SHARED).startswith(b"#")
+
+
+def test_changed_ring_keeps_its_list(tmp_path: Path) -> None:
+    """Otherwise an agent could not read the ring any more, and the group of the file could."""
+    ring = tmp_path / "keys.toml"
+    edit.create_ring(ring, "k1")
+    ring.chmod(0o600)
+    give(ring, f"user:6 u{OTHER}:4 group:0 mask:4 other:0")
+    before = list_of(ring), mode(ring)
+    edit.stage_key(ring, "k2")
+    assert (list_of(ring), mode(ring)) == before
+
+
+def test_changed_ring_gets_no_list(tmp_path: Path) -> None:
+    """Not that of its folder either, which may be younger than the ring."""
+    ring = tmp_path / "keys.toml"
+    edit.create_ring(ring, "k1")
+    give(tmp_path, f"user:7 u{OTHER}:7 group:7 mask:7 other:0", DEFAULT)
+    edit.stage_key(ring, "k2")
+    assert (list_of(ring), mode(ring)) == (None, 0o644)
+
+
+def test_ring_with_keys_in_it_that_another_account_can_read(tmp_path: Path) -> None:
+    ring = of_root(write(tmp_path / "keys.toml", states_text(k1="active").encode()))
+    assert KeyRing.load(ring).active_id == "k1"
+    give(ring, f"user:6 u{OTHER}:4 group:0 mask:4 other:0")
+    with pytest.raises(FilePermissionsError, match=f"user {OTHER} can read it"):
+        KeyRing.load(ring)
