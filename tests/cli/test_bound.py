@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 
 from sealpoint.cli.exits import Exit
+from sealpoint.errors import RowError
 from tests.cli.conftest import Run
-from tests.support.bound import PRIVATE, SECRET, write_file
+from tests.support.bound import PRIVATE, SECRET, sealed_file, write_file
+from tests.support.checkpoints import at
 from tests.support.rings import states_text
 from tests.support.rings import write as write_text
 from tests.support.sealed import write
@@ -82,3 +88,41 @@ def test_a_scrub_finds_no_old_value(run: Run, path: Path) -> None:
     write_file(path, "u", "k0")
     ended = run("rotate", path, "--apply", "--scrub", "--json")
     assert (ended.code, ended.document["ok"]) == (Exit.DONE, True)
+
+
+@pytest.mark.parametrize("value", ['"mallory"', "null", '["alice"]'])
+def test_a_readable_key_that_is_edited_is_refused_by_all(
+    run: Run, path: Path, tmp_path: Path, value: str
+) -> None:
+    """What the saver refuses, every command refuses."""
+    database = tmp_path / "plain.db"
+    write_file(database, plain_metadata=["owner"])
+    with sealed_file(database, plain_metadata=["owner"]) as saver:
+        metadata: Any = {"owner": "alice"}
+        config = saver.put(at("v"), empty_checkpoint(), metadata, {})
+        assert saver.get_tuple(config) is not None
+    with closing(sqlite3.connect(database)) as connection, connection:
+        edited = connection.execute(
+            'UPDATE checkpoints SET metadata = replace(metadata, \'"owner": "alice"\', \'"owner": \' || ?)'
+            " WHERE thread_id = 'v'",
+            (value,),
+        )
+        assert edited.rowcount == 1
+    for plain in ((), ("owner",)):
+        with (
+            sealed_file(database, plain_metadata=plain) as saver,
+            pytest.raises(RowError, match="not what was sealed"),
+        ):
+            saver.get_tuple(config)
+    for words in (
+        "verify",
+        "verify --bound",
+        "rebind --apply --plain-metadata owner",
+        "rebind --apply --unbind",
+        f"decrypt --out {tmp_path}/out.db",
+    ):
+        command, *more = words.split()
+        ended = run(command, database, *more, "--json")
+        assert (ended.code, ended.document["ok"]) == (Exit.UNOPENED, False), (words, ended)
+        assert "'owner' is not what was sealed" in ended.document["failures"][0]["message"]
+    assert not (tmp_path / "out.db").exists()
