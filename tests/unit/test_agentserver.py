@@ -428,8 +428,7 @@ def test_values_are_bound_to_the_context_that_is_named() -> None:
 @pytest.mark.parametrize(
     "value",
     [object(), {1, 2}, {"a": b"x"}, {1: 1, "a": 2}],
-    ids=ascii,
-    ids=lambda value: type(value).__name__,
+    ids=["object", "set", "bytes", "keys"],
 )
 def test_a_context_that_is_not_json_is_refused(value: Any) -> None:
     """By each handler; the error names its key and its type, and not the value."""
