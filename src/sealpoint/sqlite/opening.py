@@ -143,7 +143,7 @@ def inspect(connection: sqlite3.Connection) -> Path | None:
     main = None
     for name, file in _files(connection):
         require_companions(file)
-        if name == b"main":
+        if name == b"main" and file.exists():  # or it is a name that is only in memory
             main = file
     return main
 

@@ -29,6 +29,32 @@ def test_from_conn_string_opens_and_closes(tmp_path: Path) -> None:
         assert ids_in(saver) == ["1"]
 
 
+@pytest.mark.parametrize(
+    "name", ["50% of it?", "a#b", "é", os.fsdecode(b"\xff\xfe"), ":memory: ", "file:x.db?mode=ro"]
+)
+def test_from_conn_string_takes_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SqliteSaver.from_conn_string(name) as saver:
+        put_chain(saver, "1")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    with SqliteSaver.from_conn_string(str(tmp_path / name)) as saver:
+        assert ids_in(saver) == ["1"]
+
+
+def test_a_database_that_was_read_into_memory(tmp_path: Path) -> None:
+    """SQLite gives it the name of a file, which there is none of."""
+    with SqliteSaver.from_conn_string(str(tmp_path / "x.db")) as saver:
+        put_chain(saver, "1")
+        saver.conn.execute("PRAGMA wal_checkpoint").fetchall()
+        data = bytearray(saver.conn.serialize())
+    data[18:20] = b"\1\1"  # without a log
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(data)
+        saver = SqliteSaver(connection)
+        put_chain(saver, "2")
+        assert ids_in(saver) == ["2", "1"]
+
+
 def test_from_conn_string_closes_after_an_error() -> None:
     with pytest.raises(KeyError), SqliteSaver.from_conn_string(":memory:") as saver:
         raise KeyError
