@@ -31,6 +31,7 @@ from sealpoint.cli.threads import StoreArgument, ThreadsOption, opened_threads, 
 from sealpoint.cli.verdict import show_verdict
 from sealpoint.crypto import RingCipher
 from sealpoint.databases.rows import Progress
+from sealpoint.errors import excerpt
 from sealpoint.maintenance.adopt import Adoption
 from sealpoint.maintenance.headrows import CheckpointRows
 from sealpoint.maintenance.heads import HeadCheck
@@ -260,7 +261,8 @@ def trim(
     result, until = Result("heads trim"), _read_time(before)
     with opened_threads(require_threads(name, keys)) as store:
         if not yes:
-            what = f"Checkpoints that were deleted before {format_utc(until)} can be put back unnoticed"
+            deleted = f"checkpoints that were deleted before {format_utc(until)}"
+            what = f"Thread store {excerpt(store.identity)}: {deleted} can be put back unnoticed"
             code = _ask(f"{what}, and pins that were made before are no longer proven")
             if code:
                 return code
