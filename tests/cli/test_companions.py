@@ -80,6 +80,9 @@ REFUSED: Final[dict[str, Callable[[Path, Path], object]]] = {
 }
 JOURNALS: Final[dict[str, Callable[[Path, Path], object]]] = {
     "super-journal": name_super,
+    "super-journal that ends at a NUL": lambda place, victim: place.write_bytes(
+        journal_of(f"{victim}\0-mj1A2B3C9D4")
+    ),
     "relative super-journal": lambda place, victim: place.write_bytes(journal_of(victim.name)),
     "super-journal that is a FIFO": lambda place, _: own_form(place, os.mkfifo),
     "super-journal that is a link": lambda place, victim: own_form(

@@ -46,7 +46,8 @@ class PrivateFolder:
             os.close(self._parent)
             raise
         found = os.fstat(self.descriptor)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        # It was empty, so that all that is removed at the end is what this process has put there.
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077 or self._names():
             self._close()
             raise self._replaced()
 
@@ -56,12 +57,15 @@ class PrivateFolder:
     def __exit__(self, *exception: object) -> None:
         """Remove the folder and its files, wherever it is now."""
         try:
-            for name in os.listdir(self.descriptor):  # noqa: PTH208 -- by descriptor
+            for name in self._names():
                 os.unlink(name, dir_fd=self.descriptor)
             if self._is_there():
                 os.rmdir(self.path.name, dir_fd=self._parent)
         finally:
             self._close()
+
+    def _names(self) -> list[str]:
+        return os.listdir(self.descriptor)  # noqa: PTH208 -- by descriptor
 
     def _close(self) -> None:
         os.close(self.descriptor)

@@ -37,13 +37,12 @@ from sealpoint.errors.maintenance import stopped_by
 from sealpoint.keys.folder import PrivateFolder
 from sealpoint.keys.lock import holding
 from sealpoint.maintenance.bound import Parts, Restoring, take_apart
-from sealpoint.maintenance.partial import KIND, remove_leftovers
+from sealpoint.maintenance.partial import COPY, KIND, remove_leftovers
 from sealpoint.maintenance.verify import pages
 from sealpoint.sealed.tokens import Tokens
 from sealpoint.sqlite import schema
 from sealpoint.sqlite.opening import COMPANIONS, create_file
 
-_COPY: Final = "copy.db"
 _HINT: Final = "check that this account may write to the folder, and that it has free space"
 _MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
 _COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {  # all others hold text
@@ -91,7 +90,7 @@ def decrypt(
     with holding(out):
         remove_leftovers(out)
         with _make_folder(out) as folder:
-            copy = folder.path / _COPY
+            copy = folder.path / COPY
             with (
                 closing(SqliteRows(source)) as store,
                 closing(create_file(copy, folder.descriptor)) as target,
@@ -256,6 +255,6 @@ def _make_folder(out: Path) -> PrivateFolder:
 def _put_in_place(folder: PrivateFolder, out: Path) -> None:
     _require_free(out)  # again, because the run took a while
     try:
-        folder.publish(_COPY, out)
+        folder.publish(COPY, out)
     except FileExistsError:
         raise OutputExistsError(f"{out} is there already") from None

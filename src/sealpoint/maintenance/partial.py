@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +22,9 @@ from sealpoint.keys.lock import is_held
 
 KIND: Final = "partial"
 """Part of the name of a `PrivateFolder` for a copy."""
+
+COPY: Final = "copy.db"
+"""Name of the copy in its folder."""
 
 _FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)
 _FILE: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
@@ -43,10 +45,22 @@ def remove_leftovers(out: Path) -> None:
             if name != out.name or path.lstat().st_uid != os.geteuid():
                 continue
             if path.is_dir():
-                shutil.rmtree(path)
+                _remove_folder(path)
             else:
                 for suffix in _BESIDE:
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _remove_folder(path: Path) -> None:
+    """Remove a folder with a copy: another account may have given its name to a folder with other files."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for suffix in _BESIDE:
+            with suppress(FileNotFoundError):
+                os.unlink(COPY + suffix, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+    path.rmdir()  # refused if there is more in it
 
 
 def _partials(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -35,7 +35,7 @@ COMPANIONS: Final = ("-journal", "-wal", "-shm")
 
 _MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 _END_BYTES: Final = 16  # of a journal: length of the super-journal's name, its checksum, and the magic bytes
-_SUPER_JOURNAL: Final = re.compile(rb"/.*-mj[0-9A-F]{6}9[0-9A-F]{2}", re.DOTALL)
+_SUPER_JOURNAL: Final = re.compile(rb"/[^\0]*-mj[0-9A-F]{6}9[0-9A-F]{2}")  # for SQLite a NUL ends the name
 _MAX_SUPER_BYTES: Final = 1 << 20  # the names of 126 journals, the most that a connection attaches
 _REMOVE: Final = "find out who put it there, and move it away if SQLite has not written it"
 

@@ -307,6 +307,31 @@ def test_a_folder_that_is_replaced_meanwhile_gets_nothing(path: Path, out: Path,
     assert list(path.with_name("moved").iterdir()) == []
 
 
+def test_no_folder_of_this_account_is_emptied(
+    path: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another account gave it the name of what a killed run has left, or put it in the place of a new one."""
+    left = path.with_name(f".{out.name}.partial-0123ab")
+    mine = tmp_path / "mine"
+    for folder in (left, mine):
+        folder.mkdir(0o700)
+        (folder / "letter").touch()
+    list(decrypt(path, out, make_cipher("k1")))
+    assert (left / "letter").exists()
+    out.unlink()
+    mkdir = os.mkdir
+
+    def make(name: str, *arguments: Any, **options: Any) -> None:
+        mkdir(name, *arguments, **options)
+        path.with_name(name).rmdir()
+        mine.rename(path.with_name(name))
+
+    monkeypatch.setattr(os, "mkdir", make)
+    with pytest.raises(AccessError, match="another process has replaced"):
+        list(decrypt(path, out, make_cipher("k1")))
+    assert len([*path.parent.glob("*/letter")]) == 2
+
+
 @pytest.mark.parametrize("moment", ["mkdir", "connect"])
 def test_a_folder_that_is_replaced_before_its_file_is_opened(
     path: Path, out: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch, moment: str
