@@ -14,7 +14,7 @@ from sealpoint.base import empty_checkpoint
 from sealpoint.cli import render
 from sealpoint.cli.exits import Exit
 from sealpoint.databases.failures import MAX_CAUSES, Failure, Failures
-from sealpoint.errors import IntegrityError
+from sealpoint.errors import IntegrityError, RowError, excerpt
 from sealpoint.maintenance import job, rotate, scrub
 from tests.cli.conftest import Run
 from tests.support.checkpoints import at
@@ -160,6 +160,15 @@ def test_causes_are_summed_up_with_their_hints(
     assert lines[place + 1] == "hint: if values under it may be read again: sealpoint keys enable ID"
     assert [line for line in lines if line.startswith("1 value: ")]
     assert len(hints(ended.err)) == 2
+
+
+def test_a_hostile_row_is_not_kept_whole() -> None:
+    """Its key and its tag may have many megabytes, and a thousand rows are kept."""
+    causes, text = Failures(), "x" * 10**6
+    for number in range(3):
+        causes.add(Failure("writes", {"thread_id": f"{number}{text}"}, text, RowError(excerpt(text))))
+    assert causes.count == len(causes.kept) == 3
+    assert sum(len(str(failed)) for failed in causes.kept) < 10_000
 
 
 def test_large_counts_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:

@@ -407,3 +407,28 @@ def test_a_file_of_holes_takes_no_day(run: Run, scene: Path, monkeypatch: pytest
         assert run(*words_of(command)).code == Exit.UNOPENED
     with SqliteSaver.from_conn_string("app.db") as saver, pytest.raises(EndlessTreeError):
         list(saver.list(None, filter={"is": "nowhere"}))
+
+
+def test_a_log_of_holes_takes_no_day(run: Run, scene: Path) -> None:
+    """The file is cut, and its log has one transaction, and then no end: no page is searched for there."""
+    for name in ("app.db", "threads.db"):
+        with closing(sqlite3.connect(name)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA user_version = 7")
+            kept = {ending: Path(f"{name}{ending}").read_bytes() for ending in ("", "-wal")}
+        Path(name).write_bytes(kept[""][: -2 * PAGE_BYTES])
+        Path(f"{name}-wal").write_bytes(kept["-wal"])
+        os.truncate(f"{name}-wal", SPARSE_BYTES)
+    for words in ("status app.db", "verify app.db --no-threads"):
+        assert run(*words.split()).code == Exit.UNOPENED
+    with pytest.raises(DatabaseCorruptError, match="shorter"):
+        with_ours()
+    with pytest.raises(ThreadStoreError, match="shorter"):
+        SqliteThreadStore("threads.db")
+
+
+def test_no_command_waits_for_a_pin(run: Run, scene: Path) -> None:
+    os.mkfifo(scene / "pin")
+    ended = run("heads", "verify", "app.db", "--threads", "threads.db", "--pin", "pin")
+    assert ended.code == Exit.USAGE, ended
+    assert "is not a pin" in ended.err

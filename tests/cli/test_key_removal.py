@@ -322,3 +322,33 @@ def test_path_that_is_no_key_file(run: Run, ring: Path, location: str, words: tu
     ended = run("keys", *words, "--json")
     assert ended.code not in (Exit.DONE, Exit.BUG)
     assert held(ring.parent) == before
+
+
+def test_rewrap_names_a_file_that_is_left(run: Run, ring: Path) -> None:
+    leave_wrapped(run, ring)
+    ended = run("keys", "rewrap", "k2", "--json")
+    assert (ended.code, ended.document["reasons"]) == (Exit.FOUND, ["material-not-removed"])
+    assert "k2.key is not removed" in ended.err
+    assert file_of(ring, "k2").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_another_file_under_the_hidden_name_stays(run: Run, ring: Path, command: str) -> None:
+    """It is not renamed to the name of the key that is removed."""
+    leave, words = COMMANDS[command]
+    leave(run, ring)
+    key_id = "index" if "index" in words else "k2"
+    file = file_of(ring, key_id)
+    hidden = file.with_name(f".{file.name}.old")
+    material = file.read_bytes()
+    file.unlink()
+    hidden.write_bytes(file_of(ring, "k1").read_bytes())
+    hidden.chmod(0o600)
+    for is_there in (False, True):
+        if is_there:
+            write(file, material)
+        before = hidden.read_bytes()
+        ended = run("keys", *words)
+        assert ended.code != Exit.DONE, ended
+        assert (hidden.read_bytes(), file.exists()) == (before, is_there)
+        assert hidden.name in ended.err or not is_there

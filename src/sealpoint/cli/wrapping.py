@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sealpoint.cli.exits import Exit
+from sealpoint.cli.exits import Exit, result_code
 from sealpoint.cli.keyview import show_keys
 from sealpoint.cli.options import JsonOption, KeyArgument, KeysOption
 from sealpoint.cli.output import say, show_table, warn
@@ -79,8 +79,10 @@ def rewrap(
     """
     file = find_ring_file(path)
     changed = wrapping.rewrap_keys(file, key_ids, wrapper)
-    _show(Result("keys rewrap"), file, changed, as_json)
-    return Exit.DONE
+    result = Result("keys rewrap")
+    _warn_of_files(file, result)
+    _show(result, file, changed, as_json)
+    return result_code(result, unproven=Exit.FOUND)
 
 
 def _show(result: Result, file: Path, ids: list[str], as_json: bool) -> None:
@@ -97,14 +99,19 @@ def check_all(file: Path, unwrapped: set[str], result: Result) -> list[WrapperCh
         unwrapped: Ids of wrappers that have just unwrapped a key.
         result: Gets the reasons that one fails, and that a file is left.
     """
+    _warn_of_files(file, result)
+    checks = wrapping.check_wrappers(file, unwrapped)
+    result.add(Reason.WRAPPERS_FAILING, when=any(check.is_failing for check in checks))
+    return checks
+
+
+def _warn_of_files(file: Path, result: Result) -> None:
+    """Warn of key files that an interrupted command has left."""
     left_files = wrapping.find_left_files(file)
     result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
     for key_id, left in left_files.items():
         hint = f"run `sealpoint keys wrap {key_id}` again, with its wrapper"
         warn(f"key {key_id!r} is wrapped, and its file {left} is not removed", hint)
-    checks = wrapping.check_wrappers(file, unwrapped)
-    result.add(Reason.WRAPPERS_FAILING, when=any(check.is_failing for check in checks))
-    return checks
 
 
 def wrapper_object(check: WrapperCheck) -> dict[str, Any]:

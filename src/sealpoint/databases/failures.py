@@ -9,6 +9,9 @@ from sealpoint.errors import KeyRingError
 
 MAX_KEPT: Final = 1000
 MAX_CAUSES: Final = 20
+MAX_CHARS: Final = 1000
+"""How much is kept of a text of a row that failed: a hostile one may have many megabytes."""
+
 _OTHER_CAUSES: Final = "other causes"
 
 
@@ -39,12 +42,16 @@ def _bare(error: Exception) -> Exception:
     return error.with_traceback(None)
 
 
+def _cut(value: Any) -> Any:
+    return value[:MAX_CHARS] if isinstance(value, str | bytes) and len(value) > MAX_CHARS else value
+
+
 class Failures:
     """The failures of a run.
 
     Attributes:
         count: How many values failed.
-        kept: The first failures, at most `MAX_KEPT`.
+        kept: The first failures, at most `MAX_KEPT`, with at most `MAX_CHARS` of each text.
         causes: Number of failures by cause, grouped by hint. Causes beyond `MAX_CAUSES` are counted as one:
             a forged database may have any number.
         lacks_keys_only: Whether all failed because a key is missing: with another ring they may open.
@@ -71,7 +78,8 @@ class Failures:
             self._marks.add(mark)
         self.count += 1
         if len(self.kept) < MAX_KEPT:
-            self.kept.append(failed._replace(error=_bare(failed.error)))
+            place = {name: _cut(value) for name, value in failed.place.items()}
+            self.kept.append(Failure(failed.table, place, _cut(failed.tag), _bare(failed.error)))
         self.lacks_keys_only = self.lacks_keys_only and isinstance(failed.error, KeyRingError)
         hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
         known = sum(map(len, self.causes.values()))

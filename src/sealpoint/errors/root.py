@@ -9,7 +9,8 @@ EXCERPT_CHARS: Final = 200
 
 def excerpt(text: object) -> str:
     """Quote untrusted text for a message: escaped and cut to ``EXCERPT_CHARS`` characters."""
-    shown = ascii(text if isinstance(text, str) else type(text).__name__)
+    # Cut before, too: a text may have many megabytes.
+    shown = ascii(text[: EXCERPT_CHARS + 1] if isinstance(text, str) else type(text).__name__)
     return shown if len(shown) <= EXCERPT_CHARS else shown[: EXCERPT_CHARS - 3] + "..."
 
 

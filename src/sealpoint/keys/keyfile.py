@@ -70,7 +70,10 @@ class OwnFile:
             StoppedError: If it cannot be examined.
         """
         self._require_no_link()
-        self._put_back()
+        if _is_there(self._hidden):
+            with self._compared(self._hidden, most_names=2):  # with both, if `_put_back` was interrupted
+                pass
+            self._put_back()
         if not _is_there(self.path):
             return False
         leftovers.remove_second_name(self.ring, self.key_id)
@@ -114,22 +117,22 @@ class OwnFile:
                 raise FileLinkError(f"{part} is a symbolic link", hint=hint)
 
     @contextmanager
-    def _compared(self, path: Path) -> Iterator[int]:
+    def _compared(self, path: Path, most_names: int = 1) -> Iterator[int]:
         """Open the file under one of its names, if it holds the key and has no other name."""
         with open_private(path) as (raw, descriptor):
             found = None
             with suppress(KeyMaterialError):
                 found = check_value(raw if self.suite == LEGACY else parse_material(raw, str(path)))
             if found is None or found != self.check:
-                raise self._foreign(found)
+                raise self._foreign(path, found)
             links = os.fstat(descriptor).st_nlink
-            if links > 1:
-                hint = f"remove the other names first: find FOLDER -samefile {self.path}{self.way_out}"
-                raise FileLinkError(f"{self.path} has {links} names (hard links)", hint=hint)
+            if links > most_names:
+                hint = f"remove the other names first: find FOLDER -samefile {path}{self.way_out}"
+                raise FileLinkError(f"{path} has {links} names (hard links)", hint=hint)
             yield descriptor
 
-    def _foreign(self, found: str | None) -> KeyTransitionError:
-        problem = f"{self.path} is not known to hold the key {self.key_id!r}"
+    def _foreign(self, path: Path, found: str | None) -> KeyTransitionError:
+        problem = f"{path} is not known to hold the key {self.key_id!r}"
         hint = "remove it if it was the key's, otherwise move it away; then run the same command again"
         if self.check is None and found is not None:
             problem += ": its entry has no check value"

@@ -84,8 +84,9 @@ def read_pin(path: Path) -> Pin:
         PinError: If the file is missing, or is not a pin.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # no wait for a FIFO
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(MAX_BYTES + 1) or b""
     except OSError as error:
         raise PinError(f"{path}: {error.strerror}") from None
     try:

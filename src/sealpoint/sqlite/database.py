@@ -73,7 +73,7 @@ def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> S
     if conn_string in ("", ":memory:"):
         connection = sqlite3.connect(conn_string, check_same_thread=False)
     else:
-        connection = open_file(Path(conn_string), "mode=rwc", isolation_level="")
+        connection = open_file(conn_string, "mode=rwc", isolation_level="")
     try:
         return make(connection)
     except BaseException:

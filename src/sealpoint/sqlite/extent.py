@@ -3,14 +3,17 @@
 SQLite refuses a file that has fewer pages than its header counts, and reads zeros where its last page is cut
 off: rows that end there are missing or changed. With a write-ahead log it does not compare at all.
 
-    log    header of 32 bytes, then frames
-    frame  page number, 4 bytes; 20 more bytes; the page
+    log    header of 32 bytes, of which 16 to 23 are its salts; then frames
+    frame  page number, 4 bytes; 4 more; the salts of its log, 8 bytes; 8 more; the page
+
+The first frame with other salts is of an earlier log: there the log ends.
 
 Source: SQLite's file format, sections 1.3.7 (the header's size of the database) and 4.1 (the log).
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -42,7 +45,10 @@ def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
     try:
         (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
         (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
-        kept = file.stat().st_size // page_bytes
+        try:
+            kept = file.stat().st_size // page_bytes
+        except FileNotFoundError:  # removed meanwhile
+            return
         if kept < pages and not _is_in_log(file.with_name(f"{file.name}-wal"), kept + 1, pages, page_bytes):
             raise DatabaseCorruptError("the file is shorter than its header says: its end is cut off")
     finally:
@@ -52,18 +58,17 @@ def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
 
 def _is_in_log(log: Path, first: int, last: int, page_bytes: int) -> bool:
     """Whether a log has the pages from ``first`` to ``last``, except one that is never written."""
-    frame_bytes = _FRAME_HEADER_BYTES + page_bytes
+    numbers = {_LOCK_BYTE // page_bytes + 1}
     try:
-        frames = (log.stat().st_size - _LOG_HEADER_BYTES) // frame_bytes
-        if last - first > frames:
-            return False
-        numbers = {_LOCK_BYTE // page_bytes + 1}
         with log.open("rb") as stream:
-            for frame in range(frames):
-                stream.seek(_LOG_HEADER_BYTES + frame * frame_bytes)
-                number = int.from_bytes(stream.read(4))
+            salts = stream.read(_LOG_HEADER_BYTES)[16:24]
+            while (frame := stream.read(_FRAME_HEADER_BYTES))[8:16] == salts and salts:
+                number = int.from_bytes(frame[:4])
+                if not number:
+                    break  # a hole
                 if first <= number <= last:
                     numbers.add(number)
+                stream.seek(page_bytes, os.SEEK_CUR)
     except FileNotFoundError:
         return False
     return numbers.issuperset(range(first, last + 1))

@@ -23,6 +23,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ _REMOVE: Final = "find out who put it there, and move it away if SQLite has not 
 
 
 def open_file(
-    path: Path, options: str, *, isolation_level: Any = None, timeout: float = 5.0
+    path: str | bytes | PathLike[str], options: str, *, isolation_level: Any = None, timeout: float = 5.0
 ) -> sqlite3.Connection:
     """Open a database; nothing is read from it before `prepare`.
 
@@ -54,10 +55,11 @@ def open_file(
     Raises:
         DatabaseCorruptError: If the file, or one beside it, is not what SQLite makes.
     """
-    path = Path(os.path.realpath(path))
-    _require_regular(path, "the database")  # `sqlite3.connect` would wait for the writer of a FIFO
+    file = Path(os.path.realpath(os.fsdecode(path)))
+    # `sqlite3.connect` would wait for the writer of a FIFO.
+    _require_regular(file, "the database", hint="name the file of a database")
     return sqlite3.connect(
-        f"{path.as_uri()}?{options}",
+        f"{file.as_uri()}?{options}",
         uri=True,
         isolation_level=isolation_level,
         timeout=timeout,
@@ -176,16 +178,16 @@ def require_companions(path: Path) -> None:
             _require_super_journal(beside)
 
 
-def _require_regular(path: Path, what: str, most_links: int | None = None) -> bool:
+def _require_regular(path: Path, what: str, most_links: int | None = None, hint: str = _REMOVE) -> bool:
     """Refuse what is there and not a regular file. Return whether there is anything."""
     try:
         found = path.lstat()
     except OSError:
         return False  # or SQLite says why not
     if stat.S_ISLNK(found.st_mode):
-        raise DatabaseCorruptError(f"{what}, {path}, is a symbolic link", hint=_REMOVE)
+        raise DatabaseCorruptError(f"{what}, {path}, is a symbolic link", hint=hint)
     if not stat.S_ISREG(found.st_mode):
-        raise DatabaseCorruptError(f"{what}, {path}, is not a regular file", hint=_REMOVE)
+        raise DatabaseCorruptError(f"{what}, {path}, is not a regular file", hint=hint)
     if most_links is not None and found.st_nlink > most_links:
         hint = f"SQLite would change both; {_REMOVE}"
         raise DatabaseCorruptError(f"{what}, {path}, has a second name (a hard link)", hint=hint)

@@ -41,6 +41,8 @@ _INDEX_INTERIOR, _TABLE_INTERIOR, _INDEX_LEAF, _TABLE_LEAF = 2, 5, 10, 13
 _HEADER_BYTES: Final = 100
 _LOCK_BYTE: Final = 1 << 30
 _SCHEMA_BYTES: Final = 1 << 16  # more than the type and the names of any table, which precede its root
+_UTF16BE: Final = 3
+_HOLES_BYTES: Final = 64 * 1024 * 1024
 _STALE_LIMIT: Final = 0x2000
 """Below it the first byte of a number is a control character, and no text."""
 
@@ -67,7 +69,11 @@ class Walk:
         self._usable = self._page_bytes - header[20]
         _require(self._usable >= 480)
         self._trunk, self._free, self._has_maps = (_number(header, at) for at in (32, 36, 52))
-        self._pages = os.fstat(descriptor).st_size // self._page_bytes
+        status = os.fstat(descriptor)
+        self._pages = status.st_size // self._page_bytes
+        # A file with holes may claim any number of pages, each of which takes a bit of memory.
+        _require(status.st_size <= _HOLES_BYTES + 16 * 512 * status.st_blocks)
+        self._encoding = _number(header, 56)
         self._visited = bytearray(self._pages // 8 + 1)
         self._ahead = [(1, True)]
 
@@ -151,7 +157,9 @@ class Walk:
             _require(left <= right)
             if left < right:
                 gap = data[left:right]
-                self._count(gap[_stale_bytes(gap, end, self._usable) :] if left == end else gap)
+                is_text = self._encoding == _UTF16BE  # in which letters look like pointers
+                stale = 0 if is_text or left != end else _stale_bytes(gap, end, self._usable)
+                self._count(gap[stale:])
 
     def _walk_cell(self, data: bytes, at: int, kind: int, is_schema: bool) -> int:
         """Visit the overflow pages of a cell, and return where the cell ends."""
