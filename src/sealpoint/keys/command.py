@@ -1,7 +1,8 @@
 """Commands that print key material or a signature: no shell, a time limit, ended with all child processes.
 
 What a command reads and prints passes through pipes alone, never through a file. Its environment is that of
-the process, without the variables that hold key material: no program gets a key that it was not given.
+the process, without the variables that hold key material of a ring that was read before. Programs that the
+SDK of a service starts by itself get all variables.
 """
 
 from __future__ import annotations
