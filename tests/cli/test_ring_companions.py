@@ -11,6 +11,8 @@ from typing import Final
 import pytest
 
 from sealpoint.cli.exits import Exit
+from sealpoint.errors import AccessError
+from sealpoint.keys.edit import disable_key
 from tests.cli.conftest import Run
 from tests.cli.test_companions import REFUSED
 
@@ -86,3 +88,11 @@ def test_a_command_ends_and_no_key_is_lost(
     assert not victim.with_name("nothing").exists()
     if command.startswith("keys destroy") and ended.code == Exit.DONE:
         assert not (folder / "keys.d" / "k2.key").exists()
+
+
+def test_a_folder_in_the_place_of_the_new_ring_is_named(run: Run, folder: Path) -> None:
+    (folder / ".keys.toml.new").mkdir()
+    with pytest.raises(AccessError) as caught:
+        disable_key("keys.toml", "k1")
+    assert "move it away: " in caught.value.hint
+    assert run("keys", "list").code == Exit.DONE

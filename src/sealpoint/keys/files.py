@@ -7,7 +7,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from pwd import getpwuid
@@ -242,12 +242,13 @@ def write_private(path: Path, data: bytes, like: Path | None = None) -> Path:
                 _give(path, descriptor, like)
             # Before any rename or link: otherwise a power failure could leave an empty file under the name.
             os.fsync(descriptor)
-    except FilePermissionsError:
-        path.unlink(missing_ok=True)
-        raise
     except OSError as error:
-        path.unlink(missing_ok=True)
-        raise stopped_by(error, f"{path} cannot be written") from None
+        with suppress(OSError):  # a folder is left
+            path.unlink()
+        if isinstance(error, FilePermissionsError):
+            raise
+        hint = f"move it away: {path}" if path.is_dir() else None
+        raise stopped_by(error, f"{path} cannot be written", hint) from None
     return path
 
 
