@@ -1,8 +1,8 @@
 """Commands that print key material or a signature: no shell, a time limit, ended with all child processes.
 
 What a command reads and prints passes through pipes alone, never through a file. Its environment is that of
-the process, without the variables that hold key material of a ring that was read before. Programs that the
-SDK of a service starts by itself get all variables.
+the process, without the variables that hold key material or PINs of a ring that was read before. Programs
+that the SDK of a service starts by itself get all variables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Final
 from sealpoint.errors import SourceError, SourceTimeoutError, excerpt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 # More than any text form of a key, and a limit for a command that prints endlessly.
 MAX_BYTES: Final = 4096
@@ -27,13 +27,12 @@ TIMEOUT_SECONDS: Final = 10.0
 _withheld: Final = {"LANGGRAPH_AES_KEY"}
 
 
-def withhold(variables: Iterable[str]) -> None:
-    """Keep variables with key material from all commands that this process starts from now on.
+def withhold(variable: str) -> None:
+    """Keep a variable with key material or a PIN from all commands that this process starts from now on.
 
-    Args:
-        variables: Their names. They stay withheld, also if no ring names them any more.
+    It stays withheld, also if no ring names it any more.
     """
-    _withheld.update(variables)
+    _withheld.add(variable)
 
 
 def run_command(

@@ -21,7 +21,6 @@ from sealpoint.errors import (
     SourceError,
     excerpt,
 )
-from sealpoint.keys.command import withhold
 from sealpoint.keys.databasetable import read_database_tables
 from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_types
 from sealpoint.keys.fields import require_fields
@@ -31,7 +30,7 @@ from sealpoint.keys.key import Key, require_consistent
 from sealpoint.keys.ledgertable import read_ledger_table
 from sealpoint.keys.loader import SourceLoader, get_material
 from sealpoint.keys.material import Material, NeverPickled
-from sealpoint.keys.sources import EnvSource, InlineSource, Source
+from sealpoint.keys.sources import InlineSource, Source
 from sealpoint.keys.state import KeyState
 from sealpoint.keys.wrapped import parse_key_source
 from sealpoint.keys.wrappertable import Wrappers, read_wrappers
@@ -159,8 +158,6 @@ class RingFile(NeverPickled):
             self._index = SourceLoader(
                 self.index_source, file, f"{file}: [[index]]", None, index.get("check"), has_state=False
             )
-        sources = (loader.source for loader in (*self._loaders.values(), self._index) if loader is not None)
-        withhold(source.location for source in sources if isinstance(source, EnvSource))
         ids = {entry.id for entry in self.entries}
         if self.index_id in ids:
             raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")

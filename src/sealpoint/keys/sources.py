@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Protocol, Self
 
 from sealpoint.errors import RingFileError, SourceError, excerpt
-from sealpoint.keys.command import run_command
+from sealpoint.keys.command import run_command, withhold
 from sealpoint.keys.files import read_private
 
 
@@ -78,9 +78,13 @@ class FileSource(_NamedSource):
 
 @dataclass(frozen=True, slots=True)
 class EnvSource(_NamedSource):
-    """An environment variable."""
+    """An environment variable, which no program of sealpoint gets."""
 
     kind: ClassVar = "env"
+
+    def __post_init__(self) -> None:
+        """Withhold the variable."""
+        withhold(self.location)
 
     def read(self, _: Path, /) -> bytes:
         """Return the variable's value.

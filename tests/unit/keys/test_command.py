@@ -162,14 +162,14 @@ def test_input_touches_no_file(tmp_path: Path) -> None:
     assert run_command([sys.executable, "-c", script], text=b"material") == b"True\n"
 
 
-SPY = """[ -z "${SECRET_K2-}${SECRET_INDEX-}${SECRET_OLD-}${LANGGRAPH_AES_KEY-}" ] || exit 1
+SPY = """[ -z "${SECRET_K2-}${SECRET_INDEX-}${SECRET_OLD-}${SECRET_PIN-}${LANGGRAPH_AES_KEY-}" ] || exit 1
 [ "$TOKEN" = kept ] || exit 2
 """
 
 
 def test_variables_with_material_are_withheld(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From sources, wrappers and signers, whichever key they are for. Other variables are theirs."""
-    for name in ("SECRET_K2", "SECRET_INDEX", "SECRET_OLD", "LANGGRAPH_AES_KEY"):
+    for name in ("SECRET_K2", "SECRET_INDEX", "SECRET_OLD", "SECRET_PIN", "LANGGRAPH_AES_KEY"):
         monkeypatch.setenv(name, OTHER.hex())
     monkeypatch.setenv("TOKEN", "kept")
     program = ["sh", "-c", f"{SPY}exec printf {NEW.hex()}"]
@@ -178,6 +178,8 @@ def test_variables_with_material_are_withheld(tmp_path: Path, monkeypatch: pytes
         *("[[key]]", "id = 'old'", "state = 'destroyed'", "material = 'left'"),
         "source = { env = 'SECRET_OLD' }",
         *("[[index]]", "source = { env = 'SECRET_INDEX' }"),
+        *("[[wrapper]]", "id = 'hsm'", "kind = 'pkcs11'", "module = 'x.so'", "token = 't'", "key = 'k'"),
+        "pin = { env = 'SECRET_PIN' }",
         *("[[wrapper]]", "id = 'w'", "kind = 'command'"),
         f"wrap = {json.dumps(['sh', '-c', f'{SPY}exec base64'])}",
         f"unwrap = {json.dumps(['sh', '-c', f'{SPY}exec base64 -d'])}",
