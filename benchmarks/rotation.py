@@ -21,14 +21,12 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from benchmarks.harness import Case, Options
 from benchmarks.peers import COPY, KEY, ROTATE, ROTATE_XAES, SCRIPT, VERIFY, WRITE_BACK
 from sealpoint import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import BATCH
-from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
-from sealpoint.databases.sqlite.connection import CACHE_KIB
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.rows import BATCH, Failure
+from sealpoint.admin.databases.sqlite.checked import CACHE_KIB, CHECKPOINTS, WRITES
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.maintenance.verify import verify
 from sealpoint.langgraph import EncryptedSerializer
-from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.verify import verify
 
 ROWS: Final = 100_000
 SCRIPT_CHECKPOINTS: Final = 500

@@ -15,7 +15,7 @@ from demo.attacks import OpenSaver, copied, read
 from demo.claims import Claims
 from demo.search import Database
 from sealpoint import SealpointError
-from sealpoint.cli.app import run
+from sealpoint.admin.cli.app import run
 
 RATE: Final = "20"  # rows a second: without a limit the run ends before the writer writes again
 

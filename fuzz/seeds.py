@@ -21,7 +21,7 @@ from sealpoint.crypto import RingCipher
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import DELTA_SNAPSHOT, NUMPY_ARRAY
 from sealpoint.sqlite import SqliteSaver
-from tests.support.samples import SAMPLES
+from tests.support.values.samples import SAMPLES
 
 ROOT: Final = Path(__file__).parents[1]
 CORPUS: Final = ROOT / "tests" / "corpus"

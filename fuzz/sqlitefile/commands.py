@@ -31,11 +31,11 @@ from unittest.mock import patch
 from fuzz.sqlitefile import honest, oracle
 from fuzz.sqlitefile.forged import Forged, forge
 from fuzz.sqlitefile.oracle import VALUES, Content, Finding, Row, UndefinedError
-from sealpoint.cli import app as cli
+from sealpoint.admin.cli import app as cli
+from sealpoint.admin.databases.cells import EVERYTHING, Column, Selection
+from sealpoint.admin.databases.rows import Batch, Page
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.cells import EVERYTHING, Column, Selection
-from sealpoint.databases.rows import Batch, Page
-from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
 from sealpoint.sqlite import SqliteSaver
 

@@ -19,15 +19,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, AnyStr, Final, NamedTuple, Protocol, TypeGuard
 
-from sealpoint.base.frame import decode_value, encode_value
+from sealpoint.base.place import decode_value, encode_value
 from sealpoint.crypto import RingCipher
 from sealpoint.crypto.stats import PLAINTEXT
 from sealpoint.crypto.tag import MAX_CHARS
 from sealpoint.errors import (
-    BlobError,
     ConfigError,
     DecodeError,
     PlaintextError,
+    SealedValueError,
     SealpointError,
     TagError,
     UnsupportedTypeError,
@@ -149,7 +149,7 @@ class ServerCipher:
                     tag, text = _split(value, ":")
                     blob = decode_value(text)
                     if blob is None:
-                        raise BlobError(f"the value of key {excerpt(key)} is not base64")
+                        raise SealedValueError(f"the value of key {excerpt(key)} is not base64")
                     opened = self._cipher.open(tag, blob, row=self._row(context, "value", key))
                     plain[key] = _load(opened.data)
                     if self._is_old(opened.key_id):

@@ -53,11 +53,7 @@ class Tree:
 
     @classmethod
     def from_edge(cls, size: int, edge: Sequence[bytes]) -> Tree:
-        """Return a tree of which only the edge is known, as `edge` gives it.
-
-        Raises:
-            ValueError: If a tree of this size does not have so many full subtrees.
-        """
+        """Return a tree of which only the edge is known, as `edge` gives it."""
         if size < 0 or size.bit_count() != len(edge) or any(len(one) != HASH_BYTES for one in edge):
             raise ValueError(f"a tree of {size} leaves does not have this edge")
         tree = cls()
@@ -97,16 +93,7 @@ class Tree:
 
 
 def make_inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tuple[bytes, ...]:
-    """Return the proof that a leaf is in a tree: the hashes beside its path, that of its sibling first.
-
-    Args:
-        leaves: At least the first ``size`` of them; they are read once, and not held.
-        index: Of the leaf, from 0.
-        size: Of the tree.
-
-    Raises:
-        ValueError: If ``index`` is not in a tree of that size, or there are fewer leaves.
-    """
+    """Return the proof that a leaf is in a tree: the hashes beside its path, that of its sibling first."""
     _require_index(index, size)
     beside = [(start, end, Tree()) for start, end in _beside(index, 0, size)]
     source = iter(leaves)
@@ -120,18 +107,7 @@ def make_inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tupl
 
 
 def root_of_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
-    """Return the root that a tree has if a proof is right. Compare it with one from a trusted source.
-
-    Args:
-        leaf: Hash of the leaf, 32 bytes.
-        index: Of the leaf, from 0.
-        size: Of the tree.
-        proof: Hashes of 32 bytes each, that of the sibling first.
-
-    Raises:
-        ValueError: If ``index`` is not in a tree of that size, or the proof does not have the length that it
-            has for that leaf.
-    """
+    """Return the root that a tree has if a proof is right. Compare it with one from a trusted source."""
     _require_index(index, size)
     node, last = leaf, size - 1
     for beside in proof:

@@ -46,7 +46,7 @@ ALWAYS_TOLERATED: Final = (
     "ThreadStoreBehindError",
     "ThreadStoreDownError",
     "ThreadStoreFullError",
-    "ThreadStoreReadOnlyError",
+    "ThreadStoreError",
     "ThreadStoreTimeoutError",
     "WritesLostError",
     "WrongThreadStoreError",

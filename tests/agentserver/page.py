@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from sealpoint.cli.app import run
+from sealpoint.admin.cli.app import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "agent-server.md"
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from sealpoint.cli.app import run
+from sealpoint.admin.cli.app import run
 from tests.agentserver.page import create
 
 pytest.importorskip("langgraph_api")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from sealpoint.databases.sqlite import slack
+from sealpoint.admin.databases.sqlite import slack
 
 VARIABLE: Final = "SEALPOINT_ATTACK_MARKER"
 """Names the environment variable that says where the marker goes."""

@@ -28,7 +28,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sealpoint.cli.app import program
+from sealpoint.admin.cli.app import program
 from tests.attacks import canaries
 from tests.attacks.case import Case, Outcome, Scene
 from tests.attacks.sides import Side

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.attacks.classifier import EXPECTED
-from tests.support.extent import by_extent
+from tests.support.runs.extent import by_extent
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,11 +20,11 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.cli.app import run
-from sealpoint.cli.exits import Exit
-from sealpoint.databases.postgres.columns import BLOBS as BLOBS_TABLE
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import Batch
+from sealpoint.admin.cli.app import run
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.postgres.columns import BLOBS as BLOBS_TABLE
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Batch
 from sealpoint.errors import SchemaError
 from tests.attacks.owners import (
     ATTACKS,
@@ -38,10 +38,10 @@ from tests.attacks.owners import (
     record_calls,
 )
 from tests.postgres.test_commands import at
-from tests.support.extent import by_extent
-from tests.support.postgres import K1, K2, opened, put_blobs, put_writes, set_up
-from tests.support.rings import states_text, write
-from tests.support.server import server
+from tests.support.databases.postgres import K1, K2, opened, put_blobs, put_writes, set_up
+from tests.support.keys.rings import states_text, write
+from tests.support.runs.extent import by_extent
+from tests.support.servers.postgres import server
 
 pytestmark = pytest.mark.timeout(3600)
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from sealpoint.cli.app import run as run_program
+from sealpoint.admin.cli.app import run as run_program
+from sealpoint.admin.maintenance import heads
 from sealpoint.keys import ringfile
-from sealpoint.maintenance import heads
-from tests.support.fixtures import path, victim
-from tests.support.results import require_valid
-from tests.support.rings import states_text
+from tests.support.databases.fixtures import path, victim
+from tests.support.keys.rings import states_text
+from tests.support.runs.results import require_valid
 
 __all__ = ["CODE", "Ended", "Run", "path", "victim"]
 
-CODE = [sys.executable, "-m", "sealpoint.cli"]
+CODE = [sys.executable, "-m", "sealpoint.admin.cli"]
 
 
 @dataclass(frozen=True)

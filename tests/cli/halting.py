@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from sealpoint.cli import decrypt as command
-from sealpoint.cli.app import run
-from sealpoint.databases.rows import Batch
-from sealpoint.maintenance.decrypt import decrypt
+from sealpoint.admin.cli import decrypt as command
+from sealpoint.admin.cli.app import run
+from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.maintenance.decrypt import decrypt
 
 
 def halting(*args: Any, **options: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sealpoint.cli.app import run
+from sealpoint.admin.cli.app import run
 
 MATERIAL = bytes(range(200, 232))
 

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from sealpoint.admin.cli import render
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.rows import MAX_CAUSES, Failure, Failures
+from sealpoint.admin.maintenance import job, rotate, scrub
 from sealpoint.base import empty_checkpoint
-from sealpoint.cli import render
-from sealpoint.cli.exits import Exit
-from sealpoint.databases.failures import MAX_CAUSES, Failure, Failures
 from sealpoint.errors import IntegrityError, RowError, excerpt
-from sealpoint.maintenance import job, rotate, scrub
 from tests.cli.conftest import Run
-from tests.support.checkpoints import at
-from tests.support.foreign import insert
-from tests.support.harm import flip
-from tests.support.rings import states_text
-from tests.support.sealed import AES_KEY, VALUES, langgraph, tags_of, values_of, write
+from tests.support.databases.checkpoints import at
+from tests.support.databases.foreign import insert
+from tests.support.databases.harm import flip
+from tests.support.databases.sealed import AES_KEY, VALUES, langgraph, tags_of, values_of, write
+from tests.support.keys.rings import states_text
 
 pytestmark = pytest.mark.usefixtures("keys")
 

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 import typer
 
-from sealpoint.cli import app as program_app
-from sealpoint.cli import databases, keys, output, stores
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli import app as program_app
+from sealpoint.admin.cli import databases as stores
+from sealpoint.admin.cli import keys, options, output
+from sealpoint.admin.cli.exits import Exit
 from sealpoint.errors import DatabaseMissingError, PasswordError
 from tests.cli.conftest import CODE, Ended, Run
 
@@ -111,7 +112,9 @@ def test_version(program: Run) -> None:
 @pytest.mark.parametrize("package", ["typer", "rich"])
 def test_missing_extra_is_named(package: str) -> None:
     """Without the packages of the extra the program still says how to get them."""
-    code = f"import sys; sys.modules[{package!r}] = None; from sealpoint.cli import main; sys.exit(main())"
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; from sealpoint.admin.cli import main; sys.exit(main())"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (Exit.USAGE, "")
     assert "pip install 'sealpoint[cli]'" in done.stderr
@@ -185,7 +188,7 @@ def test_words_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAR = """
-from sealpoint.cli.output import progress_bar
+from sealpoint.admin.cli.output import progress_bar
 with progress_bar('rotate') as move:
     for number in range(3):
         move(number, 2)
@@ -214,7 +217,7 @@ def test_bar_on_a_terminal() -> None:
 @pytest.mark.parametrize("columns", [0, 1, 5])
 def test_narrow_terminal(columns: int) -> None:
     """Names are broken over lines of 40 columns, and no column of the table is lost."""
-    code = "from sealpoint.cli.output import *; show_table(('table', 'rows'), [('x' * 20, 7)])"
+    code = "from sealpoint.admin.cli.output import *; show_table(('table', 'rows'), [('x' * 20, 7)])"
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, check=True)
@@ -244,7 +247,7 @@ def test_narrow_terminal(columns: int) -> None:
 def test_password_is_refused(database: str) -> None:
     """Arguments are seen by everybody on the machine; the message does not repeat it."""
     with pytest.raises(PasswordError) as met:
-        databases.all_databases([database], None)
+        options.all_databases([database], None)
     assert "hunter2" not in str(met.value)
     assert "PGPASSFILE" in met.value.hint
 
@@ -252,7 +255,7 @@ def test_password_is_refused(database: str) -> None:
 @pytest.mark.parametrize("database", ["mysql://host/db", "POSTGRESQL://host/db"])
 def test_other_servers_are_refused(database: str) -> None:
     with pytest.raises(DatabaseMissingError, match="neither a path nor a URL of Postgres"):
-        databases.all_databases([database], None)
+        options.all_databases([database], None)
 
 
 def test_every_database_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli.exits import Exit
 from sealpoint.errors import RowError
 from tests.cli.conftest import Run
-from tests.support.bound import PRIVATE, SECRET, sealed_file, write_file
-from tests.support.checkpoints import at
-from tests.support.rings import states_text
-from tests.support.rings import write as write_text
-from tests.support.sealed import write
+from tests.support.databases.bound import PRIVATE, SECRET, sealed_file, write_file
+from tests.support.databases.checkpoints import at
+from tests.support.databases.sealed import write
+from tests.support.keys.rings import states_text
+from tests.support.keys.rings import write as write_text
 
 
 @pytest.fixture

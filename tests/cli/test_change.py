@@ -20,17 +20,16 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 
-from sealpoint.cli import decrypt as decrypt_command
-from sealpoint.cli.exits import Exit
-from sealpoint.databases.sqlite import rows as sqlite_rows
+from sealpoint.admin.cli import decrypt as decrypt_command
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.sqlite import rows as sqlite_rows
+from sealpoint.admin.keys.lock import holding
+from sealpoint.admin.maintenance import job, scrub
 from sealpoint.errors import ScrubError
-from sealpoint.keys.lock import holding
-from sealpoint.maintenance import job, scrub
 from tests.cli.conftest import CODE, Ended, Run
-from tests.support.harm import flip
-from tests.support.postgres import K1, blobs, contents, put_blobs, set_up
-from tests.support.rings import material_of, states_text
-from tests.support.sealed import (
+from tests.support.databases.harm import flip
+from tests.support.databases.postgres import K1, blobs, contents, put_blobs, set_up
+from tests.support.databases.sealed import (
     AES_KEY,
     VALUES,
     make_cipher,
@@ -41,7 +40,8 @@ from tests.support.sealed import (
     values_of,
     write,
 )
-from tests.support.server import schema, server
+from tests.support.keys.rings import material_of, states_text
+from tests.support.servers.postgres import schema, server
 
 ROOT = Path(__file__).parents[2]
 MANY = 400
@@ -463,7 +463,7 @@ def test_second_interrupt_ends_at_once(
     """Nothing is lost then either, nobody is kept out, and Ctrl-C is what it was before."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with monkeypatch.context():
-        interrupted(job, "rotate", 2)
+        interrupted(job, "rotate_as", 2)
         ended = run("rotate", path, "--apply", "--batch", 2)
         assert (ended.code, ended.out) == (Exit.STOPPED, "")
         assert "Traceback" not in ended.err

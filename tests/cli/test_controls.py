@@ -11,13 +11,13 @@ from typing import Final
 
 import pytest
 
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli.exits import Exit
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Ended, Run
 from tests.cli.test_hostile import NAMES
-from tests.support.bound import INDEX, write_file
-from tests.support.foreign import insert
-from tests.support.rings import states_text
+from tests.support.databases.bound import INDEX, write_file
+from tests.support.databases.foreign import insert
+from tests.support.keys.rings import states_text
 
 HOSTILE: Final = f"{NAMES}\x7f\u2066[red]"
 LEDGER: Final = "\n[ledger]\ndir = 'ledger'\norigin = 'example.org'\nsigner = { file = 'ledger.key' }\n"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.cli.exits import Exit
-from sealpoint.databases.sqlite.columns import CHECKPOINTS
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from tests.cli.conftest import Run
-from tests.support.harm import damage_metadata
+from tests.support.databases.harm import damage_metadata
 
 pytestmark = pytest.mark.usefixtures("keys")
 

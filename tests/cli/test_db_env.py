@@ -9,11 +9,11 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli.exits import Exit
 from tests.cli.conftest import Run
-from tests.support.postgres import blobs, put_blobs, set_up
-from tests.support.rings import states_text
-from tests.support.server import schema, server
+from tests.support.databases.postgres import blobs, put_blobs, set_up
+from tests.support.keys.rings import states_text
+from tests.support.servers.postgres import schema, server
 
 PASSWORD = "hunter2-hunter2"
 AWAY = f"postgresql://me:{PASSWORD}@127.0.0.1:1/agents?connect_timeout=1"

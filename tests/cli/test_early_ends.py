@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from sealpoint.cli.exits import Exit
-from sealpoint.databases.cells import Column
-from sealpoint.databases.rows import Page
-from sealpoint.databases.sqlite.cleartext import SqliteCleartext
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.cells import Column
+from sealpoint.admin.databases.rows import Page
+from sealpoint.admin.databases.sqlite.rows import SqliteCleartext, SqliteRows
 from tests.cli.conftest import CODE, Run
-from tests.support.sealed import write
+from tests.support.databases.sealed import write
 
 
 @pytest.fixture

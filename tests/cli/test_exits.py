@@ -13,7 +13,7 @@ import pytest
 from psycopg import errors as postgres
 
 from sealpoint import errors
-from sealpoint.cli.exits import Exit, exit_code, message
+from sealpoint.admin.cli.exits import Exit, exit_code, message
 
 CLASSES = [
     kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.SealpointError)
@@ -44,7 +44,7 @@ def test_what_the_system_refuses_is_told_in_its_words() -> None:
         (errors.UnknownKeyError("k1", ()), Exit.KEYS),
         (errors.KeyDisabledError("x"), Exit.KEYS),
         (errors.SourceError("x"), Exit.KEYS),
-        (errors.CheckValueError("x"), Exit.KEYS),
+        (errors.KeyMaterialError("x"), Exit.KEYS),
         (errors.FilePermissionsError("x"), Exit.KEYS),
         (errors.IntegrityError("x"), Exit.UNOPENED),
         (errors.PlaintextError("x"), Exit.UNOPENED),
@@ -62,11 +62,11 @@ def test_what_the_system_refuses_is_told_in_its_words() -> None:
         (errors.ThreadStoreMissingError("x"), Exit.USAGE),
         (errors.ThreadStoreTimeoutError("x"), Exit.STOPPED),
         (errors.ThreadStoreFullError("x"), Exit.STOPPED),
-        (errors.ThreadStoreReadOnlyError("x"), Exit.USAGE),
+        (errors.ThreadStoreError("x"), Exit.USAGE),
         (errors.WrongThreadStoreError("x"), Exit.USAGE),
         (errors.ThreadStoreBehindError("x"), Exit.UNOPENED),
         (errors.RolledBackError("t", None, "1"), Exit.UNOPENED),
-        (errors.PinError("x"), Exit.USAGE),
+        (errors.MaintenanceError("x"), Exit.USAGE),
         (KeyboardInterrupt(), Exit.STOPPED),
         (OSError(errno.ENOSPC, "full"), Exit.STOPPED),
         (OSError(errno.EDQUOT, "full"), Exit.STOPPED),

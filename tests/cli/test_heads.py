@@ -18,17 +18,17 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli.exits import Exit
 from sealpoint.errors import RolledBackError
-from sealpoint.threads.opening import open_thread_store
+from sealpoint.threads import open_thread_store
 from sealpoint.threads.sqlite import SqliteThreadStore
 from sealpoint.threads.store import Kind
 from tests.cli.conftest import Ended, Run
 from tests.postgres.test_commands import at
-from tests.support.bound import INDEX, SECRET, play, sealed_file, sealed_schema
-from tests.support.postgres import set_up
-from tests.support.rings import states_text
-from tests.support.server import schema, server
+from tests.support.databases.bound import INDEX, SECRET, play, sealed_file, sealed_schema
+from tests.support.databases.postgres import set_up
+from tests.support.keys.rings import states_text
+from tests.support.servers.postgres import schema, server
 
 VARIABLE = "SEALPOINT_HEADS_URL"
 
@@ -591,7 +591,7 @@ def test_a_server_that_is_down_may_come_back(run: Run, on_file: Scene, line: str
 
 @pytest.mark.parametrize("line", [line for line in LINES if "verify" not in line and "seal" not in line])
 def test_a_store_that_is_locked(run: Run, on_file: Scene, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealpoint.cli.threads.TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("sealpoint.admin.cli.databases.TIMEOUT_SECONDS", 0.1)
     monkeypatch.setattr("sealpoint.threads.sqlite.MAINTENANCE_SECONDS", 0.1)
     with closing(sqlite3.connect("threads.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

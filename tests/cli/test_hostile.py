@@ -14,13 +14,13 @@ from typing import Final
 import pytest
 import typer
 
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.options import require_number
-from sealpoint.keys.lock import SUFFIX
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli.options import require_number
+from sealpoint.admin.keys.lock import SUFFIX
 from tests.cli.conftest import CODE, Run
-from tests.support.foreign import insert
-from tests.support.rings import states_text
-from tests.support.sealed import tags_of
+from tests.support.databases.foreign import insert
+from tests.support.databases.sealed import tags_of
+from tests.support.keys.rings import states_text
 
 NAMES: Final = "\x1b]0;t\x07\x1b[2J\x9b31m\u202e\u2028\r\n\u200b"
 """A thread's name that would set a terminal's title, clear it, and turn its lines round."""

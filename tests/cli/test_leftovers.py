@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli.exits import Exit
 from tests.cli.conftest import Ended, Run
-from tests.support.sealed import values_of, write
+from tests.support.databases.sealed import values_of, write
 
 ROOT = Path(__file__).parents[2]
 HALTING = [sys.executable, "-m", "tests.cli.halting"]

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 
-from sealpoint.cli.exits import Exit
-from sealpoint.cli.stores import examined
+from sealpoint.admin.cli.databases import examined
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.maintenance import transitions
 from sealpoint.errors import HeldError, KeyInUseError
 from sealpoint.keys.ringfile import read_ring_entries
-from sealpoint.maintenance import transitions
 from tests.cli.conftest import Ended, Run
 from tests.postgres.test_commands import at
-from tests.support.extent import by_extent
-from tests.support.postgres import blobs, put_blobs, set_up
-from tests.support.rings import states_text
-from tests.support.sealed import write
-from tests.support.server import schema, server
+from tests.support.databases.postgres import blobs, put_blobs, set_up
+from tests.support.databases.sealed import write
+from tests.support.keys.rings import states_text
+from tests.support.runs.extent import by_extent
+from tests.support.servers.postgres import schema, server
 
 TRANSITIONS = [["promote", "k4"], ["disable", "k1"], ["destroy", "k3", "--yes"]]
 

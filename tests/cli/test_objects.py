@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped]
 
-from sealpoint.cli import app
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli import app
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.maintenance.result import REFUTING, Reason
 from sealpoint.crypto import check_value
 from sealpoint.keys.wrap.command import format_bound
 from sealpoint.keys.wrap.wrapper import WrapContext
-from sealpoint.maintenance.result import REFUTING, Reason
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Run
-from tests.support.foreign import insert
-from tests.support.ledgers import make_ledger
-from tests.support.results import REPORT, SCHEMA, expected_code, require_valid
-from tests.support.rings import material_of, states_text
-from tests.support.sealed import write
+from tests.support.databases.foreign import insert
+from tests.support.databases.sealed import write
+from tests.support.keys.ledgers import make_ledger
+from tests.support.keys.rings import material_of, states_text
+from tests.support.runs.results import REPORT, SCHEMA, expected_code, require_valid
 
 COMMANDS: dict[str, bool | None] = {  # with the word of each on a good database
     "status DB": None,

@@ -20,14 +20,14 @@ import ormsgpack
 import pytest
 from langchain_core.messages import HumanMessage
 
-from sealpoint.cli.app import run
-from sealpoint.cli.exits import Exit, result_code
-from sealpoint.cli.render import ShownFailures, failure_reasons
-from sealpoint.databases.failures import Failure, Failures
+from sealpoint.admin.cli.app import run
+from sealpoint.admin.cli.exits import Exit, result_code
+from sealpoint.admin.cli.render import ShownFailures, failure_reasons
+from sealpoint.admin.databases.rows import Failure, Failures
+from sealpoint.admin.maintenance.result import Result
 from sealpoint.errors import IntegrityError
-from sealpoint.maintenance.result import Result
-from tests.support.foreign import GOLDEN, K1, SECRET, insert, write
-from tests.support.results import require_valid
+from tests.support.databases.foreign import GOLDEN, K1, SECRET, insert, write
+from tests.support.runs.results import require_valid
 
 COMMANDS = ["status", "audit", "types", "trial", "inspect", "verify"]
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
@@ -259,7 +259,7 @@ def test_allowlist_says_nothing_of_types_that_were_not_listed(
     plaintext: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More names than are listed are not all allowed, whatever stands on the list."""
-    monkeypatch.setattr("sealpoint.maintenance.inventory.MAX_TYPES", 1)
+    monkeypatch.setattr("sealpoint.admin.maintenance.inspect.MAX_TYPES", 1)
     assert called("types", plaintext, "--allow", f"{__name__}:Ticket") == 3
 
 
@@ -290,7 +290,7 @@ def test_emit_without_a_ring_is_no_list_of_all_types(
 def test_emit_counts_records_of_types_that_were_not_listed(
     plaintext: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sealpoint.maintenance.inventory.MAX_TYPES", 1)
+    monkeypatch.setattr("sealpoint.admin.maintenance.inspect.MAX_TYPES", 1)
     assert called("types", plaintext, "--emit") == 0
     assert "1 records name other types, which are not in the list\n" in capsys.readouterr().err
 
@@ -536,7 +536,7 @@ def test_data_goes_to_stdout_while_a_bar_is_on_the_terminal(plaintext: Path, key
     """The bar of a terminal on stderr takes nothing of what is written to a file."""
     terminal, screen = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "sealpoint.cli", "verify", plaintext, "--keys", keys, "--json"],
+        [sys.executable, "-m", "sealpoint.admin.cli", "verify", plaintext, "--keys", keys, "--json"],
         stdout=subprocess.PIPE,
         stderr=screen,
         env=os.environ | {"TERM": "xterm"},

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli.exits import Exit
 from tests.cli.conftest import Run
-from tests.support.sealed import VALUES, tags_of, write
+from tests.support.databases.sealed import VALUES, tags_of, write
 from tests.unit.maintenance.test_rebind import change
 
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from sealpoint.cli import recording
-from sealpoint.cli.app import COMMANDS
-from sealpoint.cli.exits import Exit
-from sealpoint.evidence import VerifierKey, verify_ledger
-from sealpoint.evidence.recorder import Act, Recorder
-from sealpoint.keys.edit import create_ring
+from sealpoint.admin.cli import frame
+from sealpoint.admin.cli.app import COMMANDS
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.evidence import VerifierKey, verify_ledger
+from sealpoint.admin.evidence.recorder import Act, Recorder
+from sealpoint.admin.keys.edit import create_ring
+from sealpoint.admin.maintenance.result import Result
 from sealpoint.keys.ringfile import RingFile
-from sealpoint.maintenance.result import Result
 from sealpoint.threads import Head, Kind, Spot, SqliteThreadStore
 from tests.cli.conftest import CODE, Run
-from tests.support.sealed import write
+from tests.support.databases.sealed import write
 
 TABLE = '\n[ledger]\ndir = "ledger"\norigin = "example.org/agents"\nsigner = { file = "ledger.key" }\n'
 
@@ -63,9 +63,9 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_every_event_has_a_command_and_is_on_the_page() -> None:
-    assert recording.EVENTS.keys() <= COMMANDS
+    assert frame.EVENTS.keys() <= COMMANDS
     page = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text(encoding="utf-8")
-    events = {"ring.drift", "ledger.recovered"}.union(*recording.EVENTS.values())
+    events = {"ring.drift", "ledger.recovered"}.union(*frame.EVENTS.values())
     assert {event for event in events if f"`{event}`" not in page} == set()
 
 
@@ -360,7 +360,7 @@ def test_ledger_without_a_folder_of_documents_refuses_the_command(
 def test_end_that_cannot_be_recorded_is_reported(
     ledger: Path, ring: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sealpoint.evidence import recorder
+    from sealpoint.admin.evidence import recorder
 
     genuine = recorder.Recorder.begin
 
@@ -378,8 +378,8 @@ def test_end_that_cannot_be_recorded_is_reported(
 
 def test_run_that_is_killed_is_seen_as_not_ended(ledger: Path, run: Run) -> None:
     code = (
-        "import os; from sealpoint.keys import edit; edit.stage_key = lambda *_, **__: os._exit(9);"
-        "from sealpoint.cli.app import run; run(['keys', 'generate', 'k2'])"
+        "import os; from sealpoint.admin.keys import edit; edit.stage_key = lambda *_, **__: os._exit(9);"
+        "from sealpoint.admin.cli.app import run; run(['keys', 'generate', 'k2'])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert new(ledger) == [("key.stage", "begun", None)]
@@ -393,8 +393,8 @@ def test_run_that_is_killed_is_seen_as_not_ended(ledger: Path, run: Run) -> None
 def test_without_a_ledger_nothing_of_it_is_imported(tmp_path: Path) -> None:
     create_ring(tmp_path / "keys.toml", "k1")
     code = (
-        "import sys; from sealpoint.cli.app import run; code = run(['keys', 'generate', 'k2']);"
-        "print(code, [name for name in sys.modules if name.startswith('sealpoint.evidence')])"
+        "import sys; from sealpoint.admin.cli.app import run; code = run(['keys', 'generate', 'k2']);"
+        "print(code, [name for name in sys.modules if name.startswith('sealpoint.admin.evidence')])"
     )
     environment = os.environ | {"SEALPOINT_KEYS": str(tmp_path / "keys.toml")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
@@ -541,7 +541,7 @@ print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())
 
 
 def test_command_signs(ring: Path, run: Run, tmp_path: Path) -> None:
-    from tests.support.ledgers import OTHER_SIGNER, SIGNER
+    from tests.support.keys.ledgers import OTHER_SIGNER, SIGNER
 
     script = tmp_path / "sign.py"
     script.write_text(SIGN)

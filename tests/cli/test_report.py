@@ -21,28 +21,25 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.cli.exits import Exit
-from sealpoint.evidence import verify_ledger
-from sealpoint.evidence.ledger import Ledger
-from sealpoint.evidence.report import database
-from sealpoint.evidence.report.changes import find_changes
-from sealpoint.evidence.report.page import load_template
-from sealpoint.evidence.report.period import parse_period
-from sealpoint.evidence.report.why import ORDER, Why, sentence_of
-from sealpoint.maintenance import sentences
-from sealpoint.maintenance.audit import audit
-from sealpoint.maintenance.result import Reason
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.evidence import verify_ledger
+from sealpoint.admin.evidence.ledger import Ledger
+from sealpoint.admin.evidence.report import sources
+from sealpoint.admin.evidence.report.document import load_template
+from sealpoint.admin.evidence.report.sources import ORDER, Why, find_changes, parse_period, sentence_of
+from sealpoint.admin.maintenance.audit import audit
+from sealpoint.admin.maintenance.result import Reason
 from sealpoint.threads.sqlite import SqliteThreadStore
 from tests.cli.conftest import Ended, Run
 from tests.matrix import databases, oracle
 from tests.postgres.test_commands import at
-from tests.support.bound import INDEX, PRIVATE, play, sealed_file, sealed_schema
-from tests.support.ledgers import SIGNER, make_entry, make_ledger
-from tests.support.postgres import set_up
-from tests.support.results import REPORT, expected_code
-from tests.support.rings import states_text
-from tests.support.sealed import write
-from tests.support.server import schema, server
+from tests.support.databases.bound import INDEX, PRIVATE, play, sealed_file, sealed_schema
+from tests.support.databases.postgres import set_up
+from tests.support.databases.sealed import write
+from tests.support.keys.ledgers import SIGNER, make_entry, make_ledger
+from tests.support.keys.rings import states_text
+from tests.support.runs.results import REPORT, expected_code
+from tests.support.servers.postgres import schema, server
 
 DUE = "2099-01-01T00:00:00Z"
 
@@ -185,7 +182,7 @@ def test_entries_that_are_replaced_after_the_check_are_no_evidence(
         entries.write_text(entries.read_text().replace("ledger.init", "ledger.inix"))
         return verdict
 
-    monkeypatch.setattr("sealpoint.evidence.report.changes.verify_ledger", verify_and_replace)
+    monkeypatch.setattr("sealpoint.admin.evidence.report.sources.verify_ledger", verify_and_replace)
     changes = find_changes(Path("ledger"), None, "sha256:other")
     assert changes.verified is False
     assert Reason.LEDGER_BROKEN in changes.reasons
@@ -474,7 +471,6 @@ def test_schema_names_every_reason() -> None:
     assert REPORT["properties"]["reasons"]["items"]["enum"] == [reason.value for reason in ORDER]
     assert {*ORDER} == {*Reason, *Why}
     assert all(sentence_of(reason) or reason is Reason.NOT_ASKED for reason in ORDER)
-    assert set(sentences.SENTENCES) == set(Reason)
 
 
 def test_files_have_what_stdout_has(run: Run, legacy_ring: Path, tmp_path: Path) -> None:
@@ -787,7 +783,7 @@ def test_all_parts_speak_of_the_same_rows(
             store("meanwhile")
             return looked(*arguments)
 
-        monkeypatch.setattr(database, "audit", audit_while_an_agent_writes)
+        monkeypatch.setattr(sources, "audit", audit_while_an_agent_writes)
         place = ["--db-env", "SEALPOINT_REPORT_URL"] if url else [whole]
         ended = run("report", *place, "--threads", "agents.db", "--json")
     (part,) = ended.document["databases"]

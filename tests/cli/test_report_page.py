@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.test_report import HOSTILE
 from tests.matrix import databases
-from tests.support.browser import CHROMIUM, MISSING, look, print_page
+from tests.support.servers.browser import CHROMIUM, MISSING, look, print_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
@@ -56,7 +56,7 @@ def test_a_page_that_loads_or_runs_is_noticed(tmp_path: Path) -> None:
     seen = look(f"<!DOCTYPE html><title>x</title>{body}", tmp_path / "open", 400)
     assert {"/y.css", "http://sealpoint.invalid/x.png", "http://sealpoint.invalid/f"} <= {*seen.asked}
     assert any("ran" in line for line in seen.console)
-    template = resources.files("sealpoint.evidence.report").joinpath("page.html.j2").read_text("utf-8")
+    template = resources.files("sealpoint.admin.evidence.report").joinpath("page.html.j2").read_text("utf-8")
     (policy,) = re.findall(r"<meta http-equiv=.*>", template)
     seen = look(f"<!DOCTYPE html>{policy}<title>x</title>{body}", tmp_path / "closed", 400)
     assert seen.asked == ["/"]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.maintenance.job import make_plan
+from sealpoint.admin.maintenance.result import MAX_TABLES
 from sealpoint.base import empty_checkpoint
-from sealpoint.cli.exits import Exit
-from sealpoint.maintenance.job import make_plan
-from sealpoint.maintenance.result import MAX_TABLES
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import Ended, Run
-from tests.support.sealed import AES_KEY, VALUES, make_cipher, write
+from tests.support.databases.sealed import AES_KEY, VALUES, make_cipher, write
 
 NOTHING = "DELETE FROM checkpoints; DELETE FROM writes;"
 
@@ -157,7 +157,7 @@ def test_values_that_come_after_the_plan_are_counted(
         write(path, kind, "b")
         return plan
 
-    monkeypatch.setattr("sealpoint.cli.rotate.make_plan", plan_and_write)
+    monkeypatch.setattr("sealpoint.admin.cli.change.make_plan", plan_and_write)
     ended = run("rotate", path, "--apply", option, "--json")
     assert (ended.code, *says(ended)) == (Exit.DONE, None, [reason])
     assert ended.document[reason.removesuffix("-allowed")] == VALUES

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.keys.lock import holding
+from sealpoint.admin.keys.lock import holding
 from tests.cli.conftest import Ended
-from tests.support.sealed import write
+from tests.support.databases.sealed import write
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +75,7 @@ def test_the_nightly_script_ends_with_0_only_if_all_is_done(
     path = tmp_path / "x.db"
     make(path, database)
     with holding(path) if database == "held" else nullcontext():
-        ended = run_script("nightly.sh", "nightly.md", tmp_path, path, *words)
+        ended = run_script("nightly.sh", "rotation.md", tmp_path, path, *words)
     assert (ended.code, ended.out) == (code, f"{path}: {line}\n" if line else ""), ended.err
 
 
@@ -83,7 +83,7 @@ def test_the_nightly_script_checks_the_keys_first(keys: Path, tmp_path: Path) ->
     path = tmp_path / "x.db"
     make(path, "good")
     keys.unlink()
-    ended = run_script("nightly.sh", "nightly.md", tmp_path, path)
+    ended = run_script("nightly.sh", "rotation.md", tmp_path, path)
     assert (ended.code, ended.out) == (5, f"{path}: keys ended with 5\n")
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.cli.exits import Exit
-from sealpoint.keys.lock import holding
-from sealpoint.maintenance import scrub as module
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.keys.lock import holding
+from sealpoint.admin.maintenance import scrub as module
 from tests.cli.conftest import Run
-from tests.support.rings import states_text
-from tests.support.sealed import VALUES, tags_of, values_of
+from tests.support.databases.sealed import VALUES, tags_of, values_of
+from tests.support.keys.rings import states_text
 
 OLD = b"+cobblestone256@k1"
 

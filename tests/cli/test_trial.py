@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from sealpoint.cli import trial as module
-from sealpoint.cli.exits import Exit
+from sealpoint.admin.cli import trial as module
+from sealpoint.admin.cli.exits import Exit
 from tests.cli.conftest import Run
-from tests.support import foreign
-from tests.support.harm import flip
-from tests.support.rings import states_text
-from tests.support.sealed import VALUES, values_of, write
+from tests.support.databases import foreign
+from tests.support.databases.harm import flip
+from tests.support.databases.sealed import VALUES, values_of, write
+from tests.support.keys.rings import states_text
 
 pytestmark = pytest.mark.usefixtures("keys")
 

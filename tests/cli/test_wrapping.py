@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from sealpoint import EncryptedSerializer
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.keys.edit import create_ring, key_file
 from sealpoint.base import RunnableConfig, empty_checkpoint
-from sealpoint.cli.exits import Exit
 from sealpoint.crypto import KeyRing
-from sealpoint.keys.edit import create_ring
-from sealpoint.keys.leftovers import key_file
 from sealpoint.keys.ringfile import RingFile, read_ring_entries
-from sealpoint.keys.wrap import ask
+from sealpoint.keys.wrap import wrapper as ask
 from sealpoint.sqlite import SqliteSaver
 from tests.cli.conftest import Run
-from tests.support.wrappers import Service, fake_service, wrapper_text
+from tests.support.keys.wrappers import Service, fake_service, wrapper_text
 
 
 @pytest.fixture

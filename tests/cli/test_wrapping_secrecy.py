@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sealpoint.keys.edit import create_ring
+from sealpoint.admin.keys.edit import create_ring
 
 SERVICE = """
 import json, os, sys
@@ -77,9 +77,8 @@ def found_in(data: bytes, materials: set[bytes]) -> bool:
 def test_material_is_in_memory_and_in_pipes_alone(ring: Path, tmp_path: Path) -> None:
     """Not in a file, argument, variable, log or message; and no core file would contain it."""
     said = b""
-    start = (
-        "import logging, sys; logging.basicConfig(level=1); from sealpoint.cli import main; sys.exit(main())"
-    )
+    start = "import logging, sys\nlogging.basicConfig(level=1)\n"
+    start += "from sealpoint.admin.cli import main\nsys.exit(main())"
     for words in COMMANDS:
         environment = {**os.environ, "SEALPOINT_KEYS": str(ring)}
         done = subprocess.run(
@@ -106,7 +105,7 @@ def test_material_is_in_memory_and_in_pipes_alone(ring: Path, tmp_path: Path) ->
 def test_core_file_limit_is_set_for_the_command_alone() -> None:
     """A program that runs a command in its own process keeps its limits; children may raise theirs again."""
     code = (
-        "import resource, sys; from sealpoint.cli import main; hard = resource.getrlimit(4)[1];"
+        "import resource, sys; from sealpoint.admin.cli import main; hard = resource.getrlimit(4)[1];"
         " sys.argv[1:] = ['--version']; main(); assert resource.getrlimit(4) == (0, hard)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import id as their_id
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as TheirJsonPlus
 
 from sealpoint import base as ours
-from sealpoint.base import id as our_id
+from sealpoint.base import checkpoint as our_id
 from tests.compat.test_signatures import public_names
 
 PUBLIC = sorted(public_names(theirs))

@@ -14,7 +14,7 @@ from langgraph._internal._replay import ReplayState as TheirReplayState
 from sealpoint.base import BaseCheckpointSaver
 from sealpoint.replay import ReplayState
 from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import at, put_chain
+from tests.support.databases.checkpoints import at, put_chain
 
 
 class Recorder(BaseCheckpointSaver[int]):

@@ -15,7 +15,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 from langgraph.types import Command
 
-from sealpoint.errors import BlobError, IntegrityError, PlaintextError, SealpointError, UnknownKeyError
+from sealpoint.errors import IntegrityError, PlaintextError, SealedValueError, SealpointError, UnknownKeyError
 from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, InMemorySaver, SqliteSaver
 from tests.compat.agents import QUESTION, THREAD, agent, counter
 
@@ -31,8 +31,8 @@ DAMAGES: Final[dict[str, tuple[str, type[SealpointError]]]] = {
     "another type": ("type = 'bytes' || substr(type, instr(type, '+'))", IntegrityError),
     "an unknown key": ("type = replace(type, '@k1', '@k2')", UnknownKeyError),
     "no seal": ("type = 'bytes'", PlaintextError),
-    "cut off": ("{blob} = substr({blob}, 1, 20)", BlobError),
-    "a text": ("{blob} = 'text'", BlobError),
+    "cut off": ("{blob} = substr({blob}, 1, 20)", SealedValueError),
+    "a text": ("{blob} = 'text'", SealedValueError),
 }
 TABLES: Final = {"checkpoints": "checkpoint", "writes": "value"}
 

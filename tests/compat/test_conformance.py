@@ -26,7 +26,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsync
 
 from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, InMemorySaver, SqliteSaver
 from tests.compat.agents import counter
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 Saver = BaseCheckpointSaver[Any]
 Opened = AbstractAsyncContextManager[Saver]

@@ -18,7 +18,7 @@ from packaging.version import Version
 from sealpoint import JsonPlusSerializer, Key, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SqliteSaver
 from tests.compat.golden.write import AES_KEY, FOLDER, KEY, MESSAGES, VALUES, WAITING, asking
-from tests.support.checkpoints import at
+from tests.support.databases.checkpoints import at
 
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = sorted(FOLDER.glob("*-[0-9]*.db"))

@@ -19,7 +19,7 @@ from sealpoint.errors import OmittedAttributeError
 from sealpoint.sqlite import aio
 from tests.compat import test_bridge_signatures as bridge
 from tests.compat.versions import IS_NEW
-from tests.support.rings import make_cipher
+from tests.support.keys.rings import make_cipher
 
 PAIRS: Final[dict[str, tuple[Any, Any]]] = {
     "base": (TheirBase, base.BaseCheckpointSaver),

@@ -11,7 +11,7 @@ import pytest
 from sealpoint.errors import SealingCheckError
 from sealpoint.langgraph import SealedSaver, arequire_sealing, require_sealing
 from tests.graphs.savers import SAVERS, SEALED, TAG, opened, stored
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(Async)?ShallowPostgresSaver is deprecated as of version 2.0.20:DeprecationWarning"

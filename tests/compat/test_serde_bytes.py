@@ -11,8 +11,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 
 from sealpoint.serde import JsonPlusSerializer
 from tests.support.sample_types import Color, Point
-from tests.support.samples import LOSSY, SAMPLES, alike
-from tests.support.strategies_values import anything
+from tests.support.values.samples import LOSSY, SAMPLES, alike
+from tests.support.values.strategies import anything
 
 ours = JsonPlusSerializer()
 theirs = Theirs()

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from sealpoint.errors import SerdeError, UnbuildableValueError, UnsupportedTypeError
 from sealpoint.serde import JsonPlusSerializer
 from tests.support import sample_types as t
-from tests.support.forge import envelope, extension, record
-from tests.support.samples import Samples, alike
+from tests.support.values.forge import envelope, extension, record
+from tests.support.values.samples import Samples, alike
 
 ours = JsonPlusSerializer()
 raw = JsonPlusSerializer(on_blocked="raw")
@@ -59,7 +59,7 @@ REBUILT: Samples = {
     ),
 }
 if sys.version_info < (3, 14):
-    from tests.support.sample_types_v1 import AliasedDefault1
+    from tests.support.values.sample_types_v1 import AliasedDefault1
 
     REBUILT["v1 alias with a default: LangGraph gives the default"] = AliasedDefault1(fooAlias=5)
 

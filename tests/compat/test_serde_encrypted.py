@@ -16,7 +16,7 @@ from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import IntegrityError, PlaintextError
 from sealpoint.serde import EncryptedSerializer
 from tests.support.sample_types import Model
-from tests.support.samples import MESSAGES, SAMPLES, alike
+from tests.support.values.samples import MESSAGES, SAMPLES, alike
 
 AES_KEYS = [b"sixteen byte key", b"a key of twenty-four ch.", b"and one of thirty-two characters"]
 SHORT = {

@@ -14,9 +14,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 
 from sealpoint.errors import BlockedTypeError
 from sealpoint.serde import SAFE_TYPES, JsonPlusSerializer
-from tests.support.forge import record
 from tests.support.sample_types import Color, Frozen, Model, Named, Point
-from tests.support.samples import SAMPLES, alike
+from tests.support.values.forge import record
+from tests.support.values.samples import SAMPLES, alike
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_the_environment_means_the_same_to_both() -> None:
     script = """
 import os, sys
 from sealpoint.serde import JsonPlusSerializer
-from tests.support.forge import record
+from tests.support.values.forge import record
 row = record(2, "fractions", "Fraction", {"numerator": 1})
 seen = set()
 for text in ("1", "true", "True", "YES", "on", "0", "", " true", "2"):

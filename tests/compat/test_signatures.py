@@ -18,11 +18,11 @@ import pytest
 
 MODULES: Final = {
     "langgraph.checkpoint.serde.base": "sealpoint.serde.base",
-    "langgraph.checkpoint.serde.types": "sealpoint.serde.types",
+    "langgraph.checkpoint.serde.types": "sealpoint.serde.classes",
     "langgraph.checkpoint.serde.jsonplus": "sealpoint.serde.jsonplus",
     "langgraph.checkpoint.serde.encrypted": "sealpoint.serde.encrypted",
     "langgraph.checkpoint.base": "sealpoint.base",
-    "langgraph.checkpoint.base.id": "sealpoint.base.id",
+    "langgraph.checkpoint.base.id": "sealpoint.base.checkpoint",
     "langgraph.checkpoint.sqlite": "sealpoint.sqlite",
     "langgraph._internal._replay": "sealpoint.replay",
 }

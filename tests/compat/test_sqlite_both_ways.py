@@ -17,8 +17,8 @@ from sealpoint import EncryptedSerializer, JsonPlusSerializer, Key, KeyRing, Key
 from sealpoint.base import empty_checkpoint
 from sealpoint.errors import PlaintextError
 from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import at, dump
-from tests.support.samples import LOSSY, SAMPLES, alike
+from tests.support.databases.checkpoints import at, dump
+from tests.support.values.samples import LOSSY, SAMPLES, alike
 
 pytestmark = pytest.mark.usefixtures("paths_of_pathlib")
 KEY = bytes(range(32))

@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 from sealpoint.base import DeltaChannelHistory
 from sealpoint.sqlite import SqliteSaver
 from tests.compat.agents import counter
-from tests.support.checkpoints import at, make
+from tests.support.databases.checkpoints import at, make
 
 CHANNELS = ("a", "b", "c")
 

@@ -15,7 +15,7 @@ from sealpoint import EncryptedSerializer, JsonPlusSerializer, Key, KeyRing, Key
 from sealpoint.base import CheckpointTuple
 from sealpoint.sqlite import SqliteSaver
 from tests.compat.golden.write import AES_KEY, FOLDER, KEY, VALUES
-from tests.support.checkpoints import at
+from tests.support.databases.checkpoints import at
 
 RING = KeyRing(
     [

@@ -12,8 +12,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.base import empty_checkpoint
 from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import dump
-from tests.support.extent import by_extent
+from tests.support.databases.checkpoints import dump
+from tests.support.runs.extent import by_extent
 
 TS = "2026-01-02T03:04:05+00:00"
 

@@ -14,8 +14,8 @@ from langgraph.types import Command
 
 from sealpoint.sqlite import SqliteSaver
 from tests.compat.agents import QUESTION, THREAD, agent
-from tests.support.checkpoints import at
-from tests.support.schemas import CHECKPOINTS, OLDER_WRITES
+from tests.support.databases.checkpoints import at
+from tests.support.databases.schemas import CHECKPOINTS, OLDER_WRITES
 
 COLUMNS = "thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value"
 

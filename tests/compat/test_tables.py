@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 
 from sealpoint.errors import SchemaError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 SERDE = EncryptedSerializer.from_key(bytes(range(32)))
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}

@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from tests.deploy.pages import ROOT, block, blocks, commands
-from tests.support.containers import MISSING, Container
-from tests.support.running import running
+from tests.deploy.running import running
+from tests.support.servers.containers import MISSING, Container
 
 PAGE: Final = "deploy.md"
 EXAMPLES: Final = ROOT / "examples"

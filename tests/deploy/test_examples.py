@@ -18,8 +18,8 @@ import httpx
 import psycopg
 import pytest
 
-from tests.support.running import running
-from tests.support.server import schema, server
+from tests.deploy.running import running
+from tests.support.servers.postgres import schema, server
 
 ROOT = Path(__file__).parents[2]
 CANARY = "CANARY: my knee hurts"

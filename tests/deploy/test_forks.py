@@ -27,9 +27,9 @@ from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import AsyncSqliteSaver, EncryptedSerializer, SealedSaver, SqliteSaver
 from sealpoint.threads import PostgresThreadStore, SqliteThreadStore
 from tests.postgres.test_schema import schema_of
-from tests.support.forks import in_child
-from tests.support.rings import NEW, SECRET
-from tests.support.server import schema, server
+from tests.support.keys.rings import NEW, SECRET
+from tests.support.runs.forks import in_child
+from tests.support.servers.postgres import schema, server
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 SAID = "ForkedError: this {} was created before the process forked, and its connection cannot be shared"

@@ -1,6 +1,6 @@
 """docs/kubernetes.md, as a new user follows it: its commands, its manifests, and the mounts they ask for.
 
-tests/support/kubelet.py stands in for the kubelet: folders and modes come from the fields of the manifests.
+tests/support/keys/kubelet.py is the kubelet: folders and modes come from the fields of the manifests.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import pytest
 import yaml
 
 from tests.deploy.pages import ROOT, block, blocks, commands
-from tests.support.containers import MISSING, Container
-from tests.support.kubelet import Volume
-from tests.support.running import running
+from tests.deploy.running import running
+from tests.support.keys.kubelet import Volume
+from tests.support.servers.containers import MISSING, Container
 
 PAGE: Final = "kubernetes.md"
 CANARY: Final = "CANARY: my knee hurts"

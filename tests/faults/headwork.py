@@ -33,7 +33,7 @@ from sealpoint.langgraph import SealedSaver, SqliteSaver
 from sealpoint.threads import ThreadStore
 from tests.graphs.openers import CONNECTION, NO_WAITING, Opener, on_aiosqlite, on_async_pool
 from tests.graphs.savers import SEALED
-from tests.support.threads import thread_store
+from tests.support.databases.threads import thread_store
 
 SYNC: Final = ("SqliteSaver", "LangGraph SqliteSaver", "LangGraph PostgresSaver")
 ASYNC: Final[dict[str, Opener]] = {

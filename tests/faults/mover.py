@@ -18,10 +18,10 @@ from typing import Any
 
 import tomlkit  # noqa: F401 -- before the fork: only what a move does itself is to be counted
 
+from sealpoint.admin.keys import edit, wrapping
+from sealpoint.admin.keys.destroy import destroy_key
 from sealpoint.crypto import KeyState
 from sealpoint.errors import HeldError
-from sealpoint.keys import edit, wrapping
-from sealpoint.keys.destroy import destroy_key
 from sealpoint.keys.ringfile import read_ring_entries
 
 MOVES: dict[str, Callable[[Path, str], object]] = {
@@ -34,7 +34,7 @@ MOVES: dict[str, Callable[[Path, str], object]] = {
     "wrap": lambda ring, key_id: wrapping.wrap_key(ring, key_id, "w"),
     "rewrap": lambda ring, key_id: wrapping.rewrap_keys(ring, [key_id], "v"),
     "destroy-wrapped": destroy_key,
-    "generate-wrapped": lambda ring, key_id: wrapping.stage_wrapped_key(ring, "w", key_id),
+    "generate-wrapped": lambda ring, key_id: edit.stage_key(ring, key_id, "w"),
 }
 CHANGES = {f"os.{name}" for name in ("rename", "link", "remove", "symlink", "mkdir", "chmod", "chown")}
 NEXT = {KeyState.STAGED: "promote", KeyState.DECRYPT_ONLY: "disable", KeyState.DISABLED: "destroy"}

@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sealpoint.evidence import Ledger, verify_ledger
-from tests.support.ledgers import SIGNER, make_entry, make_ledger
+from sealpoint.admin.evidence import Ledger, verify_ledger
+from tests.support.keys.ledgers import SIGNER, make_entry, make_ledger
 
 STEPS = ("open", "fsync", "write", "replace", "unlink", "truncate", "ftruncate")
 MOST_STEPS = 40

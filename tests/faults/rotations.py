@@ -11,13 +11,12 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import Progress
-from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.maintenance.rotate import outstanding, rotate
+from sealpoint.admin.databases.rows import Failure, Progress
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.serde import EncryptedSerializer
 from tests.faults.rotator import BATCH, at, make_checkpoint, make_cipher
-from tests.support.sealed import Place
+from tests.support.databases.sealed import Place
 
 CHECKPOINTS = 150
 BATCHES = -(-CHECKPOINTS // BATCH.rows) + -(-2 * CHECKPOINTS // BATCH.rows)

@@ -29,16 +29,14 @@ from typing import Any
 
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
+from sealpoint.admin.databases.rows import Batch, Event, Failure
+from sealpoint.admin.databases.sqlite.rows import SqliteRows, SqliteWholeRows
+from sealpoint.admin.maintenance.decrypt import decrypt
+from sealpoint.admin.maintenance.rebind import RebindOptions, rebind
+from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import Batch, Event
-from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.databases.sqlite.whole import SqliteWholeRows
 from sealpoint.errors import SealpointError
-from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.rebind import RebindOptions, rebind
-from sealpoint.maintenance.rotate import rotate
 from sealpoint.sealed import SealedSaver
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver

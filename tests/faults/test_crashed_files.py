@@ -19,12 +19,12 @@ from typing import Final
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver, SqliteSaver
 from sealpoint.threads import SqliteThreadStore
-from tests.support.bound import cipher_of, play, sealed_file
-from tests.support.checkpoints import at
-from tests.support.extent import by_extent
+from tests.support.databases.bound import cipher_of, play, sealed_file
+from tests.support.databases.checkpoints import at
+from tests.support.runs.extent import by_extent
 
 KILLS: Final = by_extent(24, 60, 1000)
 ROWS: Final = 300

@@ -12,7 +12,7 @@ import pytest
 from sealpoint.sqlite import SqliteSaver
 from tests.faults.rounds import rounds
 from tests.faults.writer import CROWD_STEPS, WRITES, at, step
-from tests.support.schemas import CHECKPOINTS, OLDER_WRITES
+from tests.support.databases.schemas import CHECKPOINTS, OLDER_WRITES
 
 THREADS = 8
 STEPS = 25

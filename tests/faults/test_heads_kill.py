@@ -27,7 +27,7 @@ from tests.faults.headwork import (
     sealed,
 )
 from tests.graphs.openers import CONNECTION
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 OURS: Final = "SqliteSaver"
 POSTGRES: Final = "LangGraph PostgresSaver"

@@ -21,8 +21,8 @@ from tests.faults import headwork
 from tests.faults.headwork import ASYNC, HOUR, SYNC, Worker, at, number_of, process, sealed
 from tests.graphs.openers import CONNECTION
 from tests.graphs.savers import SEALED
-from tests.support.server import schema, server
-from tests.support.threads import thread_store
+from tests.support.databases.threads import thread_store
+from tests.support.servers.postgres import schema, server
 
 PROCESSES: Final = 4
 THREADS: Final = 8

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.evidence import Ledger, verify_ledger
+from sealpoint.admin.evidence import Ledger, verify_ledger
 from tests.faults.power import Disk, Killed
 from tests.faults.test_rotation_room import can_mount
-from tests.support.extent import by_extent
-from tests.support.ledgers import SIGNER, make_entry, make_ledger
+from tests.support.keys.ledgers import SIGNER, make_entry, make_ledger
+from tests.support.runs.extent import by_extent
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 4
@@ -24,8 +24,8 @@ ENTRIES = 25
 WRITE = """
 import sys
 from pathlib import Path
-from sealpoint.evidence import Ledger
-from tests.support.ledgers import SIGNER, add
+from sealpoint.admin.evidence import Ledger
+from tests.support.keys.ledgers import SIGNER, add
 add(Ledger(Path(sys.argv[1]), SIGNER), *(f"{sys.argv[2]}.{number}" for number in range(int(sys.argv[3]))))
 """
 
@@ -33,8 +33,8 @@ FILL = """
 import subprocess, sys
 from pathlib import Path
 from sealpoint.errors import StoppedError
-from sealpoint.evidence import Ledger, verify_ledger
-from tests.support.ledgers import SIGNER, add, make_ledger
+from sealpoint.admin.evidence import Ledger, verify_ledger
+from tests.support.keys.ledgers import SIGNER, add, make_ledger
 disk = Path(sys.argv[1])
 def mount(size, *more):
     options = ",".join([f"size={size}k", *more])

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import Batch
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.rows import Batch, Failure
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.maintenance.rotate import rotate
 from tests.faults.rotations import BATCHES, make, rotator
 from tests.faults.rotator import make_cipher
-from tests.support.rebinding import rebound, run
-from tests.support.sealed import checked, failures, moved, tags_of
+from tests.support.databases.rebinding import rebound, run
+from tests.support.databases.sealed import checked, failures, moved, tags_of
 
 KILLS = int(os.environ.get("SEALPOINT_KILLS", "4"))
 WRITES = int(os.environ.get("SEALPOINT_LIVE_WRITES", "50"))

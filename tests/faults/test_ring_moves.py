@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from sealpoint.admin.keys.destroy import destroy_key
+from sealpoint.admin.keys.edit import create_ring, disable_key, key_file, promote_key, stage_key
+from sealpoint.admin.keys.wrapping import find_left_files
 from sealpoint.crypto import KeyRing
-from sealpoint.keys.destroy import destroy_key
-from sealpoint.keys.edit import create_ring, disable_key, promote_key, stage_key
+from sealpoint.errors import OutputError
 from sealpoint.keys.ringfile import read_ring_entries
-from sealpoint.keys.wrapping import find_left_files, stage_wrapped_key
 from tests.faults.mover import MOVES, step
 
 KILLS = int(os.environ.get("SEALPOINT_KILLS", "12"))
@@ -91,7 +93,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     disable_key(ring, "k3")
     stage_key(ring, "k5")
     ring.write_text(ring.read_text() + WRAPPERS)
-    stage_wrapped_key(ring, "w", "k8")
+    stage_key(ring, "k8", "w")
     return ring.parent
 
 
@@ -131,10 +133,24 @@ def expected_names(ring: Path) -> set[str]:
     return {ring.name, *(f"keys.d/{key_id}.key" for key_id in live)}
 
 
+def repeat(move: Callable[[Path, str], object], ring: Path, key_id: str) -> None:
+    """Move again; if a killed command has left its file, remove that first, as the hint says."""
+    file = key_file(ring, key_id)
+    named = {one.partition(" ")[0] for one in states(ring)} if ring.exists() else set()
+    if file.exists() and key_id not in named:
+        with pytest.raises(OutputError, match=str(file)):
+            move(ring, key_id)
+        file.unlink()
+    move(ring, key_id)
+
+
 @pytest.mark.broad(every=3)
 @pytest.mark.parametrize("move", STEPS)
 def test_killed_within_a_move(tmp_path: Path, prepared: Path, mover: Mover, move: str) -> None:
-    """The ring loads and is the old one or the new one; the move run again completes it and cleans up."""
+    """The ring loads and is the old one or the new one; the move run again completes it and cleans up.
+
+    A key file that no entry names is left to the user: the move names it.
+    """
     key_id, done = STEPS[move]
     for number in moments():
         ring = Path(shutil.copytree(prepared, tmp_path / str(number))) / "keys.toml"
@@ -146,7 +162,7 @@ def test_killed_within_a_move(tmp_path: Path, prepared: Path, mover: Mover, move
         # An id that is taken is not made twice, and a wrapped key is not wrapped: it is wrapped again.
         is_once = move.startswith("generate") or (move == "wrap" and not find_left_files(ring))
         if not (is_once and done in now):
-            MOVES[move](ring, key_id)
+            repeat(MOVES[move], ring, key_id)
         assert done in states(ring)
         stage_key(ring, "k7")  # the next new key sweeps what an entry names by now
         assert names(ring) == expected_names(ring), number
@@ -162,7 +178,7 @@ def test_killed_while_the_ring_is_made(tmp_path: Path, mover: Mover) -> None:
         ring = tmp_path / str(number) / "keys.toml"
         (code,) = mover.run("die", ring, "init", "k1", number)
         if not ring.exists():
-            create_ring(ring, "k1")
+            repeat(create_ring, ring, "k1")
         assert repr(KeyRing.load(ring)) == "KeyRing(k1 active)"
         stage_key(ring, "k2")
         assert names(ring) == expected_names(ring), number
@@ -189,7 +205,9 @@ def test_killed_at_any_moment(tmp_path: Path, mover: Mover) -> None:
     for _ in range(4):
         step(ring)  # ends whatever was begun
     stage_key(ring, "last")
-    assert names(ring) == expected_names(ring)
+    left = names(ring) - expected_names(ring)
+    assert expected_names(ring) <= names(ring)
+    assert all(re.fullmatch(r"keys\.d/k[0-9]{2}[a-z]+-[0-9a-f]{4}\.key", name) for name in left), left
     assert len(read_ring_entries(ring)) > 2  # it did get on meanwhile
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.maintenance.decrypt import decrypt
+from sealpoint.admin.maintenance.decrypt import decrypt
 from tests.faults.rotations import BATCHES, Rotator, copy, make, rerun, rotator
 from tests.faults.rotator import make_cipher
-from tests.support.sealed import checked, opened, values_of
+from tests.support.databases.sealed import checked, opened, values_of
 
 KILLS = int(os.environ.get("SEALPOINT_KILLS", "3"))
 BATCH_SECONDS = 0.005  # about; nothing depends on it

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import Batch, Progress
-from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.maintenance.rotate import rotate
+from sealpoint.admin.databases.rows import Batch, Failure, Progress
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.rotate import rotate
 from tests.faults.rotations import make, rerun, rotator
 from tests.faults.rotator import make_cipher
-from tests.support.sealed import checked, opened, values_of
+from tests.support.databases.sealed import checked, opened, values_of
 
 WRITES = int(os.environ.get("SEALPOINT_LIVE_WRITES", "100"))
 SAVERS = ("ours-k1", "ours-k2", "theirs-k1", "theirs-k2")  # half of them have not heard of the new key

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.decrypt import decrypt
+from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.errors import StoppedError
-from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.rotate import rotate
 from tests.faults.rotations import copy, make, rerun, rotator
 from tests.faults.rotator import BATCH, make_cipher
-from tests.support.sealed import checked, opened, values_of
+from tests.support.databases.sealed import checked, opened, values_of
 
 CHECKPOINTS = 60
 ROWS = 3 * CHECKPOINTS

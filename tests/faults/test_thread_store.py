@@ -132,12 +132,12 @@ def test_file_on_a_disk_that_is_mounted_read_only(path: Path, log: str) -> None:
         if log == "moved":
             connection.close()
         said = run(SAY + READ_ONLY, path, before=MOUNTED)
-    assert said[0][:2] == ["create", "ThreadStoreReadOnlyError"]
+    assert said[0][:2] == ["create", "ThreadStoreError"]
     errors = {words[0]: words[1] for words in said[1:] if len(words) > 1}
     if "open" in errors and errors["open"] != "done":
-        assert errors["open"] == "ThreadStoreReadOnlyError"
+        assert errors["open"] == "ThreadStoreError"
     else:
-        assert errors["writable"] == errors["append"] == "ThreadStoreReadOnlyError"
+        assert errors["writable"] == errors["append"] == "ThreadStoreError"
 
 
 @pytest.mark.parametrize("forbidden", ["file", "folder"])
@@ -151,9 +151,9 @@ def test_account_that_may_not_write(path: Path, forbidden: str) -> None:
         said = run(SAY + WITHOUT_RIGHTS, path, "drop")
     finally:
         path.parent.chmod(0o700)
-    assert said[0][:2] == ["create", "done" if forbidden == "file" else "ThreadStoreReadOnlyError"]
+    assert said[0][:2] == ["create", "done" if forbidden == "file" else "ThreadStoreError"]
     errors = {words[1] for words in said[1:]}
-    assert errors - {"done"} == {"ThreadStoreReadOnlyError"}
+    assert errors - {"done"} == {"ThreadStoreError"}
     path.chmod(0o600)
     with closing(SqliteThreadStore(path)) as store:
         assert [*store.heads()] == [HEAD]

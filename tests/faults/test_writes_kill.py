@@ -22,7 +22,7 @@ from sealpoint.errors import SealpointError
 from tests.faults.headwork import SYNC, pipe, process, sealed
 from tests.graphs.openers import CONNECTION
 from tests.sealed.deltas import extend
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 DURABILITIES: Final = ("sync", "async", "exit")
 STORES: Final = ("append", "append_specials")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.graphs.plays import Elsewhere
 from tests.graphs.savers import ENTRIES
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 Places = Callable[[str], str]
 """Gives an empty place to a saver of the table: a path, or the DSN of a database."""

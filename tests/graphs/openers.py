@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from sealpoint.langgraph import AsyncSqliteSaver, InMemorySaver, SealedSaver
-from tests.support.threads import thread_store
+from tests.support.databases.threads import thread_store
 
 NO_WAITING: Final = "PRAGMA synchronous = OFF"
 """The files need not survive a power cut."""

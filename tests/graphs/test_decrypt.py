@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
+from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.maintenance.decrypt import decrypt
 from tests.graphs.graphs import SCRIPTS
 from tests.graphs.openers import Entry, on_sqlite3
 from tests.graphs.plays import plain, play
 from tests.graphs.savers import ENTRIES
-from tests.support.bound import INDEX, PLAIN, PRIVATE
-from tests.support.sealed import failures, make_ring
+from tests.support.databases.bound import INDEX, PLAIN, PRIVATE
+from tests.support.databases.sealed import failures, make_ring
 
 CIPHER = RingCipher(KeyRing(make_ring("k2").keys, index=INDEX))
 COLUMNS = {

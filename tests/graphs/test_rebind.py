@@ -7,19 +7,19 @@ from typing import Any, Final
 
 import pytest
 
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Failure
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
 from sealpoint.langgraph import SealedSaver
-from sealpoint.maintenance.verification import Verification
 from tests.graphs.conftest import Places
 from tests.graphs.graphs import SCRIPTS
 from tests.graphs.plays import play
 from tests.graphs.savers import SEALED, opened
-from tests.support.rebinding import rebound
-from tests.support.sealed import failures
+from tests.support.databases.rebinding import rebound
+from tests.support.databases.sealed import failures
 
 SAVERS: Final = ("LangGraph SqliteSaver", "LangGraph PostgresSaver", "SqliteSaver")
 """The last one stores what the first one does."""

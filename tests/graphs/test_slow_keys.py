@@ -23,8 +23,8 @@ from sealpoint.errors import KeyDisabledError
 from sealpoint.keys.watch import LOOK_SECONDS
 from sealpoint.keys.wrap.command import format_bound
 from sealpoint.keys.wrap.wrapper import WrapContext
-from tests.support.rings import material_of, replace, write
-from tests.support.wrappers import Service, fake_service, wrapped_text
+from tests.support.keys.rings import material_of, replace, write
+from tests.support.keys.wrappers import Service, fake_service, wrapped_text
 
 VALUE = "msgpack", b"\xa5value"
 CONFIG: Any = {"configurable": {"thread_id": "1"}}

@@ -20,13 +20,13 @@ from psycopg.types.json import Jsonb
 
 from sealpoint.serde import EncryptedSerializer
 from sealpoint.sqlite import SqliteSaver
-from tests.support.bound import PRIVATE, write_file, write_schema
-from tests.support.checkpoints import at, make
-from tests.support.forge import record
-from tests.support.harm import store_raw
-from tests.support.postgres import saver_at, set_up
-from tests.support.rings import material_of
-from tests.support.sealed import AES_KEY, bind, make_cipher, write
+from tests.support.databases.bound import PRIVATE, write_file, write_schema
+from tests.support.databases.checkpoints import at, make
+from tests.support.databases.harm import store_raw
+from tests.support.databases.postgres import saver_at, set_up
+from tests.support.databases.sealed import AES_KEY, bind, make_cipher, write
+from tests.support.keys.rings import material_of
+from tests.support.values.forge import record
 from tests.unit.databases.frames import BODY, document, put_metadata, sealed
 
 SECRET: Final = b"Kumquat-4711"

@@ -27,17 +27,17 @@ import typer.main
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.cli.app import COMMANDS as ALL
-from sealpoint.cli.app import program
-from sealpoint.cli.app import run as run_program
+from sealpoint.admin.cli.app import COMMANDS as ALL
+from sealpoint.admin.cli.app import program
+from sealpoint.admin.cli.app import run as run_program
 from sealpoint.keys import ringfile
 from tests.matrix import databases, oracle
 from tests.matrix.databases import SECRET, THREAD, TYPE
 from tests.matrix.oracle import Facts, Ring, Value, open_value
 from tests.postgres.test_commands import at
 from tests.postgres.test_schema import alter, schema_of
-from tests.support.extent import by_extent
-from tests.support.server import schema, server
+from tests.support.runs.extent import by_extent
+from tests.support.servers.postgres import schema, server
 
 pytestmark = pytest.mark.timeout(600)
 

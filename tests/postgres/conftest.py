@@ -11,10 +11,10 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 from psycopg.sql import SQL, Identifier
 
-from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.postgres.rows import PostgresRows
 from tests.postgres.test_schema import schema_of
-from tests.support.postgres import set_up
-from tests.support.server import schema, server
+from tests.support.databases.postgres import set_up
+from tests.support.servers.postgres import schema, server
 
 Open = Callable[[], PostgresRows]
 

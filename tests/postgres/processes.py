@@ -18,17 +18,17 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import dict_row
 
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
+from sealpoint.admin.databases.rows import Batch, Progress
+from sealpoint.admin.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
+from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.base import empty_checkpoint
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.postgres.whole import PostgresWholeRows
-from sealpoint.databases.rows import Batch, Progress
 from sealpoint.errors import LockedError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
-from sealpoint.maintenance.rotate import rotate
-from tests.support.checkpoints import at
-from tests.support.postgres import K2
-from tests.support.sealed import make_cipher
+from tests.support.databases.checkpoints import at
+from tests.support.databases.postgres import K2
+from tests.support.databases.sealed import make_cipher
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])

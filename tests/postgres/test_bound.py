@@ -9,20 +9,18 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.maintenance.audit import audit
-from sealpoint.maintenance.inspect import Readable, inspect
-from sealpoint.maintenance.inventory import inventory
-from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.status import status
-from sealpoint.maintenance.trial import trial
-from sealpoint.maintenance.verification import Verification
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Failure
+from sealpoint.admin.maintenance.audit import audit
+from sealpoint.admin.maintenance.inspect import Readable, inspect, inventory
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
+from sealpoint.admin.maintenance.status import status
+from sealpoint.admin.maintenance.verify import Verification, trial
 from sealpoint.serde import EncryptedSerializer
-from tests.support.bound import PLAIN, PRIVATE, SECRET, cipher_of, sealed_schema, write_schema
-from tests.support.checkpoints import make
-from tests.support.postgres import saver_at
-from tests.support.sealed import failures
+from tests.support.databases.bound import PLAIN, PRIVATE, SECRET, cipher_of, sealed_schema, write_schema
+from tests.support.databases.checkpoints import make
+from tests.support.databases.postgres import saver_at
+from tests.support.databases.sealed import failures
 
 K2 = cipher_of("k2")
 

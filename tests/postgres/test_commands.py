@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from sealpoint.cli.app import run
-from sealpoint.cli.exits import Exit
-from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.admin.cli.app import run
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.postgres.rows import PostgresRows
 from tests.postgres.harm import OUT_OF_ROW, lose_values
-from tests.support.postgres import blobs, put_blobs
-from tests.support.rings import states_text, write
+from tests.support.databases.postgres import blobs, put_blobs
+from tests.support.keys.rings import states_text, write
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def test_a_value_that_is_lost_is_named(url: str, keys: str, capsys: pytest.Captu
     assert run(["verify", at(url), "--keys", keys]) == Exit.UNOPENED
     told = capsys.readouterr()
     named, *summary = told.out.splitlines()
-    assert "version='00000004': BlobError" in named
+    assert "version='00000004': SealedValueError" in named
     assert summary == [
         "8 of 9 values open: 8 under k1",
         "refused values and rows: 1",
         "not ok: values do not open",
     ]
     assert run(["rotate", at(url), "--apply", "--keys", keys]) == Exit.UNOPENED
-    assert "version='00000004': BlobError" in capsys.readouterr().err
+    assert "version='00000004': SealedValueError" in capsys.readouterr().err
 
 
 def test_the_run_that_holds_a_database_is_named(

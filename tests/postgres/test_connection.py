@@ -9,10 +9,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.cli.exits import Exit, exit_code
-from sealpoint.databases.postgres.connection import name_of
-from sealpoint.databases.postgres.refusals import refused
-from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.admin.cli.exits import Exit, exit_code
+from sealpoint.admin.databases.postgres.connection import name_of, refused
+from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.errors import DatabaseMissingError, MissingExtraError
 
 NAMES = {

@@ -11,16 +11,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from sealpoint.databases.cells import Cell, Column, Selection
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.postgres.scan import Bound
-from sealpoint.databases.rows import Batch, Event, Events, Progress
-from sealpoint.errors import BlobError, DatabaseCorruptError
-from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.verify import verify
+from sealpoint.admin.databases.cells import Cell, Column, Selection
+from sealpoint.admin.databases.postgres.columns import Bound
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Batch, Event, Events, Failure, Progress
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
+from sealpoint.admin.maintenance.verify import verify
+from sealpoint.errors import DatabaseCorruptError, SealedValueError
 from tests.postgres.harm import OUT_OF_ROW, lose_values
-from tests.support.postgres import K2, blobs, put_blobs, put_writes, reseal, rewrite_all
+from tests.support.databases.postgres import K2, blobs, put_blobs, put_writes, reseal, rewrite_all
 
 ROWS = 30
 LOST = ("00000004", "00000005", "00000029")
@@ -56,7 +55,7 @@ def require_named(events: list[Event]) -> None:
     assert sorted((failed.place for failed in failures), key=lambda place: str(place["version"])) == wanted
     assert {failed.tag for failed in failures} == {"msgpack+cobblestone256@k1"}
     for failed in failures:
-        assert isinstance(failed.error, BlobError)
+        assert isinstance(failed.error, SealedValueError)
         assert "its bytes are lost" in str(failed.error)
         assert "restore the row from backup" in failed.error.hint
 

@@ -12,8 +12,8 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
+from sealpoint.admin.databases.rows import Batch, Progress
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.databases.rows import Batch, Progress
 from sealpoint.errors import RowError
 from tests.graphs.graphs import SCRIPTS
 from tests.graphs.openers import Entry, on_psycopg, wrapped
@@ -22,11 +22,11 @@ from tests.graphs.savers import ENTRIES, RING
 from tests.postgres.test_bound import EDITS, change
 from tests.postgres.test_decrypt import copy, exists, failures, leading_to, rows_of
 from tests.postgres.test_schema import schema_of
-from tests.support.bound import PLAIN, PRIVATE, sealed_schema, write_schema
-from tests.support.checkpoints import at, make
-from tests.support.postgres import saver_at
-from tests.support.sealed import make_ring
-from tests.support.server import schema, server
+from tests.support.databases.bound import PLAIN, PRIVATE, sealed_schema, write_schema
+from tests.support.databases.checkpoints import at, make
+from tests.support.databases.postgres import saver_at
+from tests.support.databases.sealed import make_ring
+from tests.support.servers.postgres import schema, server
 
 KEYS = RingCipher(KeyRing(RING.keys))  # without the index key
 K2 = RingCipher(make_ring("k2"))

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from sealpoint.cli.app import run
-from sealpoint.cli.exits import Exit
-from sealpoint.maintenance import schemacopy
+from sealpoint.admin.cli.app import run
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.maintenance import schemacopy
 from tests.postgres.harm import OUT_OF_ROW, lose_values
 from tests.postgres.test_commands import at
 from tests.postgres.test_decrypt import exists
-from tests.support.postgres import blobs, put_blobs
-from tests.support.results import require_valid
-from tests.support.rings import states_text, write
+from tests.support.databases.postgres import blobs, put_blobs
+from tests.support.keys.rings import states_text, write
+from tests.support.runs.results import require_valid
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.errors import SchemaError, ServerError
-from sealpoint.maintenance.audit import audit
-from sealpoint.maintenance.result import Result
-from sealpoint.maintenance.status import status
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.maintenance.audit import audit
+from sealpoint.admin.maintenance.result import Result
+from sealpoint.admin.maintenance.status import status
+from sealpoint.errors import MaintenanceError, SchemaError
 from tests.postgres.test_schema import alter, schema_of
-from tests.support.checkpoints import at, make
-from tests.support.postgres import saver_at
-from tests.support.sealed import make_cipher
+from tests.support.databases.checkpoints import at, make
+from tests.support.databases.postgres import saver_at
+from tests.support.databases.sealed import make_cipher
 
 
 def fill(url: str, thread_id: str) -> None:
@@ -80,7 +80,7 @@ def test_an_error_does_not_end_the_state(role: Role, url: str) -> None:
     fill(url, "a")
     with closing(PostgresRows(role.url)) as store, store.one_state():
         before = rows(store)
-        with pytest.raises(ServerError):
+        with pytest.raises(MaintenanceError):
             store._checked.select("checkpoints", "SELECT 1 / 0 FROM ONLY {}", ())
         assert rows(store) == before
 

@@ -11,18 +11,18 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.sql import SQL
 
-from sealpoint.databases.cells import Unreadable
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.postgres.whole import CHECKPOINTS, PostgresWholeRows
-from sealpoint.databases.rows import Batch, Event
+from sealpoint.admin.databases.cells import Unreadable
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.postgres.whole import CHECKPOINTS, PostgresWholeRows
+from sealpoint.admin.databases.rows import Batch, Event
+from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.maintenance.schemacopy import decrypt_schema
+from sealpoint.admin.maintenance.verify import verify
 from sealpoint.errors import RowError
-from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.schemacopy import decrypt_schema
-from sealpoint.maintenance.verify import verify
-from sealpoint.sqlite.failures import MAX_VALUE_BYTES
+from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
 from tests.postgres.test_damage import failures_of
-from tests.support.checkpoints import make
-from tests.support.postgres import K2, blobs, put_blobs, read_all, saver_at
+from tests.support.databases.checkpoints import make
+from tests.support.databases.postgres import K2, blobs, put_blobs, read_all, saver_at
 
 ROWS: Final = 5
 BATCHES: Final = [Batch(), Batch(rows=1), Batch(rows=2)]

@@ -13,21 +13,21 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from sealpoint.admin.cli.app import run as program
+from sealpoint.admin.databases.postgres import whole
+from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
+from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
 from sealpoint.base import empty_checkpoint
-from sealpoint.cli.app import run as program
-from sealpoint.databases.postgres import whole
-from sealpoint.databases.postgres.whole import PostgresWholeRows
-from sealpoint.databases.rows import Batch
 from sealpoint.errors import SchemaError, SealpointError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.maintenance.rebind import RebindOptions, rebind, sealing_sentinels
 from tests.postgres.processes import FORKS, lost_at_the_end, rotate_and_rebind_until, write_while_rebound
 from tests.postgres.test_commands import at as at_url
-from tests.support.checkpoints import at
-from tests.support.postgres import K1, K2, saver_at
-from tests.support.rebinding import rebound, run, visible
-from tests.support.rings import states_text, write
-from tests.support.sealed import failures, moved
+from tests.support.databases.checkpoints import at
+from tests.support.databases.postgres import K1, K2, saver_at
+from tests.support.databases.rebinding import rebound, run, visible
+from tests.support.databases.sealed import failures, moved
+from tests.support.keys.rings import states_text, write
 
 SERDE = EncryptedSerializer(K1)
 CHECKPOINTS = 3

@@ -1,4 +1,4 @@
-"""The role for maintenance of docs/postgres.md and rebind.md: its rights are enough, and each is needed."""
+"""The role for maintenance of postgres.md and migration.md: its rights are enough, and each is needed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.cli.app import run
-from sealpoint.cli.exits import Exit
-from sealpoint.databases.postgres.columns import BLOBS
-from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.admin.cli.app import run
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.databases.postgres.columns import BLOBS
+from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.errors import SchemaError
 from tests.postgres.test_commands import at
 from tests.postgres.test_rebind import put
 from tests.postgres.test_schema import alter, schema_of
-from tests.support.postgres import K1, put_blobs, put_writes, reseal
-from tests.support.rings import states_text, write
+from tests.support.databases.postgres import K1, put_blobs, put_writes, reseal
+from tests.support.keys.rings import states_text, write
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 VALUE: Final = K1.seal("msgpack", b"\x01")
@@ -90,7 +90,7 @@ def test_rebinding_needs_the_rights_of_its_page(url: str, role: str, tmp_path: P
     alter(url, "DELETE FROM checkpoint_blobs; DELETE FROM checkpoint_writes")
     put(url)
     name = psycopg.conninfo.conninfo_to_dict(role)["user"]
-    alter(url, granted("rebind.md", str(name)))
+    alter(url, granted("migration.md", str(name)))
     if lacking:
         alter(url, f"REVOKE {lacking} FROM {name}")
     ring = write(tmp_path / "k1.toml", states_text(k1="active"))

@@ -14,16 +14,15 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 from psycopg.conninfo import make_conninfo
 
+from sealpoint.admin.databases.cells import Cell, InlineValue, Opener, Selection
+from sealpoint.admin.databases.postgres.columns import BLOBS, SHALLOW_BLOBS, SHALLOW_METADATA, WRITES
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import MAX_TAGS, Batch, Rewritten, TagCount
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.base import empty_checkpoint
-from sealpoint.databases.cells import Cell, Selection
-from sealpoint.databases.cleartext import InlineValue
-from sealpoint.databases.postgres.columns import BLOBS, SHALLOW_BLOBS, SHALLOW_METADATA, WRITES
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import MAX_TAGS, Batch, Rewritten, TagCount
 from sealpoint.errors import RowError, StoppedError
-from sealpoint.maintenance.rotate import outstanding, rotate
-from tests.support.checkpoints import at
-from tests.support.postgres import (
+from tests.support.databases.checkpoints import at
+from tests.support.databases.postgres import (
     EMPTY,
     K1,
     K2,
@@ -37,7 +36,7 @@ from tests.support.postgres import (
     rewrite_all,
     saver_at,
 )
-from tests.support.server import server
+from tests.support.servers.postgres import server
 
 TAGS = (
     *("msgpack", "null", "", "k1", "x@k1", "msgpack+aes", "a+b+aes", "+aes", "aes"),
@@ -154,7 +153,7 @@ def test_no_value_is_sent_back_to_the_server(url: str) -> None:
     put_blobs(url, [("t", "", "c", "1", "bytes", b"a diagnosis")])
 
     def look(value: Cell) -> tuple[str, bytes] | None:
-        return K2.reseal(value.tag, value.value, allow_plaintext=True)
+        return Opener(K2, allow_plaintext=True).reseal(value)
 
     with closing(PostgresRows(url, writable=True)) as store, TemporaryFile() as trace:
         store.connection.pgconn.trace(trace.fileno())
@@ -373,8 +372,8 @@ def test_what_is_readable_beside_the_values_is_told(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, saver: Any, fixture: str
 ) -> None:
     """Also over several pages."""
-    monkeypatch.setattr("sealpoint.databases.postgres.cleartext._METADATA_ROWS", 2)
-    monkeypatch.setattr("sealpoint.databases.postgres.cleartext._NAME_ROWS", 2)
+    monkeypatch.setattr("sealpoint.admin.databases.postgres.rows._METADATA_ROWS", 2)
+    monkeypatch.setattr("sealpoint.admin.databases.postgres.rows._NAME_ROWS", 2)
     url = request.getfixturevalue(fixture)
     with saver_at(saver, url, K1) as sealed:
         put_checkpoints(sealed)

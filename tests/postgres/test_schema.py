@@ -12,12 +12,12 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.databases.cells import Cell
-from sealpoint.databases.postgres.columns import BLOBS, METADATA, SHALLOW_BLOBS, WRITES
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import Batch
-from sealpoint.errors import SchemaError, ServerError
-from tests.support.postgres import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
+from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.databases.postgres.columns import BLOBS, METADATA, SHALLOW_BLOBS, WRITES
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Batch
+from sealpoint.errors import MaintenanceError, SchemaError
+from tests.support.databases.postgres import EMPTY, blobs, contents, put_blobs, reseal, rewrite_all, set_up
 
 FUNCTION: Final = """
     CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
@@ -209,9 +209,9 @@ def test_rows_that_a_policy_hides_stop_the_run(url: str) -> None:
     try:
         path = make_conninfo(url, options=f"-c search_path={schema_of(url)} -c role={role}")
         with closing(PostgresRows(path, writable=True)) as store:
-            with pytest.raises(ServerError, match="InsufficientPrivilege"):
+            with pytest.raises(MaintenanceError, match="InsufficientPrivilege"):
                 store.count()
-            with pytest.raises(ServerError, match="42501"):
+            with pytest.raises(MaintenanceError, match="42501"):
                 store.rewrite(BLOBS, None, reseal)
     finally:
         alter(url, f"DROP OWNED BY {role}; DROP ROLE {role}")

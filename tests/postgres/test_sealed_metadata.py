@@ -9,14 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from sealpoint.databases.cells import Cell
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.postgres.columns import METADATA
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import Batch
-from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.verify import verify
-from tests.support.postgres import K1, K2, blobs, put_blobs
+from sealpoint.admin.databases.cells import Cell, Opener
+from sealpoint.admin.databases.postgres.columns import METADATA
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Batch, Failure
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
+from sealpoint.admin.maintenance.verify import verify
+from tests.support.databases.postgres import K1, K2, blobs, put_blobs
 from tests.unit.databases.frames import BODY, KEY, PLAIN, document, sealed
 
 LABEL = "checkpoints.metadata"
@@ -96,7 +95,7 @@ def test_a_writer_who_changes_metadata_meanwhile_wins(store: PostgresRows, url: 
     def change(cell: Cell) -> tuple[str, bytes]:
         put = "UPDATE checkpoints SET metadata = %s WHERE checkpoint_id = '1'"
         store.connection.execute(put.replace("checkpoints", table), (json.dumps(late),))
-        return K2.reseal(cell.tag, cell.value, row=cell.row)
+        return Opener(K2).reseal(cell)
 
     with psycopg.connect(url) as connection:
         row = connection.execute("SELECT quote_ident(current_schema())").fetchone()

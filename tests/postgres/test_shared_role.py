@@ -25,7 +25,7 @@ from tests.graphs.openers import CONNECTION, Opener, on_async_pipeline, on_async
 from tests.graphs.savers import SEALED
 from tests.postgres.test_schema import alter, schema_of
 from tests.sealed.scene import ALICE, C1, C2, C3, PLACES, at, put_one
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 

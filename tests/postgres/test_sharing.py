@@ -12,14 +12,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from sealpoint.databases.cells import Cell, Selection
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.postgres.columns import BLOBS
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import Batch, Event, Progress
+from sealpoint.admin.databases.cells import Cell, Selection
+from sealpoint.admin.databases.postgres.columns import BLOBS
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Batch, Event, Failure, Progress
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
 from sealpoint.errors import HeldError, LockedError, StoppedError
-from sealpoint.maintenance.rotate import outstanding, rotate
-from tests.support.postgres import (
+from tests.support.databases.postgres import (
     K1,
     K2,
     blobs,
@@ -262,4 +261,4 @@ def test_a_hold_ends_with_an_error(open_store: Open) -> None:
 def test_workers_of_a_run_do_not_hold(open_store: Open, url: str) -> None:
     put_blobs(url, ONE_THREAD)
     with open_store().hold():
-        assert rewrite_all(open_store(), lambda value: K2.reseal(value.tag, value.value)) == [9, 0, 9]
+        assert rewrite_all(open_store(), reseal) == [9, 0, 9]

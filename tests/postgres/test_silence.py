@@ -13,11 +13,11 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.cli.app import run
-from sealpoint.databases.postgres import connection as module
-from sealpoint.databases.postgres.rows import PostgresRows
+from sealpoint.admin.cli.app import run
+from sealpoint.admin.databases.postgres import connection as module
+from sealpoint.admin.databases.postgres.rows import PostgresRows
 from sealpoint.errors import StoppedError, UnreachableError
-from tests.support.postgres import set_up
+from tests.support.databases.postgres import set_up
 from tests.unit.threads.stalling import stalling
 
 READY = b"R\0\0\0\x08\0\0\0\0" + b"Z\0\0\0\x05I"

@@ -18,16 +18,15 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from sealpoint.cli.exits import Exit, exit_code
-from sealpoint.databases.cells import Selection
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.rows import Batch, Event, Progress
+from sealpoint.admin.cli.exits import Exit, exit_code
+from sealpoint.admin.databases.cells import Selection
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Batch, Event, Progress
+from sealpoint.admin.maintenance import workers
+from sealpoint.admin.maintenance.result import Options
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
+from sealpoint.admin.maintenance.workers import Assignment, Stop, _raise_worst, run_in_processes
 from sealpoint.errors import LockedError, SchemaError, StoppedError
-from sealpoint.maintenance import workers
-from sealpoint.maintenance.options import Options
-from sealpoint.maintenance.pace import Stop
-from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.workers import Assignment, _raise_worst, run_in_processes
 from tests.postgres.processes import (
     FORKS,
     WRITES_OF_A_STEP,
@@ -36,9 +35,9 @@ from tests.postgres.processes import (
     rotate_when_told,
     write,
 )
-from tests.support.postgres import K2, blobs, opened, put_blobs, reseal, rewrite_all, saver_at
-from tests.support.rings import states_text
-from tests.support.rings import write as write_ring
+from tests.support.databases.postgres import K2, blobs, opened, put_blobs, reseal, rewrite_all, saver_at
+from tests.support.keys.rings import states_text
+from tests.support.keys.rings import write as write_ring
 
 Open = Callable[[], PostgresRows]
 WRITES = int(os.environ.get("SEALPOINT_POSTGRES_WRITES", "480"))

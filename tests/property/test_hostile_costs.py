@@ -23,9 +23,9 @@ from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import Inert, decode_inert, inventory
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import scan
-from tests.support.costs import lines_of, peak_of
-from tests.support.extent import by_extent
-from tests.support.forge import named, pack
+from tests.support.runs.costs import lines_of, peak_of
+from tests.support.runs.extent import by_extent
+from tests.support.values.forge import named, pack
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)
 raw = JsonPlusSerializer(allowed_msgpack_modules=None, on_blocked="raw")

@@ -18,16 +18,14 @@ from hypothesis import strategies as st
 from fuzz.targets import FORGED, TARGETS, try_one
 from sealpoint.errors import DecodeError, LimitError, SealpointError, UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.codes import EXTENSIONS
-from sealpoint.serde.headers import EXTENSION_HEADS, SIZES, STRINGS, read_length
+from sealpoint.serde.codes import EXTENSION_HEADS, EXTENSIONS, SIZES, STRINGS, read_length
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import MAX_DECIMAL_EXPONENT, Limits
-from sealpoint.serde.scan import scan
-from sealpoint.serde.scan.mapkeys import read_key
-from tests.support import strategies_hostile as hostile
-from tests.support.extent import by_extent
-from tests.support.forge import record
-from tests.support.strategies_values import anything
+from sealpoint.serde.scan import read_key, scan
+from tests.support.runs.extent import by_extent
+from tests.support.values import hostile
+from tests.support.values.forge import record
+from tests.support.values.strategies import anything
 
 serde = JsonPlusSerializer()
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)

@@ -14,7 +14,7 @@ from sealpoint.base.metadata import decode_metadata
 from sealpoint.errors import SealpointError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
-from tests.support.costs import lines_of, peak_of
+from tests.support.runs.costs import lines_of, peak_of
 
 BYTES_PER_BYTE = 60
 """Memory for each byte of the text, at most: an empty object takes 64, a pointer 8 and its text 3."""

@@ -19,7 +19,7 @@ from fuzz.sqlitefile.edits import EDITS, make_dag, root_of, schema, write_schema
 from fuzz.sqlitefile.forged import Forged, forge
 from fuzz.sqlitefile.format import SqliteFile, decode_record, encode_record, read_varint, signed, write_varint
 from sealpoint.sqlite import SqliteSaver
-from tests.support.extent import by_extent
+from tests.support.runs.extent import by_extent
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 cells = st.none() | numbers | st.floats(allow_nan=False) | st.text(max_size=8) | st.binary(max_size=8)

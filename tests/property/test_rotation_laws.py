@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealpoint.admin.databases.cells import Cell, Opener, Selection
+from sealpoint.admin.databases.rows import Batch, Failure, Progress, pages
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.rotate import outstanding, rotate
+from sealpoint.admin.maintenance.verify import verify
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.cells import Cell, Selection, open_cell
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import Batch, Progress
-from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import SealpointError
-from sealpoint.maintenance.rotate import outstanding, rotate
-from sealpoint.maintenance.verify import pages, verify
 from sealpoint.sqlite import schema
 
 KEYS = ("k1", "k2", "k.row")
@@ -208,7 +207,7 @@ def test_rotation_is_a_fixed_point(
         for old, new in zip(before, middle, strict=True):
             if selection.takes(old.tag) and (old.where.column.table, *old.where.key) not in failed:
                 assert str(new.tag).endswith(f"@{key}")
-                assert open_cell(cipher, new).typed == open_cell(cipher, old, allow_plaintext=True).typed
+                assert Opener(cipher).open(new).typed == Opener(cipher, allow_plaintext=True).open(old).typed
             else:
                 assert new == old
         left = [value for value in middle if Selection(without_key=key).takes(value.tag)]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from sealpoint.errors import SealpointError, UnreadableTypeError
 from sealpoint.serde import SAFE_TYPES, EncryptedSerializer, JsonPlusSerializer
-from tests.support.forge import extension, record
-from tests.support.samples import SAMPLES
-from tests.support.strategies_values import anything, equal, exact
+from tests.support.values.forge import extension, record
+from tests.support.values.samples import SAMPLES
+from tests.support.values.strategies import anything, equal, exact
 
 serde = JsonPlusSerializer()
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)

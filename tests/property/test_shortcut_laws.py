@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
 from sealpoint.errors import DecodeError, LimitError, SealpointError
-from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, jsontext
-from sealpoint.serde.fast import SHORTCUTS, memory, records
+from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, encode, jsontext
+from sealpoint.serde.fast import SHORTCUTS, untrusted
 from sealpoint.serde.limits import Limits
 from sealpoint.serde.scan import require_few_costly, scan
-from tests.support import strategies_hostile as hostile
-from tests.support.extent import by_extent
-from tests.support.samples import SAMPLES, alike
-from tests.support.strategies_values import anything, equal, messages
-from tests.support.wire import NIL, array, extension, mapping, text
-from tests.support.without import without
+from tests.property.without import without
+from tests.support.runs.extent import by_extent
+from tests.support.values import hostile
+from tests.support.values.samples import SAMPLES, alike
+from tests.support.values.strategies import anything, equal, messages
+from tests.support.values.wire import NIL, array, extension, mapping, text
 
 EACH: Final = pytest.mark.parametrize(
     "off", [*([name] for name in sorted(SHORTCUTS)), sorted(SHORTCUTS)], ids=[*sorted(SHORTCUTS), "all"]
@@ -126,14 +126,14 @@ def test_plain_payloads_are_checked_as_others(data: bytes) -> None:
 def test_plain_payloads_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the law above would compare the general path with itself."""
     skipped: list[bytes] = []
-    real = records.is_plain
+    real = untrusted.is_plain
 
     def counting(payload: bytes, levels: int) -> bool:
         passes = real(payload, levels)
         skipped.extend([payload] * passes)
         return passes
 
-    monkeypatch.setattr("sealpoint.serde.scan.walk.is_plain", counting)
+    monkeypatch.setattr("sealpoint.serde.scan.is_plain", counting)
     call = {"name": "f", "args": {"a": [1, {"b": 2.5}]}, "id": "1", "type": "tool_call"}
     value = [HumanMessage("a"), AIMessage("b" * 300, tool_calls=[call]), {1}, re.compile("c")]
     scan(JsonPlusSerializer().dumps_typed(value)[1])
@@ -199,8 +199,8 @@ def test_short_json_is_parsed_as_long(body: str, before: str, after: str) -> Non
 def test_memory_is_left_alone_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is freed once in a process, at the first large value."""
     freed: list[int] = []
-    monkeypatch.setattr(memory, "_free_one_block", lambda: freed.append(1))
-    large = bytes(2 * memory.LARGE_BYTES)
+    monkeypatch.setattr(encode, "_keep_freed_memory", lambda: freed.append(1))
+    large = bytes(2 * encode.LARGE_BYTES)
     with without({"memory"}):
         JsonPlusSerializer().dumps_typed([large])
     assert not freed
@@ -209,7 +209,7 @@ def test_memory_is_left_alone_without_it(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_own_snapshots_are_written_as_such_after_the_encoders_are_forgotten() -> None:
-    from sealpoint.serde.types import _DeltaSnapshot
+    from sealpoint.serde.classes import _DeltaSnapshot
 
     with without(()):
         data = JsonPlusSerializer().dumps_typed(_DeltaSnapshot(1))[1]

@@ -16,7 +16,7 @@ from tests.graphs.savers import SAVERS, stored
 from tests.savers.measure import COLUMNS, PAGE, Dump, Row, measure, page_rows
 from tests.savers.planted import Planted, flat
 from tests.savers.thirdparty import ROWS
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(Async)?ShallowPostgresSaver is deprecated as of version 2.0.20:DeprecationWarning"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.sealed.savers import SAVERS, Open, Sync, opened
 from tests.sealed.scenes import Scene, postgres_scene, sqlite_scene
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tests.graphs.savers import SEALED
 from tests.sealed.raw import Row
 from tests.sealed.savers import HEADS
 from tests.sealed.scenes import postgres_scene, sqlite_scene
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 KINDS: Final = ("sqlite", "postgres", "memory")
 KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")

@@ -29,7 +29,7 @@ from tests.graphs.openers import (
     their_memory,
 )
 from tests.graphs.savers import SEALED
-from tests.support.threads import thread_store
+from tests.support.databases.threads import thread_store
 
 SAVERS: Final = {
     "LangGraph SqliteSaver": Entry("file", on_sqlite3(Theirs)),

@@ -19,7 +19,7 @@ from tests.sealed.raw import OnPostgres, OnPostgresBesideAStore, OnSqlite, Raw
 from tests.sealed.reading import Truth
 from tests.sealed.savers import ALONE, HEADS, wrap
 from tests.sealed.scene import ALICE, BOB, PLACES, put_one
-from tests.support.threads import thread_store
+from tests.support.databases.threads import thread_store
 
 DATABASES: Final = ("sqlite", "postgres")
 

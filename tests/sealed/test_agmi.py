@@ -18,8 +18,8 @@ from psycopg.conninfo import make_conninfo
 from tests.graphs.openers import on_aiosqlite, on_async_psycopg
 from tests.graphs.savers import SEALED
 from tests.sealed.savers import Loop
-from tests.support.server import schema, server
-from tests.support.threads import thread_store
+from tests.support.databases.threads import thread_store
+from tests.support.servers.postgres import schema, server
 
 pytest.importorskip("agmi")
 from agmi.adapters.langgraph_postgres import LangGraphPostgresAdapter  # type: ignore[import-untyped]

@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 
 from tests.sealed.canaries import Canaries, run, search
 from tests.sealed.savers import BARE, wrap
-from tests.support.server import schema, server
+from tests.support.servers.postgres import schema, server
 
 NEVER_STORED: Final = {"run name", "tag"}
 """What LangGraph hands to no saver."""

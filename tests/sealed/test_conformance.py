@@ -31,8 +31,8 @@ from tests.graphs.openers import (
     their_memory,
 )
 from tests.sealed.savers import BARE, HEADS, wrap
-from tests.support.server import schema, server
-from tests.support.threads import thread_store
+from tests.support.databases.threads import thread_store
+from tests.support.servers.postgres import schema, server
 
 Report = dict[str, dict[str, Any]]
 

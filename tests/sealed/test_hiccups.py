@@ -24,8 +24,8 @@ from sealpoint.langgraph import SealedSaver
 from sealpoint.threads import MemoryThreadStore
 from tests.graphs.savers import SEALED
 from tests.sealed.savers import HEADS, SAVERS, opened
-from tests.support.extent import by_extent
-from tests.support.server import schema, server
+from tests.support.runs.extent import by_extent
+from tests.support.servers.postgres import schema, server
 
 
 def begins_transactions() -> bool:

@@ -34,8 +34,8 @@ from tests.sealed.scene import (
     put_one,
 )
 from tests.sealed.scenes import DATABASES, Scene, postgres_scene, sqlite_scene
-from tests.support.server import schema, server
-from tests.support.threads import thread_store
+from tests.support.databases.threads import thread_store
+from tests.support.servers.postgres import schema, server
 
 LAST: Final = Place(ALICE, ROOT, C3)
 CHECKPOINTS: Final = sum(LENGTHS.values())

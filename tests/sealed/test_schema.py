@@ -36,8 +36,8 @@ from tests.sealed.scene import (
     metadata,
     put_one,
 )
-from tests.support.schemas import REFUSED
-from tests.support.server import schema, server
+from tests.support.databases.schemas import REFUSED
+from tests.support.servers.postgres import schema, server
 
 ON_SQLITE: Final = ("LangGraph SqliteSaver", "LangGraph AsyncSqliteSaver")
 ON_POSTGRES: Final = tuple(name for name in SAVERS if "Postgres" in name)
@@ -587,5 +587,5 @@ def test_the_schema_is_looked_at_once(url: str, monkeypatch: pytest.MonkeyPatch)
     with psycopg.connect(url, **CONNECTION) as connection:
         saver = SealedSaver(PostgresSaver(connection), serde=SEALED)
         saver.get_tuple(at(ALICE))
-        monkeypatch.setattr("sealpoint.sealed.tables.postgres.require_tables", None)
+        monkeypatch.setattr("sealpoint.sealed.tables.require_tables", None)
         saver.get_tuple(at(ALICE))

@@ -22,21 +22,20 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Failure
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.calls import CheckpointRows
+from sealpoint.admin.maintenance.heads import Adoption, HeadCheck
+from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.maintenance.adopt import Adoption
-from sealpoint.maintenance.headrows import CheckpointRows
-from sealpoint.maintenance.heads import HeadCheck
-from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.verification import Verification
 from sealpoint.threads import SqliteThreadStore
 from tests.graphs.openers import CONNECTION
 from tests.sealed.scene import at
-from tests.support.rebinding import rebound, visible
-from tests.support.server import schema, server
+from tests.support.databases.rebinding import rebound, visible
+from tests.support.servers.postgres import schema, server
 
 INDEX: Final = bytes(range(32, 64))
 OLD: Final = Key("k1", bytes(range(32)), KeyState.ACTIVE)

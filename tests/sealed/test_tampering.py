@@ -12,7 +12,7 @@ from tests.sealed.reading import read_everything
 from tests.sealed.savers import ALONE, SEALED_FORMS
 from tests.sealed.scene import PLACES
 from tests.sealed.scenes import DATABASES, Scene
-from tests.support.extent import by_extent
+from tests.support.runs.extent import by_extent
 
 HELD: Final = {
     "sqlite": ("document", "write", "interrupt"),

@@ -14,7 +14,7 @@ from langgraph.types import Command, interrupt
 
 from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.errors import EarlierWriteError, WritesLostError
-from sealpoint.sealed.made import MARK
+from sealpoint.sealed.entry import MARK
 from tests.sealed.deltas import KINDS, Database, database
 from tests.sealed.raw import Row
 from tests.sealed.scene import NEW, at, checkpoint_id

@@ -22,7 +22,6 @@ from demo.agent import seal
 from demo.attacks import ATTACKS, Attack, Outcome, Side, attempt
 from demo.claims import Claims
 from demo.keys import write_ring
-from demo.search import Database
 from sealpoint import EncryptedSerializer, KeyRing, KeyState, RingCipher
 from sealpoint.langgraph import SealedSaver
 
@@ -45,7 +44,7 @@ class Run:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """`python -m demo --keep DIR`, in a process of its own."""
     kept = tmp_path_factory.mktemp("demo") / "kept"
-    # Not in pytest's own folder: for root, Postgres runs as another user, see tests/support/server.py.
+    # Not in the folder of pytest: Postgres may run as another user, see tests/support/servers/postgres.py.
     with TemporaryDirectory(prefix="sealpoint-") as temporary:
         yield run_in(Path(temporary), kept)
 
@@ -82,81 +81,41 @@ def shown_in(page: Path) -> str:
 def test_claims_hold(run: Run) -> None:
     assert run.code == 0, run.output + run.errors
     assert "claims of this demo hold" in run.output
-
-
-def test_output_fits_the_terminal(run: Run) -> None:
+    assert not run.errors
+    assert not run.temporary
     shown, _, _ = run.output.partition("Kept:")
     assert max(map(len, shown.splitlines())) <= COLUMNS
-    assert not run.errors
 
 
-def test_second_process_ends_the_thread(run: Run) -> None:
-    assert line_of(run.output, "process 2").endswith(
-        'after approval: "Done: 48,250.00 EUR sent to Maria Lindqvist."'
-    )
+def cells(output: str, name: str) -> list[str]:
+    """What the line of a table has behind its name."""
+    return line_of(output, name).removeprefix(name).split()
 
 
-def test_both_keys_stand_in_both_tables(run: Run) -> None:
-    for table in ("checkpoints", "writes"):
-        for key_id in ("k1", "k2"):
-            assert line_of(run.output, f"{table:11}   msgpack+cobblestone256.row@{key_id}")
-
-
-@pytest.mark.parametrize("what", story.SEALED)
-def test_secret_is_found_only_without_sealpoint(run: Run, what: str) -> None:
-    assert line_of(run.output, what).removeprefix(what).split() == ["sealed", "-", "-", "-", "found"]
-
-
-@pytest.mark.parametrize("what", story.READABLE)
-def test_thread_id_is_called_readable(run: Run, what: str) -> None:
-    found = line_of(run.output, what).removeprefix(what).split()
-    assert found == ["READABLE", "-", "found", "found", "found"]
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_attack_is_shown_with_its_outcome(run: Run, attack: Attack) -> None:
-    wanted = [error.__name__ if error else "ACCEPTED" for error in (attack.sealed, attack.alone)]
-    assert line_of(run.output, attack.name).removeprefix(attack.name).split()[:2] == wanted
-
-
-@pytest.mark.parametrize(
-    ("name", "verdict"),
-    [
-        ("one bit flipped", "refused"),
-        ("type changed to null", "ACCEPTED"),
-        ("plaintext row added", "ACCEPTED"),
-        ("key k1 missing", "refused"),
-        ("value of another row", "ACCEPTED"),
-        ("metadata edited", "ACCEPTED"),
-        ("rows of another thread", "ACCEPTED"),
-        ("newest row deleted", "ACCEPTED"),
-    ],
-)
-def test_langgraphs_own_column(run: Run, name: str, verdict: str) -> None:
-    """What SECURITY.md and the README say of LangGraph's EncryptedSerializer is what it does here."""
-    assert line_of(run.output, name).split()[-1] == verdict
-
-
-def test_rotation_moves_all_that_was_under_the_old_key(run: Run) -> None:
-    """As many as the table of part 2 counts, while another process wrote."""
-    counted = sum(int(line.split()[-1]) for line in run.output.splitlines() if "@k1 " in line)
-    assert f"{counted} values resealed, 0 failed, 0 left" in line_of(run.output, "sealpoint rotate")
-    assert line_of(run.output, "process 3").endswith("wrote during the rotation, without an error")
-    assert {tag.partition("@")[2] for _, tag, _ in Database.look(run.kept / "state.db").rows} == {"k2"}
-
-
-def test_old_key_is_gone_and_the_thread_goes_on(run: Run) -> None:
-    states = {key.id: key.state for key in KeyRing.load(run.kept / "keys.toml").keys}
-    assert states == {"k2": KeyState.ACTIVE, "k1": KeyState.DESTROYED}
-    assert line_of(run.output, "process 4").endswith('asks: "Pay 48,250.00 EUR to Maria Lindqvist?"')
-    assert line_of(run.output, "a backup").endswith("KeyDestroyedError")
-
-
-@pytest.mark.parametrize("place", planted.PLACES)
-def test_planted_value_is_found_under_a_bare_saver_only(run: Run, place: str) -> None:
-    """On SQLite, then on Postgres."""
+def test_secret_is_found_only_without_sealpoint(run: Run) -> None:
+    for what in story.SEALED:
+        assert cells(run.output, what) == ["sealed", "-", "-", "-", "found"]
+    for what in story.READABLE:
+        assert cells(run.output, what) == ["READABLE", "-", "found", "found", "found"]
     _, _, shown = run.output.partition("7. ")
-    assert line_of(shown, place).removeprefix(place).split() == ["found", "-"] * 2
+    for place in planted.PLACES:  # on SQLite, then on Postgres; under SealedSaver, and under a bare saver
+        assert cells(shown, place) == ["found", "-"] * 2
+
+
+def test_langgraphs_own_column(run: Run) -> None:
+    """What SECURITY.md and the README say of LangGraph's EncryptedSerializer is what it does here."""
+    langgraphs = {
+        "one bit flipped": "refused",
+        "type changed to null": "ACCEPTED",
+        "plaintext row added": "ACCEPTED",
+        "key k1 missing": "refused",
+        "value of another row": "ACCEPTED",
+        "metadata edited": "ACCEPTED",
+        "rows of another thread": "ACCEPTED",
+        "newest row deleted": "ACCEPTED",
+    }
+    for name, verdict in langgraphs.items():
+        assert cells(run.output, name)[-1] == verdict
 
 
 def test_search_knows_how_a_value_may_be_stored(tmp_path: Path) -> None:
@@ -204,10 +163,8 @@ def test_kept_folder_holds_database_and_private_ring(run: Run) -> None:
     private = [run.kept / "keys.toml", run.kept / "threads.db", *run.kept.rglob("*.key")]
     assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
     assert str(run.kept) in run.output
-
-
-def test_nothing_else_is_left(run: Run) -> None:
-    assert not run.temporary
+    states = {key.id: key.state for key in KeyRing.load(run.kept / "keys.toml").keys}
+    assert states == {"k2": KeyState.ACTIVE, "k1": KeyState.DESTROYED}
 
 
 def test_attack_gets_through_a_lax_saver(run: Run) -> None:

@@ -1,24 +1,23 @@
-"""The rules of the house that no linter knows; CONTRIBUTING.md gives their reasons."""
+"""The rules of the package that no linter knows; CONTRIBUTING.md gives their reasons."""
 
 from __future__ import annotations
 
-import ast
+import dataclasses
+import inspect
 import re
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 import sealpoint
 
 ROOT = Path(sealpoint.__file__).parent
 GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
-MAX_LINES = 350
-PICKLE_USERS = {"sealpoint.serde.jsonplus"}
+MAX_LINES = 600
 EXTRAS = {"cli", "langgraph"}  # all other modules are core
 FOREIGN = {
     "langgraph",
@@ -29,6 +28,17 @@ FOREIGN = {
     "prometheus_client",
     "pydantic",
 }
+FILLED = {  # dataclasses that change while values are counted or read, by the function that made them
+    "Adoption",
+    "Constructor",
+    "Inventory",
+    "Opening",
+    "Outcome",
+    "Part",
+    "Pass",
+    "Report",
+}
+THEMSELVES = {"InlineSource", "Key"}  # equal to themselves alone: == would compare material in varying time
 
 
 def module_name(path: Path) -> str:
@@ -38,72 +48,25 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
-PACKAGES = [name for name, path in MODULES.items() if path.name == "__init__.py"]
-CORE = [name for name in MODULES if not EXTRAS.intersection(name.split("."))]
 
 
-def parsed(name: str) -> ast.Module:
-    """The syntax tree of a module."""
-    return ast.parse(MODULES[name].read_text(encoding="utf-8"))
+def test_modules_are_short() -> None:
+    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
+    too_long = {name: length for name, length in lengths.items() if length > MAX_LINES}
+    assert too_long.keys() <= {"sealpoint.errors"}  # a list of classes, which have no order of their own
 
 
-def imported(tree: ast.Module) -> set[str]:
-    """Top names of everything that a module imports, wherever in it the import stands."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-    return {name.partition(".")[0] for name in names}
-
-
-def assigned(tree: ast.Module) -> set[str]:
-    """Every name that a module assigns."""
-    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_module_says_what_it_is(name: str) -> None:
-    assert ast.get_docstring(parsed(name))
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_module_is_short(name: str) -> None:
-    lines = len(MODULES[name].read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_LINES
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_module_leaves_pickle_alone(name: str) -> None:
-    """Unpickling runs what the bytes name: one module may, when its caller asks for it."""
-    picklers = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"}
-    found = picklers & imported(parsed(name))
-    assert not found or name in PICKLE_USERS
-
-
-@pytest.mark.parametrize("name", CORE)
-def test_core_module_names_no_langgraph(name: str) -> None:
-    """Not even inside a function: the bridge is the one module that imports LangGraph."""
-    assert not {"langgraph", "langchain", "langchain_core"} & imported(parsed(name))
-
-
-@pytest.mark.parametrize("name", PACKAGES)
-def test_package_lists_its_face(name: str) -> None:
-    """What is public is written down; the linter keeps the list sorted and without unknown names."""
-    assert "__all__" in assigned(parsed(name))
-
-
-@pytest.mark.parametrize("name", PACKAGES)
-def test_package_has_what_it_lists(name: str) -> None:
-    package = import_module(name)
-    assert [each for each in getattr(package, "__all__", ()) if not hasattr(package, each)] == []
+def test_packages_have_what_they_list() -> None:
+    for name, path in MODULES.items():
+        if path.name == "__init__.py":
+            package = import_module(name)
+            assert [each for each in getattr(package, "__all__", ()) if not hasattr(package, each)] == []
 
 
 def test_core_loads_nothing_foreign() -> None:
-    """The whole core in a fresh process: nobody pays for an extra that is not used."""
-    code = f"import sys, {', '.join(CORE)}; print(*({FOREIGN!r} & sys.modules.keys()))"
+    """The whole core in a fresh process: no application pays for an extra that it does not use."""
+    core = [name for name in MODULES if not EXTRAS.intersection(name.split("."))]
+    code = f"import sys, {', '.join(core)}; print(*({FOREIGN!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stdout.split()
@@ -112,6 +75,24 @@ def test_core_loads_nothing_foreign() -> None:
 def test_package_is_typed() -> None:
     """Without this file no type checker reads the annotations."""
     assert (ROOT / "py.typed").is_file()
+
+
+def dataclasses_of_the_package() -> dict[str, Any]:
+    modules = [import_module(name) for name in MODULES if not name.endswith("__main__")]
+    classes = [cls for module in modules for _, cls in inspect.getmembers(module, inspect.isclass)]
+    return {
+        cls.__name__: cls
+        for cls in classes
+        if dataclasses.is_dataclass(cls) and cls.__module__.startswith("sealpoint")
+    }
+
+
+def test_dataclasses_do_not_change_and_are_compared_by_their_fields() -> None:
+    classes = dataclasses_of_the_package()
+    frozen = {name for name, cls in classes.items() if cls.__dataclass_params__.frozen}
+    assert classes.keys() - frozen == FILLED
+    assert {name for name in frozen if "__slots__" not in vars(classes[name])} == set()
+    assert {name for name in frozen if classes[name].__eq__ is object.__eq__} == THEMSELVES
 
 
 def test_guide_has_every_layer() -> None:
@@ -123,12 +104,8 @@ def test_guide_has_every_layer() -> None:
 
 
 def test_guide_names_modules_that_exist() -> None:
-    """The table "Where a change goes" sends nobody to a module that was moved."""
-    rows = [line.split("|") for line in GUIDE.read_text(encoding="utf-8").splitlines()]
-    table = [row for row in rows if len(row) == 5]
-    modules = {path for row in table for path in re.findall(r"`([\w/]+\.py)`", row[2])}
-    tests = {path for row in table for path in re.findall(r"`(tests/[\w/.]+)`", row[3])}
+    """The table "Typical changes" names no module that was moved; NAME stands for a new one."""
+    table = GUIDE.read_text(encoding="utf-8").partition("## Typical changes\n")[2].partition("\n## ")[0]
+    modules = re.findall(r"`([\w/]+\.py)`", table)
     assert modules
-    assert tests
-    assert {path for path in modules if not (ROOT / path).is_file()} == set()
-    assert {path for path in tests if not (GUIDE.parent / path).exists()} == set()
+    assert {path for path in modules if "NAME" not in path and not (ROOT / path).is_file()} == set()

@@ -12,16 +12,14 @@ import threading
 import pytest
 
 from sealpoint import EncryptedSerializer
-from sealpoint.errors import ConfigKeyError
 from sealpoint.memory import InMemorySaver
-from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import at, dump, ids_in, make, put_chain
+from tests.support.databases.checkpoints import at, dump, ids_in, make, put_chain
 
 
-def test_it_is_closed_at_the_end_of_its_block() -> None:
-    with InMemorySaver() as saver:
+def test_it_is_closed_at_the_end_of_its_block_and_knows_no_other() -> None:
+    with InMemorySaver() as saver, InMemorySaver() as other:
         put_chain(saver, "1", "2")
-        assert ids_in(saver) == ["2", "1"]
+        assert (ids_in(saver), ids_in(other)) == (["2", "1"], [])
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         saver.get_tuple(at())
 
@@ -33,22 +31,8 @@ def test_it_is_closed_at_the_end_of_an_asynchronous_block() -> None:
             assert await saver.aget_tuple(at()) == saver.get_tuple(at())
         return saver
 
-    closed = asyncio.run(run())
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        closed.get_tuple(at())
-
-
-def test_an_error_leaves_the_block() -> None:
-    with pytest.raises(ConfigKeyError), InMemorySaver() as saver:
-        saver.get_tuple({})
-
-
-def test_each_is_independent() -> None:
-    with InMemorySaver() as one, InMemorySaver() as other:
-        put_chain(one, "1")
-        assert ids_in(other) == []
-        put_chain(other, "2")
-        assert (ids_in(one), ids_in(other)) == (["1"], ["2"])
+        asyncio.run(run()).get_tuple(at())
 
 
 def test_it_works_without_a_block_and_from_other_threads() -> None:
@@ -83,10 +67,6 @@ def test_what_is_read_is_not_what_was_put() -> None:
         found = saver.get_tuple(at())
         assert found is not None
         assert found.checkpoint["channel_values"] == {"x": [1]}
-
-
-def test_it_is_a_sqlite_saver() -> None:
-    assert issubclass(InMemorySaver, SqliteSaver)
 
 
 UNCLOSED = """

@@ -16,7 +16,7 @@ import pytest
 from sealpoint import EncryptedSerializer, Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import KeyDisabledError
 from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import at, make, put_chain
+from tests.support.databases.checkpoints import at, make, put_chain
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 

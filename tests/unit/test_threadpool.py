@@ -13,7 +13,7 @@ from contextvars import ContextVar
 import pytest
 
 from sealpoint.threadpool import MAX_THREADS, ThreadPool
-from tests.support.forks import in_child
+from tests.support.runs.forks import in_child
 
 NAME: ContextVar[str] = ContextVar("NAME", default="none")
 WAIT_SECONDS = 60

@@ -16,7 +16,7 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sealpoint.crypto.eax import AesEax
+from sealpoint.crypto.legacy import AesEax
 from sealpoint.crypto.suites import Cobblestone256, Xaes256Gcm, derive_xaes_key
 from sealpoint.errors import IntegrityError
 

@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 
 from sealpoint.errors import KeyUnavailableError
-from sealpoint.keys.command import run_command
+from sealpoint.keys.sources import run_command
 from sealpoint.keys.wrap import aws
 from sealpoint.keys.wrap.command import Wrapper as Command
 from sealpoint.keys.wrap.pkcs11 import Wrapper as Pkcs11
 from sealpoint.keys.wrap.vault import Wrapper as Vault
-from tests.support import programs, softhsm, transit
-from tests.support.softhsm import Token
-from tests.support.wrapping import Service, unanswered, unreachable
+from tests.support.keys import programs, softhsm, transit
+from tests.support.keys.softhsm import Token
+from tests.support.keys.wrapping import Service, unanswered, unreachable
 
 
 @dataclass(frozen=True)
 class Program:
-    """A wrapper of docs/wrappers.md that is set up.
+    """A wrapper of docs/wrapped-keys.md that is set up.
 
     Attributes:
         folder: What the page calls /etc/sealpoint.

@@ -15,7 +15,7 @@ import pytest
 from sealpoint.errors import KeyRingError, KeyUnavailableError, WrappedKeyError
 from sealpoint.keys.wrap import WrapContext, Wrapper
 from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES
-from tests.support.wrapping import CANARY, CONTEXT, OTHERS, Forms, Service, shown
+from tests.support.keys.wrapping import CANARY, CONTEXT, OTHERS, Forms, Service, shown
 
 SECRET = Forms.of(CANARY)
 
@@ -91,7 +91,7 @@ def test_blob_of_another_context(
 
 def test_blob_of_another_wrapping_key(service: Service, blob: bytes, refuses: Refuses) -> None:
     if service.other is service.wrapper:
-        pytest.skip("docs/wrappers.md has one key of it: tests/wrap/test_programs.py makes another")
+        pytest.skip("docs/wrapped-keys.md has one key of it: tests/wrap/test_programs.py makes another")
     refuses(service.foreign, lambda: service.other.unwrap(blob, CONTEXT))
 
 

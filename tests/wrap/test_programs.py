@@ -1,4 +1,4 @@
-"""docs/wrappers.md: its commands with other keys, its policies, and what it says of programs."""
+"""docs/wrapped-keys.md: its commands with other keys, its policies, and what it says of programs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.cli.app import run
+from sealpoint.admin.cli.app import run
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError
 from sealpoint.keys.wrap import WrapContext
-from sealpoint.keys.wrap.kinds import BUILT_IN, parse_wrapper
-from tests.support import programs, softhsm
-from tests.support.wrapping import CANARY, CONTEXT, Forms
+from sealpoint.keys.wrap.wrapper import BUILT_IN, parse_wrapper
+from tests.support.keys import programs, softhsm
+from tests.support.keys.wrapping import CANARY, CONTEXT, Forms
 from tests.wrap.conftest import Program
 
 PAGE = programs.PAGE.read_text(encoding="utf-8")

@@ -10,10 +10,10 @@ import pkcs11 as library
 import pytest
 
 from sealpoint.errors import KeyUnavailableError
-from sealpoint.keys.wrap.ask import NamedWrapper
 from sealpoint.keys.wrap.pkcs11 import Wrapper
-from tests.support import softhsm
-from tests.support.wrapping import CANARY, CONTEXT, Service
+from sealpoint.keys.wrap.wrapper import NamedWrapper
+from tests.support.keys import softhsm
+from tests.support.keys.wrapping import CANARY, CONTEXT, Service
 
 
 def test_threads(pkcs11: Service) -> None:

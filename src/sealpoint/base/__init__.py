@@ -16,9 +16,9 @@ from sealpoint.base.checkpoint import (
     create_checkpoint,
     empty_checkpoint,
     get_checkpoint_id,
+    uuid6,
     writes_sort_key,
 )
-from sealpoint.base.id import uuid6
 from sealpoint.base.metadata import (
     EXCLUDED_METADATA_KEYS,
     get_checkpoint_metadata,
@@ -28,9 +28,9 @@ from sealpoint.base.metadata import (
 from sealpoint.base.saver import BaseCheckpointSaver
 from sealpoint.base.sealing import arequire_sealing, require_sealing
 from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
+from sealpoint.serde.classes import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
 from sealpoint.serde.encrypted import EncryptedSerializer
 from sealpoint.serde.jsonplus import JsonPlusSerializer
-from sealpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, ChannelProtocol
 
 __all__ = [
     "ERROR",

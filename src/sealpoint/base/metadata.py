@@ -1,4 +1,4 @@
-"""Metadata: the parts of a run's config that are stored beside a checkpoint, as strict JSON."""
+"""Metadata: the parts of a run's config that are stored with a checkpoint, as strict JSON."""
 
 from __future__ import annotations
 
@@ -81,10 +81,7 @@ def get_serializable_checkpoint_metadata(
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
     """Return metadata as JSON in UTF-8. Lone surrogates are removed with a warning.
 
-    Raises:
-        MetadataError: If JSON cannot represent a value, or it is NaN or infinite, or two keys are the same
-            in JSON, such as ``1`` and ``"1"``. Also if text has a lone surrogate and
-            ``LANGGRAPH_STRICT_MSGPACK`` is ``true``.
+    Refused is what JSON cannot represent, and two keys that are the same there, such as ``1`` and ``"1"``.
     """
     try:
         text = "".join(_encode(metadata, False))
@@ -125,12 +122,7 @@ def _is_ordinary(table: Any, depth: int = 2) -> bool:
 
 
 def decode_metadata(data: bytes | str | None) -> CheckpointMetadata:
-    """Return the metadata of a column.
-
-    Raises:
-        MetadataError: If it is not an object in strict JSON (see `sealpoint.serde.jsontext`), or is larger
-            or deeper than the limits of stored metadata.
-    """
+    """Return the metadata of a column: an object in strict JSON, within the limits of stored metadata."""
     if data is None:
         return {}
     if not isinstance(data, _TEXTS):
@@ -154,10 +146,8 @@ def prepared_encoder(encoder: json.JSONEncoder) -> Callable[[Any, bool], Iterabl
     """Return a function that encodes a value as an encoder does; its second argument is ``False``.
 
     `json.JSONEncoder.encode` creates another encoder for each value, which takes as long as using it. Without
-    ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`.
-
-    Args:
-        encoder: Has no indentation, neither sorts nor skips keys, and does not look for cycles.
+    ``markers``, which one encoder cannot share among threads, a cycle ends in `RecursionError`. The encoder
+    has no indentation, neither sorts nor skips keys, and does not look for cycles.
     """
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # a Python without the C accelerator

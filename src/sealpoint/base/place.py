@@ -1,14 +1,35 @@
-"""Places: what a config names, checked."""
+"""Places: what a config names, and what a value with the flag ``.row`` is bound to there.
+
+Coordinates are a part of the value's context. They are logical: the same for every kind of database and its
+names of tables. All are text. After a value has been sealed with them, they never change.
+
+    checkpoint   table=checkpoints column=checkpoint thread_id checkpoint_ns checkpoint_id
+    metadata     table=checkpoints column=metadata   thread_id checkpoint_ns checkpoint_id
+    value        table=values                        thread_id checkpoint_ns channel version
+    write        table=writes                        thread_id checkpoint_ns checkpoint_id task_id channel
+
+A frame is a sealed value and its tag in a metadata column, with readable keys.
+
+    {"source": "loop", "step": 1, "__sealpoint__": {"type": "<tag>", "value": "<base64>"}}
+
+The value is bound to its row. A frame that is not sealed under a key is never written.
+"""
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from sealpoint.base.checkpoint import RunnableConfig
-from sealpoint.errors import ConfigError, ConfigKeyError
+from sealpoint.base.metadata import decode_metadata
+from sealpoint.crypto.context import Row
+from sealpoint.crypto.tag import is_legacy, is_sealed
+from sealpoint.errors import ConfigError, ConfigKeyError, MetadataError, RowError
 
 _MAPPINGS: Final = (dict, Mapping)  # to ask for the second takes ten times as long
 _THREAD_IDS: Final = (str, int, UUID)
@@ -34,11 +55,7 @@ _place: Final[Callable[[tuple[Any, ...]], Place]] = partial(tuple.__new__, Place
 
 
 def require_thread_id(value: object) -> str:
-    """Return a thread id as text.
-
-    Raises:
-        ConfigError: If it is not a string, an integer or a UUID.
-    """
+    """Return a thread id as text; a string, an integer or a UUID is one."""
     if type(value) is str and value.isascii():  # nearly always
         return value
     if not isinstance(value, _THREAD_IDS) or isinstance(value, bool):
@@ -47,22 +64,14 @@ def require_thread_id(value: object) -> str:
 
 
 def require_unicode(name: str, text: str) -> str:
-    """Return ``text``, if a database can hold it: none has a form for lone surrogates.
-
-    Raises:
-        ConfigError: If it holds one.
-    """
+    """Return ``text``, if a database can hold it: none has a form for lone surrogates."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ConfigError(f"{name} holds a lone surrogate, which is not a character")
     return text
 
 
 def optional_text(configurable: Mapping[str, Any], name: str) -> str | None:
-    """Return the text of an optional item of ``configurable``.
-
-    Raises:
-        ConfigError: If it is not text, or not Unicode.
-    """
+    """Return the text of an optional item of ``configurable``."""
     value = configurable.get(name)
     if value is None or (type(value) is str and value.isascii()):  # nearly always
         return value
@@ -72,27 +81,14 @@ def optional_text(configurable: Mapping[str, Any], name: str) -> str | None:
 
 
 def configurable_of(config: RunnableConfig) -> Mapping[str, Any]:
-    """Return the ``configurable`` of a config.
-
-    Raises:
-        ConfigKeyError: If there is none.
-    """
+    """Return the ``configurable`` of a config."""
     if not isinstance(config, _MAPPINGS) or not isinstance(config.get("configurable"), _MAPPINGS):
         raise ConfigKeyError("the config has no 'configurable' with a 'thread_id'")
     return config["configurable"]
 
 
 def require_place(config: RunnableConfig, *needed: str) -> Place:
-    """Return where ``config`` points.
-
-    Args:
-        config: Must name a thread.
-        needed: What else it must name.
-
-    Raises:
-        ConfigKeyError: If it lacks one of them.
-        ConfigError: If one is of the wrong type.
-    """
+    """Return where ``config`` points; it must name a thread, and what is ``needed``."""
     if type(config) is dict and type(found := config.get("configurable")) is dict:
         get = found.get
         place = thread_id, ns, checkpoint_id = get("thread_id"), get("checkpoint_ns"), get("checkpoint_id")
@@ -111,3 +107,98 @@ def require_place(config: RunnableConfig, *needed: str) -> Place:
         optional_text(configurable, "checkpoint_ns") or "",
         optional_text(configurable, "checkpoint_id"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """The coordinates of one kind of value."""
+
+    kind: tuple[tuple[str, str], ...]  # names and texts that all values of this kind share
+    columns: tuple[str, ...]  # of the row, which complete them
+
+    def row(self, columns: Mapping[str, Any]) -> Row:
+        """Return the coordinates of one value; additional columns of its row are ignored."""
+        row = dict(self.kind)
+        for name in self.columns:
+            text = columns.get(name)
+            if not isinstance(text, str):
+                raise RowError(f"column {name!r} of {row['table']!r} is missing or does not hold text")
+            row[name] = text
+        return row
+
+
+_THREAD: Final = ("thread_id", "checkpoint_ns")
+_CHECKPOINT: Final = (*_THREAD, "checkpoint_id")
+
+CHECKPOINT: Final = Coordinates((("table", "checkpoints"), ("column", "checkpoint")), _CHECKPOINT)
+METADATA: Final = Coordinates((("table", "checkpoints"), ("column", "metadata")), _CHECKPOINT)
+VALUE: Final = Coordinates((("table", "values"),), (*_THREAD, "channel", "version"))
+WRITE: Final = Coordinates((("table", "writes"),), (*_CHECKPOINT, "task_id", "channel"))
+
+
+KEY: Final = "__sealpoint__"
+"""The key of a frame in metadata."""
+
+_QUOTED: Final = f'"{KEY}"'.encode()
+_ESCAPE: Final = rb"\u00"  # of each ASCII character
+
+
+class Frame(NamedTuple):
+    """The content of `KEY`."""
+
+    tag: str | None  # of the sealed value, if it is valid
+    value: bytes | None  # the sealed bytes, if there are any
+
+
+def has_frame(metadata: bytes | str | None) -> bool:
+    """Whether there is a frame in a metadata column.
+
+    Metadata is parsed only if it holds `KEY` in quotation marks, or an escape that may stand for one of its
+    characters. What holds `KEY` and is not strict JSON counts as a frame.
+    """
+    if not isinstance(metadata, bytes | str):
+        return False
+    data = metadata.encode("utf-8", "replace") if isinstance(metadata, str) else metadata
+    has_key = _QUOTED in data
+    if not has_key and _ESCAPE not in data:
+        return False
+    try:
+        return KEY in decode_metadata(data)
+    except MetadataError:
+        return has_key
+
+
+def read_frame(frame: Any) -> Frame:
+    """Return what is in the content of `KEY`."""
+    if not isinstance(frame, dict):
+        return Frame(None, None)
+    tag, text = frame.get("type"), frame.get("value")
+    # LangGraph's own cipher binds no context: such a value may have been copied from any row.
+    return Frame(tag if is_sealed(tag) and not is_legacy(tag) else None, decode_value(text))
+
+
+def encode_value(value: bytes) -> str:
+    """Return the text of a frame's value."""
+    return b64encode(value).decode()
+
+
+def decode_value(text: Any) -> bytes | None:
+    """Return the bytes of a frame's value; ``None`` if it is not canonical base64.
+
+    Each value has one text: b64decode ignores other characters without ``validate``, and the unused bits of
+    the last character always.
+    """
+    if not isinstance(text, str):
+        return None
+    try:
+        value = b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        return None
+    rest = len(value) % 3
+    is_canonical = not rest or text.endswith(encode_value(value[-rest:]))
+    return value if is_canonical else None
+
+
+def make_frame(tag: str, value: bytes) -> dict[str, str]:
+    """Return the content of `KEY` for a sealed value."""
+    return {"type": tag, "value": encode_value(value)}

@@ -1,11 +1,24 @@
-"""BaseCheckpointSaver: the interface of savers."""
+"""BaseCheckpointSaver: the interface of savers.
+
+What a saver does is written once for sync and async where it takes several calls: a procedure is a generator
+that yields requests, and receives the replies.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import cached_property
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 from sealpoint.base.checkpoint import (
     ChannelVersions,
@@ -20,12 +33,51 @@ from sealpoint.base.checkpoint import (
 from sealpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
 from sealpoint.serde.jsonplus import JsonPlusSerializer
 
+R = TypeVar("R")
+
+Steps = Generator[Any, Any, R]
+
+
+def run(steps: Steps[R], reply: Callable[[Any], Any]) -> R:
+    """Run a procedure, which receives what ``reply`` returns or raises, and return its result."""
+    proceed: Callable[[Any], Any] = steps.send
+    value: Any = None
+    try:
+        while True:
+            request, proceed = proceed(value), steps.send
+            try:
+                value = reply(request)
+            except BaseException as error:  # noqa: BLE001 -- the procedure raises it again
+                proceed, value = steps.throw, error
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        del value  # an error would refer to itself
+
+
+async def arun(steps: Steps[R], reply: Callable[[Any], Awaitable[Any]]) -> R:
+    """Async version of `run`."""
+    proceed: Callable[[Any], Any] = steps.send
+    value: Any = None
+    try:
+        while True:
+            request, proceed = proceed(value), steps.send
+            try:
+                value = await reply(request)
+            except BaseException as error:  # noqa: BLE001 -- as above
+                proceed, value = steps.throw, error
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        del value
+
 
 class BaseCheckpointSaver(Generic[V]):
     """Stores and loads checkpoints. Every method has an async version with the prefix ``a``.
 
     A config names a thread by ``config["configurable"]["thread_id"]``, and a checkpoint of it by
-    ``checkpoint_ns`` and ``checkpoint_id``; without an id the latest.
+    ``checkpoint_ns`` and ``checkpoint_id``; without an id the latest. Methods that a subclass must
+    override, if they are to be used, raise NotImplementedError.
     """
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
@@ -49,12 +101,9 @@ class BaseCheckpointSaver(Generic[V]):
         return value.checkpoint if value else None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that ``config`` names with the data stored beside it, or ``None``.
+        """Return the checkpoint that ``config`` names with the data stored with it, or ``None``.
 
         Pending writes come in the order of `writes_sort_key`.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
         """
         raise NotImplementedError
 
@@ -73,9 +122,6 @@ class BaseCheckpointSaver(Generic[V]):
             filter: Metadata that they must have.
             before: A checkpoint that they must be older than.
             limit: How many at the most.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
         """
         raise NotImplementedError
 
@@ -93,9 +139,6 @@ class BaseCheckpointSaver(Generic[V]):
             checkpoint: The checkpoint.
             metadata: Its metadata.
             new_versions: Versions of the channels that changed since the parent.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
         """
         raise NotImplementedError
 
@@ -106,35 +149,19 @@ class BaseCheckpointSaver(Generic[V]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store the writes of a task to a checkpoint, as (channel, value) pairs.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Store the writes of a task to a checkpoint, as (channel, value) pairs."""
         raise NotImplementedError
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete all checkpoints and writes of a thread.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Delete all checkpoints and writes of a thread."""
         raise NotImplementedError
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints of the runs, and the writes to them.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Delete the checkpoints of the runs, and the writes to them."""
         raise NotImplementedError
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints and writes of a thread to another thread.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Copy all checkpoints and writes of a thread to another thread."""
         raise NotImplementedError
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -144,9 +171,6 @@ class BaseCheckpointSaver(Generic[V]):
             thread_ids: The threads.
             strategy: ``keep_latest`` keeps the latest checkpoint of each namespace, and the ancestors that
                 its delta channels need; ``delete`` keeps nothing.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
         """
         raise NotImplementedError
 
@@ -162,13 +186,7 @@ class BaseCheckpointSaver(Generic[V]):
             config: Names the checkpoint; the writes to it are not part of the history.
             channels: The channels to collect.
         """
-        walk = DeltaWalk(channels)
-        current = self.get_tuple(config) if walk.open else None
-        while walk.open and current and current.parent_config:
-            current = self.get_tuple(current.parent_config)
-            if current:
-                walk.visit(current.checkpoint["channel_values"], current.pending_writes or ())
-        return walk.histories()
+        return run(_histories(config, channels), self.get_tuple)
 
     async def aget(self, config: RunnableConfig) -> Checkpoint | None:
         """Async version of `get`."""
@@ -176,11 +194,7 @@ class BaseCheckpointSaver(Generic[V]):
         return value.checkpoint if value else None
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Async version of `get_tuple`.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Async version of `get_tuple`."""
         raise NotImplementedError
 
     async def alist(
@@ -191,11 +205,7 @@ class BaseCheckpointSaver(Generic[V]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Async version of `list`.
-
-        Raises:
-            NotImplementedError: If it is not overridden, at the first iteration.
-        """
+        """Async version of `list`."""
         raise NotImplementedError
         yield  # makes this an asynchronous generator
 
@@ -206,11 +216,7 @@ class BaseCheckpointSaver(Generic[V]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Async version of `put`.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Async version of `put`."""
         raise NotImplementedError
 
     async def aput_writes(
@@ -220,56 +226,30 @@ class BaseCheckpointSaver(Generic[V]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Async version of `put_writes`.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Async version of `put_writes`."""
         raise NotImplementedError
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Async version of `delete_thread`.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Async version of `delete_thread`."""
         raise NotImplementedError
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Async version of `delete_for_runs`.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Async version of `delete_for_runs`."""
         raise NotImplementedError
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Async version of `copy_thread`.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Async version of `copy_thread`."""
         raise NotImplementedError
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Async version of `prune`.
-
-        Raises:
-            NotImplementedError: If it is not overridden.
-        """
+        """Async version of `prune`."""
         raise NotImplementedError
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Async version of `get_delta_channel_history`."""
-        walk = DeltaWalk(channels)
-        current = await self.aget_tuple(config) if walk.open else None
-        while walk.open and current and current.parent_config:
-            current = await self.aget_tuple(current.parent_config)
-            if current:
-                walk.visit(current.checkpoint["channel_values"], current.pending_writes or ())
-        return walk.histories()
+        return await arun(_histories(config, channels), self.aget_tuple)
 
     def get_next_version(self, current: V | None, channel: None) -> V:
         """Return a version that is greater than ``current``: numbers counting up from 1.
@@ -298,3 +278,14 @@ class BaseCheckpointSaver(Generic[V]):
         clone = copy.copy(self)
         clone.serde = serde
         return clone
+
+
+def _histories(config: RunnableConfig, channels: Sequence[str]) -> Steps[Mapping[str, DeltaChannelHistory]]:
+    """Return histories; each request is a config, and the reply the checkpoint that it names."""
+    walk = DeltaWalk(channels)
+    current: CheckpointTuple | None = (yield config) if walk.open else None
+    while walk.open and current and current.parent_config:
+        current = yield current.parent_config
+        if current:
+            walk.visit(current.checkpoint["channel_values"], current.pending_writes or ())
+    return walk.histories()

@@ -1,18 +1,146 @@
-"""`require_sealing`: whether a saver passes the values that it stores to its serializer."""
+"""`require_sealing`: whether a saver passes the values that it stores to its serializer.
+
+It stores canaries: values that only a watched serializer can write, while pickle, JSON and msgpack refuse
+them. The serializer replaces each canary by a random text, and seals that. If a saver stores a canary in any
+other way, that raises, or the canary has not been sealed when it is looked at.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Mapping
-from contextlib import suppress
-from typing import Any, Final
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
 
-from sealpoint.base.canary import Canary, watched
 from sealpoint.base.checkpoint import Checkpoint, empty_checkpoint
+from sealpoint.base.saver import Steps, arun, run
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import SealingCheckError, excerpt
 from sealpoint.serde.base import SerializerProtocol
-from sealpoint.serde.types import INTERRUPT
+from sealpoint.serde.classes import INTERRUPT
+
+_DEPTH: Final = 8
+"""How deep in a serialized value canaries are looked for: savers put a few containers around them."""
+
+_METHODS: Final = ("dumps_typed", "loads_typed", "seal", "with_msgpack_allowlist")
+"""What a watch stands before: `SealedSaver` calls ``seal``, other savers ``dumps_typed``."""
+
+_lock: Final = threading.Lock()
+
+
+class Canary:
+    """A value that only a serializer under `watched` can write."""
+
+    __slots__ = ("blob", "place", "text", "was_loaded", "was_shown")
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.text = secrets.token_hex(32)  # what is sealed in its place
+        self.blob: bytes | None = None  # what the serializer returned for it, if it was given it
+        self.was_loaded = False
+        self.was_shown = False
+
+    def __repr__(self) -> str:
+        self.was_shown = True
+        return f"<{self.place} of require_sealing>"
+
+    def __copy__(self) -> Canary:
+        return self  # a saver may copy a checkpoint before it passes it on
+
+    def __deepcopy__(self, memo: object) -> Canary:
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a canary of require_sealing was pickled")
+
+
+@contextmanager
+def watched(serde: SerializerProtocol) -> Iterator[None]:
+    """Make ``serde`` accept canaries. Others may use it meanwhile, and may be watching it too."""
+    attributes = vars(serde)
+    with _lock:
+        watch = getattr(attributes.get("dumps_typed"), "__self__", None)
+        if not isinstance(watch, _Watch):
+            watch = _Watch(serde)
+            # On the object, and not on the saver: a saver may hold its serializer in several places.
+            attributes.update(watch.methods)
+        watch.users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            watch.users -= 1
+            if not watch.users:
+                watch.restore(attributes)
+
+
+class _Watch:
+    """The methods that stand before those of a serializer, until the last check of it ends."""
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        self.users = 0
+        self._serde = serde
+        self._originals = {name: getattr(serde, name) for name in _METHODS if hasattr(serde, name)}
+        self.methods = {name: getattr(self, name) for name in self._originals}
+        self._hidden = {name: vars(serde)[name] for name in _METHODS if name in vars(serde)}
+        self._sealed: list[Canary] = []
+
+    def restore(self, attributes: dict[str, Any]) -> None:
+        """Make a serializer with these attributes as it was before."""
+        for name, method in self.methods.items():
+            if attributes.get(name) != method:
+                continue  # a serializer that was derived without copying attributes
+            if name in self._hidden:
+                attributes[name] = self._hidden[name]
+            else:
+                del attributes[name]
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return self._dump("dumps_typed", obj)
+
+    def seal(self, obj: Any, **options: Any) -> tuple[str, bytes]:
+        return self._dump("seal", obj, **options)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        for canary in self._sealed:
+            canary.was_loaded |= canary.blob == data[1]
+        return self._originals["loads_typed"](data)
+
+    def with_msgpack_allowlist(self, extra_allowlist: Any) -> Any:
+        derived = self._originals["with_msgpack_allowlist"](extra_allowlist)
+        if derived is not self._serde:  # a copy, also of the watch
+            self.restore(vars(derived))
+        return derived
+
+    def _dump(self, method: str, obj: Any, **options: Any) -> tuple[str, bytes]:
+        canaries = [*_canaries(obj, _DEPTH)]
+        stored: tuple[str, bytes] = self._originals[method](_replaced(obj) if canaries else obj, **options)
+        for canary in canaries:
+            canary.blob = stored[1]
+        self._sealed += canaries
+        return stored
+
+
+def _canaries(value: Any, depth: int) -> Iterator[Canary]:
+    if isinstance(value, Canary):
+        yield value
+    elif depth and isinstance(value, dict | list | tuple):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _canaries(member, depth - 1)
+
+
+def _replaced(value: Any) -> Any:
+    """Return a value that contains canaries with their texts in their place."""
+    if isinstance(value, Canary):
+        return value.text
+    if isinstance(value, dict):
+        return {key: _replaced(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        members = [_replaced(member) for member in value]
+        return tuple(members) if isinstance(value, tuple) else members
+    return value
+
 
 _CHECKPOINT_VERSION: Final = 4
 """Version of the checkpoints of LangGraph 1: savers convert older ones while they read them."""
@@ -29,7 +157,7 @@ def require_sealing(
     It checks values that are objects. It does not check:
 
     - metadata, thread ids and other names, which most savers do not pass to a serializer;
-    - strings, numbers and booleans, which savers on Postgres and MySQL store beside the serializer;
+    - strings, numbers and booleans, which savers on Postgres and MySQL store without the serializer;
     - second copies of a value, except as pickle, JSON or text.
 
     Nor does it accept a saver that calls a method of the serializer which it fetched when it was created.
@@ -45,16 +173,8 @@ def require_sealing(
             saver does not return what was sealed, or one of its methods raises.
     """
     check = _Check(saver, configurable, thread_id, awaited=False)
-    with watched(check.serde), suppress(StopIteration):
-        steps = check.steps()
-        method, arguments = next(steps)
-        while True:
-            try:
-                result = getattr(saver, method)(*arguments)
-            except BaseException as error:  # noqa: BLE001 -- `steps` deletes the thread, and raises it
-                method, arguments = steps.throw(check.failure(method, error))
-            else:
-                method, arguments = steps.send(result)
+    with watched(check.serde):
+        run(check.steps(), check.call)
 
 
 async def arequire_sealing(
@@ -62,20 +182,16 @@ async def arequire_sealing(
 ) -> None:
     """Async version of `require_sealing`, through the async methods of the saver."""
     check = _Check(saver, configurable, thread_id, awaited=True)
-    with watched(check.serde), suppress(StopIteration):
-        steps = check.steps()
-        method, arguments = next(steps)
-        while True:
-            try:
-                result = await getattr(saver, f"a{method}")(*arguments)
-            except BaseException as error:  # noqa: BLE001 -- as above
-                method, arguments = steps.throw(check.failure(f"a{method}", error))
-            else:
-                method, arguments = steps.send(result)
+    with watched(check.serde):
+        await arun(check.steps(), check.acall)
+
+
+_Call = tuple[str, tuple[Any, ...]]
+"""A method of the saver without its prefix ``a``, and its arguments."""
 
 
 class _Check:
-    """The steps of a check, without I/O."""
+    """One check of a saver."""
 
     def __init__(
         self,
@@ -98,12 +214,20 @@ class _Check:
         self._canaries = (self._value, self._write, self._interrupt)
         self.serde = self._require_sealing_serde()
 
-    def steps(self) -> Generator[tuple[str, tuple[Any, ...]], Any, None]:
-        """Yield the methods to call, with their arguments; expects what each of them returned.
+    def call(self, request: _Call) -> Any:
+        """Call a method of the saver."""
+        method, arguments = request
+        with self._failures(method):
+            return getattr(self._saver, method)(*arguments)
 
-        Raises:
-            SealingCheckError: What the check found.
-        """
+    async def acall(self, request: _Call) -> Any:
+        """Async version of `call`, through the async method."""
+        method, arguments = f"a{request[0]}", request[1]
+        with self._failures(method):
+            return await getattr(self._saver, method)(*arguments)
+
+    def steps(self) -> Steps[None]:
+        """Yield the methods to call, and raise what their replies show."""
         yield "get_tuple", (self._config,)  # some savers create their tables here, but not while deleting
         if not self._deletes:
             yield from self._trial()
@@ -120,17 +244,22 @@ class _Check:
             raise
         yield deletion
 
-    def _trial(self) -> Generator[tuple[str, tuple[Any, ...]], Any, None]:
+    def _trial(self) -> Steps[None]:
         stored = yield "put", self._checkpoint()
         yield "put_writes", (stored, [("canary", self._write)], "task-1", "")
         yield "put_writes", (stored, [(INTERRUPT, self._interrupt)], "task-2", "")
         self._require_sealed()
         self._require_returned((yield "get_tuple", (stored,)))
 
-    def failure(self, method: str, error: BaseException) -> BaseException:
+    @contextmanager
+    def _failures(self, method: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise self._failure(method, error) from error
+
+    def _failure(self, method: str, error: Exception) -> SealingCheckError:
         """Return the error to raise for one that a method of the saver raised."""
-        if not isinstance(error, Exception):
-            return error  # such as a cancellation
         reason = f"{method} raised {type(error).__name__}: {excerpt(str(error))}"
         given = {"put": self._canaries[:1], "put_writes": self._canaries[1:]}.get(
             method.removeprefix("a"), ()
@@ -143,9 +272,7 @@ class _Check:
             hint = f"use {self._other} if the saver has those methods"
             if method.endswith("delete_thread"):
                 hint += "; pass thread_id if it cannot delete"
-        failure = SealingCheckError(type(self._saver), reason, hint=hint)
-        failure.__cause__ = error
-        return failure
+        return self._refusal(reason, hint=hint)
 
     def _checkpoint(self) -> tuple[Any, Checkpoint, dict[str, Any], dict[str, Any]]:
         version = self._saver.get_next_version(None, None)
@@ -189,7 +316,7 @@ class _Check:
             if canary.was_shown:
                 raise self._refusal(
                     f"the {canary.place} was converted to text while it was stored",
-                    hint="the saver stores or logs the text beside the sealed value; use another saver",
+                    hint="the saver stores or logs the text as well as the sealed value; use another saver",
                 )
 
     def _require_returned(self, found: Any) -> None:

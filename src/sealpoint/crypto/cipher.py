@@ -2,33 +2,206 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache, partial
+from itertools import count
 from math import inf
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
-from sealpoint.crypto.context import PackedRow, Row
-from sealpoint.crypto.kinds import PICKLE
-from sealpoint.crypto.prepared import Opened, PreparedRing, parse_tag
-from sealpoint.crypto.stats import CipherStats, CipherTally
-from sealpoint.crypto.suites import SUITES
-from sealpoint.crypto.tag import is_sealed
+from sealpoint.crypto.context import PackedRow, Row, pack_row, pack_tag
+from sealpoint.crypto.stats import OPENED, OPENED_RETIRED, SEALED, CipherStats, CipherTally
+from sealpoint.crypto.suites import SUITES, Suite, make_suite
+from sealpoint.crypto.tag import READABLE, Tag
 from sealpoint.errors import (
-    BlobError,
+    ContextMissingError,
     KeyDestroyedError,
     KeyDisabledError,
     NoActiveKeyError,
-    PlaintextError,
+    SealedValueError,
     SealpointError,
     TagError,
+    UnboundValueError,
     UnknownKeyError,
     UnknownSuiteError,
     UnknownTypeError,
     excerpt,
 )
+from sealpoint.keys.key import Key, require_secret
 from sealpoint.keys.material import NeverPickled
 from sealpoint.keys.ring import KeyRing
-from sealpoint.keys.stats import Reloads, RingStats, source_stats
+from sealpoint.keys.state import LEGACY, KeyState
+from sealpoint.keys.stats import Reloads, RingStats, Tally, source_stats
 from sealpoint.keys.watch import ANY_LEGACY, LOOK_SECONDS, SEALING, Follower
+
+_RETIRED: Final = (KeyState.DECRYPT_ONLY, KeyState.COMPROMISED)
+
+_CACHED_TAGS: Final = 256
+_CACHED_SECRETS: Final = 1024
+
+Work = Callable[[bytes, bytes], bytes]  # data or blob, and context
+
+parse_tag = lru_cache(_CACHED_TAGS)(Tag.parse)
+
+
+class Opened(NamedTuple):
+    """A value that was opened.
+
+    Attributes:
+        inner: Type name from the serializer, e.g. ``msgpack``.
+        data: The serializer's bytes.
+        authenticated: Whether a key of the ring authenticates type and bytes. False for an unsealed value,
+            for a value under LANGGRAPH_AES_KEY, whose type is not authenticated, and for a value that
+            another cipher than `RingCipher` opened.
+        key_id: The key id in the tag, if the ring has this key.
+    """
+
+    inner: str
+    data: bytes
+    authenticated: bool
+    key_id: str | None
+
+    @property
+    def typed(self) -> tuple[str, bytes]:
+        """Type name and bytes, as a serializer's ``loads_typed`` takes them."""
+        return self[:2]
+
+
+# `Opened(...)` without its Python constructor: every value that is read passes here.
+_opened: Final[Callable[[tuple[str, bytes, bool, str | None]], Opened]] = partial(tuple.__new__, Opened)
+
+
+class _Sealing(NamedTuple):
+    """What sealing a value of one type needs: the tag, the function, and the beginning of the context.
+
+    ``seal`` uses the key without a secret, so it is not used for values that have one.
+    """
+
+    tag: str
+    key: Key
+    head: bytes
+    seal: Work
+    counter: count[int]
+
+
+class _Opening(NamedTuple):
+    """What opening a value with one tag needs."""
+
+    inner: str
+    key: Key
+    suite: str
+    head: bytes
+    open: Work
+    counter: count[int]
+    authenticated: bool
+    key_id: str | None
+
+
+class PreparedRing(NeverPickled):
+    """One ring with caches of everything derived from it. Its behaviour never changes."""
+
+    def __init__(self, ring: KeyRing, suite: str, tally: Tally) -> None:
+        self.ring = ring
+        self._suite = suite
+        self._tally = tally
+        self._sealing = lru_cache(_CACHED_TAGS)(self._prepare_seal)
+        self._opening = lru_cache(_CACHED_TAGS)(self._prepare_open)
+        self._unmixed: dict[tuple[str, str], Suite] = {}  # by key id and name of the suite
+        self._mixed: dict[bytes, dict[tuple[str, str], Suite]] = {}  # the same, by secret
+
+    def seal(
+        self, inner: str, data: bytes, row: Row | PackedRow | None, secret: bytes | None
+    ) -> tuple[str, bytes]:
+        """See `RingCipher.seal`. Here ``inner`` may be empty."""
+        if row is None and secret is None:
+            tag, _, head, seal, counter = self._sealing(inner)
+        else:
+            if secret is not None:
+                require_secret(secret)
+            tag, key, head, seal, counter = self._sealing(inner, row is not None, secret is not None)
+            if secret is not None:
+                seal = self._suite_of(key, self._suite, secret).seal
+            if row is not None:
+                head += row if isinstance(row, PackedRow) else pack_row(row)
+        blob = seal(data, head)
+        next(counter)
+        return tag, blob
+
+    def open(self, tag: str, blob: bytes, row: Row | PackedRow | None, secret: bytes | None) -> Opened:
+        """See `RingCipher.open`."""
+        if row is None and secret is None:
+            inner, _, _, head, open_, counter, authenticated, key_id = self._opening(tag)
+        else:
+            if secret is not None:
+                require_secret(secret)
+            inner, key, suite, head, open_, counter, authenticated, key_id = self._opening(
+                tag, row is not None, secret is not None
+            )
+            if secret is not None:
+                open_ = self._suite_of(key, suite, secret).open
+            if row is not None:
+                head += row if isinstance(row, PackedRow) else pack_row(row)
+        data = open_(blob, head)
+        next(counter)
+        return _opened((inner, data, authenticated, key_id))
+
+    def forget_secret(self, secret: bytes) -> None:
+        """Remove a secret, and every key derived from it, from the caches."""
+        self._mixed.pop(secret, None)
+
+    def _suite_of(self, key: Key, name: str, secret: bytes | None) -> Suite:
+        """Return the suite called ``name`` under a key, with ``secret`` mixed in."""
+        if secret is None:
+            suites = self._unmixed
+        else:
+            if len(self._mixed) >= _CACHED_SECRETS and secret not in self._mixed:
+                self._mixed = {}  # replaced as a whole, which needs no lock
+            suites = self._mixed.setdefault(secret, {})
+        found = suites.get((key.id, name))
+        if found is None:
+            found = suites[key.id, name] = make_suite(name, key.subkey(name, secret))
+        return found
+
+    def _prepare_seal(self, inner: str, is_bound: bool = False, is_mixed: bool = False) -> _Sealing:
+        key = self.ring.require_active()
+        flags = ("dek",) * is_mixed + ("row",) * is_bound
+        tag = Tag(inner, self._suite, flags, key.id).format()
+        seal = self._suite_of(key, self._suite, None).seal
+        return _Sealing(tag, key, pack_tag(tag), seal, self._tally.counter(SEALED, key.id))
+
+    def _prepare_open(self, text: str, is_bound: bool = False, is_mixed: bool = False) -> _Opening:
+        tag = parse_tag(text)
+        key = self._require_matching(tag, is_bound, is_mixed)
+        kind = OPENED_RETIRED if key.state in _RETIRED else OPENED
+        counter = self._tally.counter(kind, key.id)
+        open_ = self._suite_of(key, tag.suite, None).open
+        authenticated = tag.suite != LEGACY
+        return _Opening(tag.inner, key, tag.suite, pack_tag(text), open_, counter, authenticated, tag.key_id)
+
+    def _require_matching(self, tag: Tag, is_bound: bool, is_mixed: bool) -> Key:
+        """Make all checks that need no cryptography, and return the key."""
+        # The type of these rows is not authenticated: a row relabelled as a pickle could run code.
+        if tag.key_id is None and tag.inner not in READABLE:
+            raise UnknownTypeError(
+                f"rows under LANGGRAPH_AES_KEY never have the type {excerpt(tag.inner)}",
+                hint=(
+                    "such rows do not authenticate their type: only null, bytes, bytearray, msgpack"
+                    " and json are read"
+                ),
+            )
+        if "row" in tag.flags and not is_bound:
+            raise ContextMissingError(f"{tag.format()} is bound to its row, and no row was given")
+        if "row" not in tag.flags and is_bound:
+            raise UnboundValueError(f"{tag.format()} is not bound to a row")
+        if "dek" in tag.flags and not is_mixed:
+            raise ContextMissingError(f"{tag.format()} needs the secret of its thread")
+        if "dek" not in tag.flags and is_mixed:
+            raise UnboundValueError(
+                f"{tag.format()} has no secret in its key",
+                hint="the value was written before threads had secrets, or was forged",
+            )
+        return self.ring.require_legacy() if tag.suite == LEGACY else self.ring.require_key(str(tag.key_id))
+
 
 # Errors that a newer ring file may resolve: the key is unknown, not usable, or there is no key to seal with.
 _RETRY_AFTER_RELOAD: Final = (UnknownKeyError, KeyDisabledError, KeyDestroyedError, NoActiveKeyError)
@@ -158,16 +331,16 @@ class RingCipher(NeverPickled):
 
         Raises:
             TagError: If ``tag`` is not a valid type tag (or one of its subclasses, for suite and flags).
-            BlobError: If ``blob`` is not bytes, or too short.
+            SealedValueError: If ``blob`` is not bytes, or too short.
             UnknownKeyError, KeyDisabledError, KeyDestroyedError: If the key is not available.
-            RowMissingError, UnboundValueError: If only one of tag and call has a row.
-            SecretMissingError, UnexpectedSecretError: If only one of tag and call has a secret.
-            LegacyTypeError: If a row under LANGGRAPH_AES_KEY names a type it may not have.
+            ContextMissingError, UnboundValueError: If only one of tag and call has a row.
+            ContextMissingError, UnboundValueError: If only one of tag and call has a secret.
+            UnknownTypeError: If a row under LANGGRAPH_AES_KEY names a type it may not have.
             IntegrityError: If the bytes, the tag, the key or the row differ from those that were sealed.
         """
         try:
             if type(blob) is not bytes:
-                raise BlobError(f"sealed value is {type(blob).__name__}, not bytes")
+                raise SealedValueError(f"sealed value is {type(blob).__name__}, not bytes")
             if type(tag) is not str:
                 raise TagError(f"{excerpt(tag)} is not a type tag")
             if self._follower is not None and monotonic() >= self._look_at:
@@ -184,56 +357,6 @@ class RingCipher(NeverPickled):
             self.tally.refuse(error)
             raise
 
-    def reseal(
-        self,
-        tag: str,
-        blob: bytes,
-        *,
-        row: Row | PackedRow | None = None,
-        secret: bytes | None = None,
-        allow_plaintext: bool = False,
-    ) -> tuple[str, bytes]:
-        """Open one value and seal it again under the active key and in this cipher's suite.
-
-        Type, bytes, row and secret are unchanged, and the bytes are not examined. The type of a row under
-        LANGGRAPH_AES_KEY and a plaintext value are not authenticated: they are sealed as they are, and
-        count as authentic afterwards.
-
-        Args:
-            tag: The whole text of the `type` column.
-            blob: The bytes beside it.
-            row: Coordinates of the row; used only if ``tag`` says that the value is bound to its row.
-            secret: Secret of the thread; used only if ``tag`` says that it is mixed into the key.
-            allow_plaintext: Whether to seal a value that is not sealed.
-
-        Returns:
-            The new tag and the new bytes.
-
-        Raises:
-            PlaintextError: If the value is not sealed, and plaintext is not allowed.
-            UnknownTypeError: If it is an unsealed pickle.
-            RowMissingError, SecretMissingError: If ``tag`` needs a row or a secret that is not given.
-            SealedValueError, KeyRingError: As `open` and `seal`.
-        """
-        try:
-            return self._reseal(tag, blob, row, secret, allow_plaintext)
-        except SealpointError as error:
-            self.tally.refuse(error)
-            raise
-
-    def _reseal(
-        self, tag: str, blob: bytes, row: Row | PackedRow | None, secret: bytes | None, allow_plaintext: bool
-    ) -> tuple[str, bytes]:
-        if type(tag) is not str:
-            raise TagError(f"{excerpt(tag)} is not a type tag")
-        if not is_sealed(tag):
-            return self._seal_plaintext(tag, blob, allow_plaintext)
-        flags = parse_tag(tag).flags
-        row = row if "row" in flags else None
-        secret = secret if "dek" in flags else None
-        opened = self.open(tag, blob, row=row, secret=secret)
-        return self.seal(opened.inner, opened.data, row=row, secret=secret)
-
     def forget_secret(self, secret: bytes) -> None:
         """Remove a thread's secret, and every key derived from it, from the caches.
 
@@ -243,15 +366,6 @@ class RingCipher(NeverPickled):
             secret: 32 bytes; a secret that was never used is not an error.
         """
         self._prepared.forget_secret(secret)
-
-    def _seal_plaintext(self, tag: str, blob: bytes, allowed: bool) -> tuple[str, bytes]:
-        if not allowed:
-            raise PlaintextError(f"value of type {excerpt(tag)} is not sealed")
-        if tag == PICKLE:
-            raise UnknownTypeError("a pickle that is not sealed is not read")
-        if type(blob) is not bytes:
-            raise BlobError(f"value is {type(blob).__name__}, not bytes")
-        return self.seal(tag, blob)
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Seal bytes without a type, for code that uses LangGraph's ``CipherProtocol``.

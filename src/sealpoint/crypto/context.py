@@ -41,11 +41,7 @@ def pack_tag(tag: str) -> bytes:
 
 
 def pack_row(row: Row) -> PackedRow:
-    """Return the end of the context of a row.
-
-    Raises:
-        TypeError: If a coordinate is not a string.
-    """
+    """Return the end of the context of a row."""
     parts: list[bytes] = []
     try:
         for pair in sorted(row.items()):

@@ -22,11 +22,7 @@ class SigningKey(NeverPickled):
     __slots__ = ("_private", "public")
 
     def __init__(self, seed: bytes) -> None:
-        """Make the key of a seed of 32 random bytes.
-
-        Raises:
-            ValueError: If it has another length.
-        """
+        """Make the key of a seed of 32 random bytes."""
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self.public: Final = self._private.public_key().public_bytes_raw()
 
@@ -39,11 +35,7 @@ class SigningKey(NeverPickled):
 
 
 def is_signed(public: bytes, signature: bytes, data: bytes) -> bool:
-    """Whether a signature over ``data`` is of a public key of 32 bytes.
-
-    Raises:
-        ValueError: If the public key has another length.
-    """
+    """Whether a signature over ``data`` is of a public key of 32 bytes."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except InvalidSignature:  # also for another length than 64 bytes

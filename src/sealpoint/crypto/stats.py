@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sealpoint.errors import ConfigError, SealpointError
-from sealpoint.keys.counters import Tally
-from sealpoint.keys.stats import RingStats, SourceStats
+from sealpoint.keys.stats import RingStats, SourceStats, Tally
 
 E = TypeVar("E", bound=SealpointError)
 

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFCMAC, CounterLocation, Mode
 
-from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError, excerpt
-from sealpoint.keys.ids import KEY_BYTES, LEGACY
+from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError, excerpt
+from sealpoint.keys.state import KEY_BYTES, LEGACY
 
 # Values of this size and above are sealed in one buffer, because joining parts would copy them again. For
 # smaller values the copy is faster.
@@ -67,11 +67,11 @@ class Suite(Protocol):
         """Encrypt and authenticate ``data``, and authenticate ``context``."""
 
     def open(self, blob: bytes, context: bytes) -> bytes:
-        """Return the data, or raise `BlobError` or `IntegrityError`."""
+        """Return the data, or raise `SealedValueError` or `IntegrityError`."""
 
 
-def _too_short(blob: bytes, least: int) -> BlobError:
-    return BlobError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
+def _too_short(blob: bytes, least: int) -> SealedValueError:
+    return SealedValueError(f"sealed value of {len(blob)} bytes; the shortest possible has {least}")
 
 
 def _in_place(message: Cobblestone256Encryptor | Cobblestone256Decryptor, data: bytes, room: int) -> bytes:
@@ -114,12 +114,7 @@ class Cobblestone256:
         return message.update(data) + message.finalize()
 
     def open(self, blob: bytes, context: bytes) -> bytes:
-        """Return the data.
-
-        Raises:
-            BlobError: If ``blob`` has fewer than 72 bytes.
-            IntegrityError: If it was not sealed under this key and context.
-        """
+        """Return the data."""
         if len(blob) < self.OVERHEAD_BYTES:
             raise _too_short(blob, self.OVERHEAD_BYTES)
         message = Cobblestone256Decryptor(self._key, context)
@@ -136,13 +131,6 @@ def derive_xaes_key(key: bytes, prefix: bytes) -> bytes:
 
     KDF in counter mode over AES-CMAC (NIST SP 800-108r1, section 4.1): a counter of 16 bits, the
     label ``X``, a zero byte, and the prefix as context.
-
-    Args:
-        key: 32 bytes.
-        prefix: The first 12 bytes of the nonce.
-
-    Returns:
-        32 bytes.
 
     Source: C2SP, XAES-256-GCM, "Overview".
     """
@@ -200,12 +188,7 @@ class Xaes256Gcm:
         self._sealing = None
 
     def open(self, blob: bytes, context: bytes) -> bytes:
-        """Return the data.
-
-        Raises:
-            BlobError: If ``blob`` has fewer than 40 bytes.
-            IntegrityError: If it was not sealed under this key and context.
-        """
+        """Return the data."""
         size = len(blob)
         if size < _XAES_OVERHEAD_BYTES:
             raise _too_short(blob, _XAES_OVERHEAD_BYTES)
@@ -255,11 +238,7 @@ SUITES: Final[Mapping[str, Callable[[bytes], Suite]]] = {
 
 
 def make_suite(name: str, key: bytes) -> Suite:
-    """Return the suite called ``name`` under ``key``.
-
-    Raises:
-        UnknownSuiteError: If there is no such suite.
-    """
+    """Return the suite called ``name`` under ``key``."""
     if name == LEGACY:
         from sealpoint.crypto.legacy import LegacyAes  # few need it; its imports are a third of the package's
 

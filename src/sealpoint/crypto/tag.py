@@ -5,6 +5,15 @@
 
 A tag can be read without a key. It is authenticated with the value, so a value with an edited tag does not
 open. Rows under LANGGRAPH_AES_KEY end in a bare ``+aes`` and name no key.
+
+Kinds: what a serializer calls its bytes, in LangGraph's words.
+
+null       no bytes               None
+bytes      the bytes
+bytearray  the bytes
+msgpack    see `sealpoint.serde.codes`
+json       UTF-8                  rows from before msgpack, see `sealpoint.serde.legacy_json`
+pickle                            runs what its writer put there
 """
 
 from __future__ import annotations
@@ -16,7 +25,7 @@ from typing import Final, TypeGuard
 
 from sealpoint.crypto.suites import SUITES
 from sealpoint.errors import TagError, UnknownSuiteError, excerpt
-from sealpoint.keys.ids import KEY_ID, LEGACY
+from sealpoint.keys.state import KEY_ID, LEGACY
 
 MAX_CHARS: Final = 64
 FLAGS: Final = ("dek", "row")
@@ -151,3 +160,16 @@ def key_id_of(tag: object) -> str | None:
     """Return the id of the key that a tag names; ``None`` if it names none."""
     _, found, key_id = tag.rpartition("@") if is_sealed(tag) else ("", "", "")
     return key_id if found else None
+
+
+NULL: Final = "null"
+BYTES: Final = "bytes"
+BYTEARRAY: Final = "bytearray"
+MSGPACK: Final = "msgpack"
+JSON: Final = "json"
+PICKLE: Final = "pickle"
+
+READABLE: Final = frozenset((NULL, BYTES, BYTEARRAY, MSGPACK, JSON))
+"""The kinds that may be read without running anything."""
+
+KINDS: Final = READABLE | {PICKLE}

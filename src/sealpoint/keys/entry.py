@@ -1,24 +1,23 @@
-"""RingEntry: the entry of one key in a ring file, and the fields that it may have."""
+"""RingEntry: the entry of one key in a ring file, its fields, and a source that is a wrapped key."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from base64 import b64decode
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sealpoint.errors import KeyTransitionError, RingFileError, UnknownKeyError, excerpt
-from sealpoint.keys.fields import require_fields, require_text
-from sealpoint.keys.ids import LEGACY, require_key_id
-from sealpoint.keys.sources import InlineSource, Source
-from sealpoint.keys.state import COMMANDS, KeyState, require_suite_state
-from sealpoint.keys.wrapped import WrappedSource, parse_key_source
+from sealpoint.keys.sources import InlineSource, Source, get_text, parse_source, require_fields, require_text
+from sealpoint.keys.state import COMMANDS, LEGACY, KeyState, require_key_id, require_suite_state
+from sealpoint.keys.wrap.wrapper import MAX_BLOB_BYTES, NamedWrapper, WrapContext
 from sealpoint.utc import as_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from sealpoint.keys.wrappertable import Wrappers
+    from sealpoint.keys.tables import Wrappers
 
 MATERIAL_LEFT: Final = "left"
 MATERIAL_REMOVED: Final = "removed"
@@ -123,11 +122,7 @@ class RingEntry:
 
 
 def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
-    """Return the entry called ``key_id``.
-
-    Raises:
-        UnknownKeyError: If there is none.
-    """
+    """Return the entry called ``key_id``."""
     held = {entry.id: entry for entry in entries}
     if key_id not in held:
         raise UnknownKeyError(key_id, tuple(held), hint="to add a key: sealpoint keys generate ID")
@@ -135,13 +130,7 @@ def require_entry(entries: Iterable[RingEntry], key_id: str) -> RingEntry:
 
 
 def read_entry(table: Mapping[str, Any], file: Path, wrappers: Wrappers) -> tuple[RingEntry, Source | None]:
-    """Return what the table of a key in a ring file says, and its source if there is any material.
-
-    Raises:
-        RingFileError: If a field is missing, of the wrong type, or contradicts the key's state.
-        KeyIdError: If its id is not a key id.
-        KeyTransitionError: If a key for its suite cannot be in its state.
-    """
+    """Return what the table of a key in a ring file says, and its source if there is any material."""
     require_fields(table, KEY_FIELDS, {"id", "state"}, f"{file}: a key")
     where = f"{file}: key {require_key_id(table['id'])!r}"
     try:
@@ -185,11 +174,7 @@ def _read_source(
 
 
 def require_owner(owner: object, where: str) -> str:
-    """Return the owner of a key.
-
-    Raises:
-        RingFileError: If it is not one line of printable text.
-    """
+    """Return the owner of a key."""
     # `entry_text` writes it as JSON. That is TOML only for printable text: DEL is forbidden in TOML.
     if not isinstance(owner, str) or not owner.isprintable():
         raise RingFileError(f"{where}: 'owner' is not one line of text")
@@ -197,23 +182,17 @@ def require_owner(owner: object, where: str) -> str:
 
 
 def require_types(entry: Mapping[str, Any], where: str) -> None:
-    """Refuse optional fields of the wrong type. Fields that are missing are not checked.
-
-    Raises:
-        RingFileError: If a date is not a date with a time, or is out of range in UTC, ``check`` is not a
-            string, ``owner`` is not one line of text, ``material`` is not a known outcome, or ``waived`` is
-            no list of known checks; ``where`` names the table in the message.
-    """
-    for field in DATES:
-        if field not in entry:
+    """Refuse optional fields of the wrong type. Fields that are missing are not checked."""
+    for name in DATES:
+        if name not in entry:
             continue
-        if not isinstance(entry[field], datetime):
+        if not isinstance(entry[name], datetime):
             hint = "write it as 2027-06-01T00:00:00Z"
-            raise RingFileError(f"{where}: '{field}' is not a date with a time", hint=hint)
+            raise RingFileError(f"{where}: '{name}' is not a date with a time", hint=hint)
         try:
-            as_utc(entry[field])
+            as_utc(entry[name])
         except OverflowError:
-            raise RingFileError(f"{where}: '{field}' is out of range") from None
+            raise RingFileError(f"{where}: '{name}' is out of range") from None
     if "check" in entry and not isinstance(entry["check"], str):
         raise RingFileError(f"{where}: 'check' is not a string")
     if "owner" in entry:
@@ -223,3 +202,56 @@ def require_types(entry: Mapping[str, Any], where: str) -> None:
     waived = entry.get("waived", [])
     if not isinstance(waived, list) or any(name not in _CHECKS for name in waived):
         raise RingFileError(f"{where}: 'waived' is not a list of {', '.join(_CHECKS)}")
+
+
+_WRAPPED_FIELDS: Final = frozenset({"wrapped", "by", "version", "left"})
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedSource:
+    """A wrapped key in the ring file, and the wrapper that unwraps it.
+
+        source = { wrapped = "BASE64", by = "aws-prod", version = "3" }
+
+    The entry of a destroyed key keeps ``wrapped = ""`` as a record.
+    """
+
+    kind: ClassVar = "wrapped"
+    is_slow: ClassVar = True
+    blob: bytes = field(repr=False)
+    wrapper: NamedWrapper
+    context: WrapContext
+    version: str | None = field(default=None, compare=False)
+    # A file with the same material, until it is removed.
+    left: str | None = field(default=None, compare=False)
+
+    @classmethod
+    def parse(cls, table: Mapping[str, object], wrappers: Wrappers, key_id: str, where: str) -> WrappedSource:
+        """Check the source that stands in a ring file. No service is asked."""
+        require_fields(table, _WRAPPED_FIELDS, {"by"}, where)
+        text = require_text(table, cls.kind, where)
+        try:
+            blob = b64decode(text, validate=True)
+        except ValueError:
+            raise RingFileError(f"{where}: 'wrapped' is not base64") from None
+        if not 0 < len(blob) <= MAX_BLOB_BYTES:
+            raise RingFileError(f"{where}: 'wrapped' has {len(blob)} bytes, not 1 to {MAX_BLOB_BYTES}")
+        version, left = get_text(table, "version", where), get_text(table, "left", where)
+        wrapper = wrappers.require(require_text(table, "by", where))
+        return cls(blob, wrapper, wrappers.context(key_id), version, left)
+
+    @property
+    def location(self) -> str:
+        """The service and its key."""
+        return self.wrapper.wrapper.location
+
+    def read(self, _: Path, /) -> bytes:
+        """Unwrap the key."""
+        return self.wrapper.unwrap(self.blob, self.context)
+
+
+def parse_key_source(source: object, wrappers: Wrappers, key_id: str, where: str) -> Source:
+    """Parse the source of a key, which may be wrapped. No material is read, and no service is asked."""
+    if isinstance(source, dict) and WrappedSource.kind in source:
+        return WrappedSource.parse(source, wrappers, key_id, where)
+    return parse_source(source, (WrappedSource.kind,))

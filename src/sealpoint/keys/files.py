@@ -1,23 +1,110 @@
-"""Private files: read only if no other account can read or change them; written completely or not at all."""
+"""Private files: read only if no other account can read or change them; written completely or not at all.
+
+Access lists (POSIX ACLs) of files on Linux grant permissions in addition to the mode:
+
+    version   u32, 2
+    entries   tag u16, permissions u16 (read 4, write 2, execute 1), id of the account or group u32
+
+Numbers are little-endian. A file has such a list only if it has entries for named accounts or groups. The
+group bits of its mode are then the mask, which limits these entries and that of the file's own group.
+Lists of other forms, such as those of NFSv4 and of macOS, are not read.
+
+Sources: Linux, include/uapi/linux/posix_acl_xattr.h; acl(5)
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shlex
 import stat
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from pwd import getpwuid
-from typing import Final
+from typing import Final, NamedTuple, Self
 
-from sealpoint.errors import FileLinkError, FilePermissionsError, OutputExistsError, SourceError, excerpt
-from sealpoint.errors.maintenance import PERMANENT_ERRNOS, stopped_by
-from sealpoint.keys.accesslist import USER, AccessList, copy_access_list, read_access_list
+from sealpoint.errors import (
+    PERMANENT_ERRNOS,
+    AccessError,
+    FilePermissionsError,
+    OutputError,
+    SourceError,
+    excerpt,
+    stopped_by,
+)
+
+USER: Final = 0x02
+"""The tag of an entry for a named account."""
+
+GROUP: Final = 0x08
+"""The tag of an entry for a named group."""
+
+_OWN_GROUP: Final = 0x04
+_MASK: Final = 0x10
+_NAME: Final = "system.posix_acl_access"
+_VERSION: Final = struct.pack("<I", 2)
+_ENTRY: Final = struct.Struct("<HHI")
+_NONE: Final = frozenset({errno.ENODATA, errno.ENOTSUP, errno.ENOSYS})
+
+
+class Entry(NamedTuple):
+    """An entry of an access list."""
+
+    tag: int  # whom it is for; `USER` and `GROUP` have an id
+    bits: int  # read 4, write 2, execute 1
+    id: int
+
+
+class AccessList(NamedTuple):
+    """What an access list grants, limited by its mask."""
+
+    own_group: int
+    named: tuple[Entry, ...]
+
+
+def read_access_list(descriptor: int) -> AccessList | None:
+    """Return the access list of an open file; ``None`` if its mode says everything."""
+    data = _get(descriptor)
+    if data is None:
+        return None
+    body = data[len(_VERSION) :]
+    if not data.startswith(_VERSION) or len(body) % _ENTRY.size:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    entries = [Entry(*values) for values in _ENTRY.iter_unpack(body)]
+    mask = next((entry.bits for entry in entries if entry.tag == _MASK), 7)
+    own_group = next((entry.bits for entry in entries if entry.tag == _OWN_GROUP), 0)
+    named = (entry._replace(bits=entry.bits & mask) for entry in entries if entry.tag in (USER, GROUP))
+    return AccessList(own_group & mask, tuple(named))
+
+
+def copy_access_list(source: Path, descriptor: int) -> None:
+    """Give an open file the access list of another one, or none."""
+    data = _get(source)
+    if sys.platform == "linux":
+        if data is not None:
+            os.setxattr(descriptor, _NAME, data)
+        elif _get(descriptor) is not None:  # from the folder
+            os.removexattr(descriptor, _NAME)
+
+
+def _get(file: int | Path) -> bytes | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.getxattr(file, _NAME)
+    except OSError as error:
+        if error.errno in _NONE:
+            return None
+        raise
+
 
 MAX_FILE_BYTES: Final = 1 << 20
+_LINK_HINT: Final = "name the file itself; a link is followed only to a target within its own folder"
 MAX_ATTEMPTS: Final = 10
 """How often a file is opened whose link is replaced meanwhile."""
 
@@ -26,15 +113,10 @@ _GONE: Final = "restore its copy at this path"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A ring file at the time it was found.
-
-    Attributes:
-        path: The absolute path.
-        stamp: Differs if the file, or the target of the link, has changed; ``None`` for a missing file.
-    """
+    """A ring file at the time it was found."""
 
     path: Path
-    stamp: tuple[int, ...] | None
+    stamp: tuple[int, ...] | None  # differs if the file, or the target of the link, has changed
 
     @classmethod
     def of(cls, path: Path) -> Origin:
@@ -57,7 +139,7 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
     - No other account may read or write it. There is one exception: a file of root may be readable by its
       group if that is root's group or one of the process's groups. Kubernetes provides a Secret in this way
       to a pod with ``fsGroup``.
-    - The same holds for the accounts and groups in its access list, see `sealpoint.keys.accesslist`, except
+    - The same holds for the accounts and groups in its access list, see `sealpoint.keys.files`, except
       root and the account of the process. systemd provides a credential in this way to a service.
     - A ring file without key material has no secrets: every account may read it (``forbidden=0o022``).
     - It may be a symbolic link if the target is within the folder of the link, at any depth. Kubernetes
@@ -65,17 +147,6 @@ def read_private(path: Path, *, forbidden: int = 0o077, allow_links: bool = Fals
       links are refused: an account that can write in another folder could exchange the target.
 
     The permissions of the folders above it are not checked.
-
-    Args:
-        path: The file; relative to the current directory.
-        forbidden: Bits that its mode must not have: by default all that grant access to other accounts.
-        allow_links: Whether it may be a symbolic link that ends within the folder of ``path``.
-
-    Raises:
-        FileLinkError: If it is a symbolic link that is not allowed, or not a regular file.
-        FilePermissionsError: If its mode or its access list grants what is forbidden, or it belongs to
-            another account that is not root.
-        SourceError: If it cannot be read or has over 1 MiB.
     """
     with open_private(path, forbidden=forbidden, allow_links=allow_links) as (data, _):
         return data
@@ -107,7 +178,7 @@ def _open(path: Path, *, allow_links: bool) -> int:
             return os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise FileLinkError(f"{path} is a symbolic link") from None
+                raise FilePermissionsError(f"{path} is a symbolic link", hint=_LINK_HINT) from None
             # Kubernetes may have replaced ``..data`` meanwhile, and removed the earlier folder.
             is_replaced = is_link and os.path.realpath(path) != str(target)
             if error.errno != errno.ENOENT or not is_replaced:
@@ -135,14 +206,14 @@ def _require_within(path: Path) -> Path:
     """Return the target of a link within its folder: Kubernetes mounts ``k1 -> ..data/k1``."""
     target, folder = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
     if not target.is_relative_to(folder):
-        raise FileLinkError(f"{path} is a symbolic link that leads out of its folder")
+        raise FilePermissionsError(f"{path} is a symbolic link that leads out of its folder", hint=_LINK_HINT)
     return target
 
 
 def _require_private(path: Path, descriptor: int, forbidden: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise FileLinkError(f"{path} is not a regular file")
+        raise FilePermissionsError(f"{path} is not a regular file", hint=_LINK_HINT)
     if status.st_uid not in (os.geteuid(), 0):
         raise FilePermissionsError(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}", hint=_hint_for(status.st_uid)
@@ -214,27 +285,24 @@ def _hint_for(owner: int) -> str | None:
     return f"run this as the account that the file belongs to: sudo -u {name} sealpoint ..."
 
 
-def beside(file: Path, ending: str) -> Path:
+def hidden_file(file: Path, ending: str) -> Path:
     """Return the name of a hidden file that belongs to ``file``."""
     return file.with_name(f".{file.name}.{ending}")
 
 
-def write_private(path: Path, data: bytes, like: Path | None = None) -> Path:
+def write_private(path: Path, data: bytes, like: Path | None = None, *, replaces: bool = True) -> Path:
     """Write a new file, flush it to the disk, and return its path.
 
-    Args:
-        path: The file; one that an interrupted command has left is removed first.
-        data: Its contents.
-        like: A file whose owner, mode and access list it gets; by default it is private to this account.
-
-    Raises:
-        StoppedError: If it cannot be written.
-        FilePermissionsError: If it cannot be given that owner.
+    A file that is there is removed first, or refused if ``replaces`` is ``False``. The new one gets owner,
+    mode and access list of ``like``; by default it is private to this account.
     """
+    is_made = False
     try:
-        path.unlink(missing_ok=True)
+        if replaces:
+            path.unlink(missing_ok=True)
         # Private from the start: before a chmod another account could open it and keep it open.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        is_made = True
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
@@ -243,8 +311,9 @@ def write_private(path: Path, data: bytes, like: Path | None = None) -> Path:
             # Before any rename or link: otherwise a power failure could leave an empty file under the name.
             os.fsync(descriptor)
     except OSError as error:
-        with suppress(OSError):  # a folder is left
-            path.unlink()
+        if is_made:
+            with suppress(OSError):
+                path.unlink()
         if isinstance(error, FilePermissionsError):
             raise
         hint = f"move it away: {path}" if path.is_dir() else None
@@ -278,13 +347,7 @@ def fsync_path(path: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int) -> None:
-    """Make a folder, unless it is there. The folder above it must be there.
-
-    Raises:
-        FilePermissionsError: If this account may not make it, or the file system is read-only.
-        OutputExistsError: If there is something else at its path.
-        StoppedError: If it cannot be made for another reason.
-    """
+    """Make a folder, unless it is there. The folder above it must be there."""
     hint = "name another place with --keys or $SEALPOINT_KEYS"
     try:
         folder.mkdir(mode=mode, exist_ok=True)
@@ -292,7 +355,7 @@ def make_folder(folder: Path, mode: int) -> None:
         hint += ", or run this as another account"
         raise FilePermissionsError(f"this account may not make {folder}", hint=hint) from None
     except FileExistsError:
-        raise OutputExistsError(f"{folder} is not a folder", hint=hint) from None
+        raise OutputError(f"{folder} is not a folder", hint=hint) from None
     except OSError as error:
         if error.errno == errno.EROFS:
             raise read_only(folder.parent) from None
@@ -310,10 +373,6 @@ def require_unshared(folder: Path) -> None:
     """Refuse a folder in which every account can add, remove or replace files.
 
     A group may: on systems where each account has its own group, folders are group-writable by default.
-
-    Raises:
-        FilePermissionsError: If its mode lets every account write in it.
-        OSError: If the folder is missing or its status cannot be read.
     """
     mode = stat.S_IMODE(folder.stat().st_mode)
     # Also with the sticky bit: others can still create a file with a name that is free.
@@ -323,3 +382,88 @@ def require_unshared(folder: Path) -> None:
         raise FilePermissionsError(
             f"{folder} has mode {mode:04o}: every account can put files into it", hint=hint
         )
+
+
+_WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})  # file systems
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class PrivateFolder:
+    """A folder next to an output, in which a file is completed before it gets its name.
+
+    Only this account can enter it, and at the end of its context it is removed. It is used by descriptor:
+    where another account may write, another folder or a link can be under ``path`` a moment later.
+    """
+
+    __slots__ = ("_parent", "descriptor", "path")
+
+    def __init__(self, out: Path, kind: str) -> None:
+        """Make a folder next to ``out``, named ``.<name of out>.<kind>-<6 hex digits>``."""
+        self.path = out.with_name(f".{out.name}.{kind}-{secrets.token_hex(3)}")
+        self._parent = os.open(out.parent, _FOLDER)
+        try:
+            os.mkdir(self.path.name, 0o700, dir_fd=self._parent)
+            self.descriptor = os.open(self.path.name, _FOLDER | os.O_NOFOLLOW, dir_fd=self._parent)
+        except BaseException:
+            os.close(self._parent)
+            raise
+        found = os.fstat(self.descriptor)
+        # It was empty, so that all that is removed at the end is what this process has put there.
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077 or self._names():
+            self._close()
+            raise self._replaced()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Remove the folder and its files, wherever it is now."""
+        try:
+            for name in self._names():
+                os.unlink(name, dir_fd=self.descriptor)
+            if self._is_there():
+                os.rmdir(self.path.name, dir_fd=self._parent)
+        finally:
+            self._close()
+
+    def _names(self) -> list[str]:
+        return os.listdir(self.descriptor)  # noqa: PTH208 -- by descriptor
+
+    def _close(self) -> None:
+        os.close(self.descriptor)
+        os.close(self._parent)
+
+    def _replaced(self) -> AccessError:
+        hint = "name an output in a folder in which no other account can write"
+        return AccessError(f"another process has replaced the folder {self.path}", hint=hint)
+
+    def _is_there(self) -> bool:
+        with suppress(FileNotFoundError):
+            found = os.stat(self.path.name, dir_fd=self._parent, follow_symlinks=False)
+            return os.path.samestat(found, os.fstat(self.descriptor))
+        return False
+
+    def publish(self, name: str, out: Path) -> None:
+        """Give a complete file of the folder its name next to the folder. No file is replaced.
+
+        The content is flushed before it is named: after a power failure ``out`` is never incomplete.
+        """
+        if not self._is_there():
+            raise self._replaced()
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        folders = {"src_dir_fd": self.descriptor, "dst_dir_fd": self._parent}
+        try:
+            # link() fails where a file exists; rename() would replace it.
+            os.link(name, out.name, follow_symlinks=False, **folders)
+        except OSError as error:
+            if error.errno not in _WITHOUT_LINKS:
+                raise
+            # Without hard links, O_EXCL claims the name first.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(out.name, flags, 0o600, dir_fd=self._parent))
+            os.replace(name, out.name, **folders)  # noqa: PTH105 -- by descriptor
+        os.fsync(self._parent)

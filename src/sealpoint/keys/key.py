@@ -15,22 +15,28 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from sealpoint.errors import (
-    ActiveKeyError,
-    DuplicateKeyError,
     KeyDestroyedError,
     KeyDisabledError,
+    KeyIdError,
     KeyMaterialError,
     KeyRingError,
+    RingFileError,
     UnknownSuiteError,
     excerpt,
 )
-from sealpoint.keys.ids import KEY_BYTES, LEGACY, LEGACY_KEY_BYTES, require_key_id
 from sealpoint.keys.material import Material, NeverPickled
-from sealpoint.keys.state import KeyState, require_suite_state
+from sealpoint.keys.state import (
+    KEY_BYTES,
+    LEGACY,
+    LEGACY_KEY_BYTES,
+    KeyState,
+    require_key_id,
+    require_suite_state,
+)
 from sealpoint.utc import format_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from sealpoint.keys.entry import RingEntry
@@ -45,11 +51,7 @@ def expand(key: bytes, purpose: str) -> bytes:
 
 
 def require_secret(secret: bytes) -> bytes:
-    """Return a thread's secret.
-
-    Raises:
-        KeyMaterialError: If it is not 32 bytes.
-    """
+    """Return a thread's secret."""
     if type(secret) is not bytes or len(secret) != SECRET_BYTES:
         raise KeyMaterialError(
             f"a thread's secret is exactly {SECRET_BYTES} bytes",
@@ -92,12 +94,7 @@ def check_value(key: bytes) -> str:
 
 
 def require_length(material: object, suite: str | None, what: str) -> bytes:
-    """Return key material.
-
-    Raises:
-        KeyMaterialError: If it is not 32 bytes; for the suite ``aes`` 16, 24 or 32. ``what`` names the key
-            in the message.
-    """
+    """Return key material."""
     if not isinstance(material, bytes):
         raise KeyMaterialError(f"{what}: material is {type(material).__name__}, not bytes")
     lengths = LEGACY_KEY_BYTES if suite == LEGACY else (KEY_BYTES,)
@@ -227,20 +224,22 @@ def _hold(key_id: str, material: bytes, state: KeyState, suite: str | None) -> M
     return Material(None, require_length(material, suite, f"key {key_id!r}"))
 
 
-def require_consistent(keys: Sequence[Key] | Sequence[RingEntry], where: str = "a ring") -> None:
-    """Refuse keys that cannot be in one ring. ``where`` names the ring in the message.
+def active_id(keys: Iterable[Key] | Iterable[RingEntry]) -> str | None:
+    """Return the id of the active key, if there is one."""
+    return next((key.id for key in keys if key.state is KeyState.ACTIVE), None)
 
-    Raises:
-        DuplicateKeyError: If two keys have one id.
-        ActiveKeyError: If two keys are active.
-        KeyRingError: If two keys are for the suite ``aes``.
-    """
+
+def require_consistent(keys: Sequence[Key] | Sequence[RingEntry], where: str = "a ring") -> None:
+    """Refuse keys that cannot be in one ring. ``where`` names the ring in the message."""
     ids = [key.id for key in keys]
     if len(set(ids)) < len(ids):
-        raise DuplicateKeyError(f"{where}: two keys are called {max(ids, key=ids.count)!r}")
+        raise KeyIdError(f"{where}: two keys are called {max(ids, key=ids.count)!r}")
     active = [key.id for key in keys if key.state is KeyState.ACTIVE]
     if len(active) > 1:
-        raise ActiveKeyError(f"{where}: {len(active)} keys are active: {', '.join(active)}")
+        raise RingFileError(
+            f"{where}: {len(active)} keys are active: {', '.join(active)}",
+            hint="exactly one key has state = \"active\", and 'active' names it",
+        )
     if sum(key.suite == LEGACY for key in keys) > 1:
         raise KeyRingError(
             f"{where}: two keys are for suite 'aes', whose rows do not say which of them sealed them",

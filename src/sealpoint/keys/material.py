@@ -13,7 +13,7 @@ from typing import Final, NoReturn, Protocol
 
 from sealpoint.errors import KeyMaterialError, KeyPickleError, KeyRingError
 from sealpoint.forks import reset_in_child
-from sealpoint.keys.ids import KEY_BYTES
+from sealpoint.keys.state import KEY_BYTES
 from sealpoint.keys.stats import FAILED, READ, tally
 
 RETRY_SECONDS: Final = 30.0
@@ -28,11 +28,7 @@ class NeverPickled:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            KeyPickleError: Always.
-        """
+        """Refuse."""
         raise KeyPickleError(f"{type(self).__name__} holds key material and is never pickled")
 
 
@@ -57,12 +53,7 @@ class Material(NeverPickled):
     __slots__ = ("__weakref__", "_error", "_lock", "_retry_at", "_thread", "_value", "loader")
 
     def __init__(self, loader: Loader | None, value: bytes | None = None) -> None:
-        """Create material, without loading it.
-
-        Args:
-            loader: Loads the bytes; ``None`` if ``value`` is given.
-            value: The bytes, if they are known.
-        """
+        """Create material, without loading it."""
         self.loader = loader
         self._value = value
         self._error: KeyRingError | None = None
@@ -85,21 +76,13 @@ class Material(NeverPickled):
         return self.loader is not None and self.loader.is_slow
 
     def get(self) -> bytes:
-        """Return the bytes; load them first if necessary.
-
-        Raises:
-            KeyRingError: If the source does not provide them, or provides others.
-        """
+        """Return the bytes; load them first if necessary."""
         if self._value is None and self.is_slow and not self._has_failed():
             self.start().join()
         return self.load()
 
     def load(self) -> bytes:
-        """Return the bytes. If they are not loaded, the calling thread reads the source.
-
-        Raises:
-            KeyRingError: If the source does not provide them, or provides others.
-        """
+        """Return the bytes. If they are not loaded, the calling thread reads the source."""
         with self._lock:
             if self._value is None and self.loader is not None:
                 if self._error is not None and self._has_failed():
@@ -187,11 +170,7 @@ background: Final = Background()
 
 
 def parse_material(text: bytes, what: str) -> bytes:
-    """Parse 32 raw bytes, or base64 or hex of them with an optional newline.
-
-    Raises:
-        KeyMaterialError: If ``text`` is none of these. ``what`` names it in the message.
-    """
+    """Parse 32 raw bytes, or base64 or hex of them with an optional newline."""
     # Before a newline is removed: the last of 32 raw bytes can be one.
     if len(text) == KEY_BYTES:
         return text
@@ -205,4 +184,4 @@ def parse_material(text: bytes, what: str) -> bytes:
         data = base64.b64decode(line, validate=True) if data is None else data
         if len(data) == KEY_BYTES:
             return data
-    raise KeyMaterialError(f"{what}: {len(text)} bytes that are not a key")
+    raise KeyMaterialError(f"{what}: expected {KEY_BYTES} bytes, or their base64 or hex; got {len(text)}")

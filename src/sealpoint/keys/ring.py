@@ -6,10 +6,9 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from sealpoint.errors import NoActiveKeyError, UnknownKeyError
-from sealpoint.keys.ids import LEGACY
-from sealpoint.keys.key import Key, expand, require_consistent, require_length
+from sealpoint.keys.key import Key, active_id, expand, require_consistent, require_length
 from sealpoint.keys.material import Material, NeverPickled
-from sealpoint.keys.state import KeyState
+from sealpoint.keys.state import LEGACY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,8 +38,8 @@ class KeyRing(NeverPickled):
             origin: The file it was read from; ``None`` for a ring that is created in code.
 
         Raises:
-            DuplicateKeyError: If two keys have the same id.
-            ActiveKeyError: If two keys are active.
+            KeyIdError: If two keys have the same id.
+            RingFileError: If two keys are active.
             KeyRingError: If two keys are for the suite ``aes``.
             KeyMaterialError: If ``index`` does not have 32 bytes.
         """
@@ -66,15 +65,12 @@ class KeyRing(NeverPickled):
         Raises:
             KeyRingError: One of its subclasses, each for one thing that can be wrong.
         """
-        from sealpoint.keys.ringfile import (
-            RingFile,
-            find_ring_file,
-        )  # a ring that is created in code needs no TOML
+        # Not above: a ring that is created in code needs no TOML.
+        from sealpoint.keys.ringfile import RingFile, find_ring_file
 
         ring = cls.of_file(RingFile(find_ring_file(path))).load_local()
-        for key in ring.keys:
-            if key.state is KeyState.ACTIVE and key.lazy_material is not None:
-                key.lazy_material.load()
+        if ring.active_id is not None and (material := ring.require_active().lazy_material) is not None:
+            material.load()
         return ring
 
     @classmethod
@@ -102,7 +98,7 @@ class KeyRing(NeverPickled):
     @property
     def active_id(self) -> str | None:
         """Id of the active key, if there is one."""
-        return next((key.id for key in self.keys if key.state is KeyState.ACTIVE), None)
+        return active_id(self.keys)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -119,9 +115,9 @@ class KeyRing(NeverPickled):
         Raises:
             NoActiveKeyError: If none is active.
         """
-        for key in self.keys:
-            if key.state is KeyState.ACTIVE:
-                return key
+        key = self._by_id.get(self.active_id or "")
+        if key is not None:
+            return key
         raise NoActiveKeyError(f"no key of the ring is active (held: {', '.join(self.ids) or 'none'})")
 
     def require_key(self, key_id: str) -> Key:

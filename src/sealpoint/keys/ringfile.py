@@ -9,35 +9,111 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sealpoint.errors import (
-    ActiveKeyError,
-    DuplicateKeyError,
+    FilePermissionsError,
     KeyDestroyedError,
+    KeyIdError,
+    KeyMaterialError,
     RingFileError,
     RingFileMissingError,
     SourceError,
+    WrappedKeyError,
     excerpt,
 )
-from sealpoint.keys.databasetable import read_database_tables
-from sealpoint.keys.entry import RingEntry, read_entry, require_entry, require_types
-from sealpoint.keys.fields import require_fields
+from sealpoint.keys.entry import (
+    RingEntry,
+    WrappedSource,
+    parse_key_source,
+    read_entry,
+    require_entry,
+    require_types,
+)
 from sealpoint.keys.files import Origin, read_private
-from sealpoint.keys.ids import require_key_id
-from sealpoint.keys.key import Key, require_consistent
-from sealpoint.keys.ledgertable import read_ledger_table
-from sealpoint.keys.loader import SourceLoader, get_material
-from sealpoint.keys.material import Material, NeverPickled
-from sealpoint.keys.sources import InlineSource, Source
-from sealpoint.keys.state import KeyState
-from sealpoint.keys.wrapped import parse_key_source
-from sealpoint.keys.wrappertable import Wrappers, read_wrappers
+from sealpoint.keys.key import Key, active_id, check_value, require_consistent, require_length
+from sealpoint.keys.material import Material, NeverPickled, parse_material
+from sealpoint.keys.sources import InlineSource, Source, get_tables, require_fields
+from sealpoint.keys.state import LEGACY, KeyState, require_key_id
+from sealpoint.keys.tables import Wrappers, read_database_tables, read_ledger_table, read_wrappers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from os import PathLike
+
+TEST_MATERIAL_PREFIX: Final = b"sealpoint PUBLIC TEST key "
+ALLOW_TEST_KEYS: Final = "SEALPOINT_ALLOW_TEST_KEYS"
+_DISABLE: Final = "; a key that is no longer needed can be disabled, and is then not read"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLoader:
+    """Reads the material of one entry, and compares it with the entry's check value."""
+
+    source: Source
+    file: Path
+    where: str  # names the entry in messages; equal for the same entry of the same file
+    suite: str | None
+    check: str | None
+    has_state: bool = True  # whether the entry can be disabled; the index key cannot
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether reading may wait for another program or a network."""
+        return self.source.is_slow
+
+    def __call__(self) -> bytes:
+        """Return the material."""
+        try:
+            raw = self.source.read(self.file.parent)
+        except (FilePermissionsError, SourceError, WrappedKeyError) as error:
+            advice = _DISABLE if self.has_state and type(error) is SourceError else ""
+            raise type(error)(f"{self.where}: {error}", hint=f"{error.hint}{advice}") from None
+        parsed = raw if self.suite == LEGACY else parse_material(raw, self.where)
+        material = require_length(parsed, self.suite, self.where)
+        if material.startswith(TEST_MATERIAL_PREFIX):
+            if os.environ.get(ALLOW_TEST_KEYS) != "1":
+                raise RingFileError(
+                    f"{self.where} is a public test key of keys.example",
+                    hint="generate keys of your own; only tests and demos set SEALPOINT_ALLOW_TEST_KEYS=1",
+                )
+        elif isinstance(self.source, InlineSource):
+            # A ring with inline material must be as private as a key file.
+            read_private(self.file, allow_links=True)
+        if self.check not in (None, check_value(material)):
+            raise KeyMaterialError(
+                f"{self.where}: the material is not the one that 'check' was made from",
+                hint="restore the material of this id; if the ring file is wrong, correct 'check'",
+            )
+        return material
+
+    def accepts(self, held: Material) -> bool:
+        """Whether this loader would read the same material.
+
+        The check value suffices if the key was moved to another source, or wrapped again for the same ring.
+        """
+        if held.loader == self:
+            return True
+        if not isinstance(held.loader, SourceLoader) or not held.is_loaded:
+            return False
+        if held.loader.source == self.source:
+            return self.check in (None, check_value(held.get()))
+        mine, theirs = self.source, held.loader.source
+        is_bound_alike = self.where == held.loader.where
+        if isinstance(mine, WrappedSource) and isinstance(theirs, WrappedSource):
+            is_bound_alike &= mine.context == theirs.context
+        return is_bound_alike and self.check == check_value(held.get())
+
+
+def get_material(loader: SourceLoader, held: Sequence[Material]) -> Material:
+    """Return new material for a loader; for a slow loader held material, if it is the same."""
+    same = (material for material in held if loader.accepts(material)) if loader.is_slow else iter(())
+    return next(same, None) or Material(loader)
+
 
 VERSION: Final = 1
 MAX_RING_BYTES: Final = 64 * 1024
@@ -56,11 +132,7 @@ _INDEX_FIELDS: Final = frozenset({"id", "created", "check", "source"})
 
 
 def find_ring_file(path: str | PathLike[str] | None = None) -> Path:
-    """Return the path of the ring file: the argument, or the first default location.
-
-    Raises:
-        RingFileMissingError: If there is no location, or no file at it.
-    """
+    """Return the path of the ring file: the argument, or the first default location."""
     named = os.environ.get("SEALPOINT_KEYS")
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if path is not None:
@@ -95,50 +167,28 @@ def read_ring_entries(path: str | PathLike[str] | None = None) -> tuple[RingEntr
 
 
 def read_thread_store(path: str | PathLike[str] | None = None) -> str | None:
-    """Return the path or the URL of the thread store that a ring file names; ``None`` if it names none.
-
-    Args:
-        path: As for `KeyRing.load`.
-
-    Raises:
-        KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
-    """
+    """Return the path or the URL of the thread store that a ring file names; ``None`` if it names none."""
     return RingFile(find_ring_file(path)).thread_store
 
 
 class RingFile(NeverPickled):
-    """A ring file that was read and parsed, without any material.
-
-    Attributes:
-        origin: The file before it was read: the next check notices a change since then.
-        data: The bytes of the file.
-        entries: The entries of its keys.
-        index_id: Id of the index key, if it has one.
-        index_source: Source of the index key, if there is one.
-        databases: The databases that it lists, each as a path or a URL of Postgres.
-        wrappers: Its wrappers, and the name of the ring.
-        ledger: The ledger that commands record in, if it names one.
-        thread_store: Path or URL of the thread store, if it names one.
-    """
+    """A ring file that was read and parsed, without any material."""
 
     def __init__(self, file: Path) -> None:
-        """Read and parse a file.
-
-        Raises:
-            KeyRingError: For everything that `KeyRing.load` refuses, except errors in the material.
-        """
+        """Read and parse a file."""
+        # Before it is read: the next check notices a change since then.
         self.origin = Origin.of(file)
         # From the root: material may be read after a daemon has left the folder, and the same entry of the
         # same file is recognised when the file is read again.
         file = self.origin.path
         self.data = _read(file)
-        table = _read_table(self.data, file)
+        self.table = table = _read_table(self.data, file)  # never changed: others have it from `parse_toml`
         self.wrappers = read_wrappers(table, file)
-        entries = [read_entry(key, file, self.wrappers) for key in _get_tables(table, "key", file)]
+        entries = [read_entry(key, file, self.wrappers) for key in get_tables(table, "key", file)]
         self.entries = tuple(entry for entry, _ in entries)
         require_consistent(self.entries, str(file))
-        _require_active(self.entries, table.get("active"), file)
-        self.databases = read_database_tables(_get_tables(table, "database", file), file)
+        self.active_id = _require_active(self.entries, table.get("active"), file)
+        self.databases = read_database_tables(get_tables(table, "database", file), file)
         self.ledger = read_ledger_table(table, file)
         self.thread_store = _get_thread_store(table, file)
         self._loaders = {
@@ -146,30 +196,20 @@ class RingFile(NeverPickled):
             for entry, source in entries
             if source is not None
         }
-        self.index_id: str | None = None
-        self.index_source: Source | None = None
-        self._index: SourceLoader | None = None
-        indexes = _get_tables(table, "index", file)
-        if len(indexes) > 1:
-            raise RingFileError(f"{file} has {len(indexes)} [[index]] entries; one is enough")
-        for index in indexes:
-            self.index_id = index.get("id")
-            self.index_source = _require_index(index, f"{file}: [[index]]", self.wrappers)
-            self._index = SourceLoader(
-                self.index_source, file, f"{file}: [[index]]", None, index.get("check"), has_state=False
-            )
+        self.index_id, self._index = _read_index(get_tables(table, "index", file), file, self.wrappers)
         ids = {entry.id for entry in self.entries}
         if self.index_id in ids:
-            raise DuplicateKeyError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")
+            raise KeyIdError(f"{file}: a key and the [[index]] are both called {self.index_id!r}")
         for wrapper_id in ids & self.wrappers.by_id.keys():
-            raise DuplicateKeyError(f"{file}: a key and a wrapper are both called {wrapper_id!r}")
+            raise KeyIdError(f"{file}: a key and a wrapper are both called {wrapper_id!r}")
+
+    @property
+    def index_source(self) -> Source | None:
+        """The source of the index key, if there is one."""
+        return None if self._index is None else self._index.source
 
     def make_keys(self, held: Sequence[Material] = ()) -> list[Key]:
-        """Return the keys. No material is loaded.
-
-        Args:
-            held: Material of earlier rings of this file; that from slow sources is reused.
-        """
+        """Return the keys, with material of earlier rings from slow sources. No material is loaded."""
         return [self._make_key(entry, held) for entry in self.entries]
 
     def make_index(self, held: Sequence[Material] = ()) -> Material | None:
@@ -177,11 +217,7 @@ class RingFile(NeverPickled):
         return None if self._index is None else get_material(self._index, held)
 
     def load_key(self, key_id: str) -> Key:
-        """Load one key, whatever its state.
-
-        Raises:
-            KeyRingError: If its material is not available, or is that of another key.
-        """
+        """Load one key, whatever its state."""
         entry = require_entry(self.entries, key_id)
         key = self._make_key(entry, (), is_needed=True)
         if key.lazy_material is not None:
@@ -189,12 +225,7 @@ class RingFile(NeverPickled):
         return key
 
     def require_loader(self, key_id: str) -> SourceLoader:
-        """Return what reads the material of a key or of the index key.
-
-        Raises:
-            UnknownKeyError: If the ring has neither.
-            KeyDestroyedError: If the key was destroyed.
-        """
+        """Return what reads the material of a key or of the index key."""
         is_index = key_id == (self.index_id or INDEX) and key_id not in {entry.id for entry in self.entries}
         if self._index is not None and is_index:
             return self._index
@@ -205,19 +236,10 @@ class RingFile(NeverPickled):
     def _make_key(self, entry: RingEntry, held: Sequence[Material], *, is_needed: bool = False) -> Key:
         # Inline material of a disabled key is read too, so that the ring file is checked to be private.
         loader = self._loaders.get(entry.id)
-        if loader is not None and (is_needed or entry.state.opens or entry.source == InlineSource.kind):
-            material: bytes | Material = get_material(loader, held)
-        else:
-            material = b""
-        return Key(
-            entry.id,
-            material,
-            entry.state,
-            entry.created,
-            entry.destroyed,
-            suite=entry.suite,
-            compromised=entry.compromised,
-        )
+        is_read = is_needed or entry.state.opens or entry.source == InlineSource.kind
+        material = get_material(loader, held) if loader is not None and is_read else b""
+        dates = (entry.created, entry.destroyed)
+        return Key(entry.id, material, entry.state, *dates, suite=entry.suite, compromised=entry.compromised)
 
 
 def _read(file: Path) -> bytes:
@@ -239,6 +261,12 @@ def _read_table(data: bytes, file: Path) -> dict[str, Any]:
     return table
 
 
+@lru_cache(maxsize=1)  # a command reads its ring several times: it is parsed again if it has changed
+def parse_toml(data: bytes) -> dict[str, Any]:
+    """Parse a ring file. The result must not be changed: the next call may return it again."""
+    return tomllib.loads(data.decode())
+
+
 def _parse(data: bytes, file: Path) -> dict[str, Any]:
     if len(data) > MAX_RING_BYTES:
         raise RingFileError(f"{file} has {len(data)} bytes, and a ring at most {MAX_RING_BYTES}")
@@ -246,7 +274,7 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
     if any(line.count(b".") > MAX_LINE_DOTS for line in lines):
         raise RingFileError(f"{file} has a line with over {MAX_LINE_DOTS} dots")
     try:
-        return tomllib.loads(data.decode())
+        return parse_toml(data)
     except UnicodeDecodeError:
         problem = "is not UTF-8"
     except tomllib.TOMLDecodeError as error:
@@ -259,13 +287,6 @@ def _parse(data: bytes, file: Path) -> dict[str, Any]:
         problem = "is nested too deeply"
     # Raised here, so that its context is not the error above: that may contain the text with inline keys.
     raise RingFileError(f"{file} {problem}")
-
-
-def _get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
-    entries = table.get(name, [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise RingFileError(f"{file}: '{name}' is written as [[{name}]]")
-    return entries
 
 
 def _get_thread_store(table: Mapping[str, Any], file: Path) -> str | None:
@@ -282,15 +303,30 @@ def _get_thread_store(table: Mapping[str, Any], file: Path) -> str | None:
     return store if store.startswith(_NOT_PATHS) else str(file.parent / store)
 
 
-def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> None:
-    """Refuse a ring whose ``active`` does not name the one key with that state."""
-    active = next((entry.id for entry in entries if entry.state is KeyState.ACTIVE), None)
+def _require_active(entries: Sequence[RingEntry], named: object, file: Path) -> str | None:
+    """Return the id of the active key. Refuse a ring whose ``active`` does not name it."""
+    active = active_id(entries)
     if named != active:
         claim = "names no key" if named is None else f"names {excerpt(named)}"
-        raise ActiveKeyError(f"{file}: 'active' {claim}, and the key with that state is {active or 'none'}")
+        raise RingFileError(
+            f"{file}: 'active' {claim}, and the key with that state is {active or 'none'}",
+            hint="exactly one key has state = \"active\", and 'active' names it",
+        )
+    return active
 
 
-def _require_index(table: Mapping[str, Any], where: str, wrappers: Wrappers) -> Source:
-    require_fields(table, _INDEX_FIELDS, {"source"}, where)
-    require_types(table, where)
-    return parse_key_source(table["source"], wrappers, require_key_id(table.get("id", INDEX)), where)
+def _read_index(
+    tables: Sequence[Mapping[str, Any]], file: Path, wrappers: Wrappers
+) -> tuple[str | None, SourceLoader | None]:
+    """Return the id of the index key, if its entry has one, and what reads its material."""
+    if len(tables) > 1:
+        raise RingFileError(f"{file} has {len(tables)} [[index]] entries; one is enough")
+    for table in tables:
+        where = f"{file}: [[index]]"
+        require_fields(table, _INDEX_FIELDS, {"source"}, where)
+        require_types(table, where)
+        key_id = require_key_id(table.get("id", INDEX))
+        source = parse_key_source(table["source"], wrappers, key_id, where)
+        loader = SourceLoader(source, file, where, None, table.get("check"), has_state=False)
+        return table.get("id"), loader
+    return None, None

@@ -1,20 +1,134 @@
 """Where key material comes from: file, env, command, credential, inline. Each key has exactly one source.
 
 A new kind is one class here and one line in `SOURCES`. No source shows what it reads, in an error or a repr.
-The source of a wrapped key stands in `sealpoint.keys.wrapped`, above the wrappers.
+The source of a wrapped key stands in `sealpoint.keys.entry`, above the wrappers.
+
+Commands that print key material or a signature: no shell, a time limit, ended with all child processes.
+
+What a command reads and prints passes through pipes alone, never through a file. Its environment is that of
+the process, without the variables that hold key material or PINs of a ring that was read before. Programs
+that the SDK of a service starts by itself get all variables.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, Protocol, Self
+from typing import IO, Any, ClassVar, Final, Protocol, Self
 
-from sealpoint.errors import RingFileError, SourceError, excerpt
-from sealpoint.keys.command import run_command, withhold
+from sealpoint.errors import RingFileError, SourceError, SourceTimeoutError, excerpt
 from sealpoint.keys.files import read_private
+
+# More than any text form of a key, and a limit for a command that prints endlessly.
+MAX_BYTES: Final = 4096
+TIMEOUT_SECONDS: Final = 10.0
+
+_withheld: Final = {"LANGGRAPH_AES_KEY"}
+
+
+def withhold(variable: str) -> None:
+    """Keep a variable with key material or a PIN from all commands that this process starts from now on.
+
+    It stays withheld, also if no ring names it any more.
+    """
+    _withheld.add(variable)
+
+
+def run_command(
+    argv: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS, *, text: bytes | None = None
+) -> bytes:
+    """Return the output of a command, at most 4096 bytes, and end it with all its child processes."""
+    try:
+        process = subprocess.Popen(  # noqa: S603 -- the operator's own argument list, no shell
+            argv,
+            env={name: value for name, value in os.environ.items() if name not in _withheld},
+            # A pipe and not a file: material in a temporary file could reach the disk.
+            stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # The stderr of an agent often ends up in a log, and the command may print a token there.
+            stderr=subprocess.DEVNULL,
+            bufsize=0,  # `_feed` writes what the pipe takes
+            # A new session is a process group that `_end` can kill, and has no terminal to prompt on.
+            start_new_session=True,
+        )
+    # ValueError: TOML can write a NUL as \u0000, and no argument of a process can contain one.
+    except (OSError, ValueError) as error:
+        raise SourceError(f"command {excerpt(argv[0])} cannot be started: {type(error).__name__}") from None
+    try:
+        return _collect(process, text or b"", excerpt(argv[0]), time.monotonic() + timeout_seconds)
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command with its process group. What runs as another account (sudo) cannot be killed."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(1)
+
+
+def _collect(process: subprocess.Popen[bytes], text: bytes, name: str, deadline: float) -> bytes:
+    output = _exchange(process, text, name, deadline)
+    if len(output) > MAX_BYTES:
+        raise SourceError(f"command {name} printed over {MAX_BYTES} bytes", hint="it must print a key alone")
+    try:
+        # A command that closes its output just before the deadline still needs a moment to exit.
+        code = process.wait(max(deadline - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        raise SourceTimeoutError(f"command {name} did not end in time") from None
+    if code:
+        raise SourceError(f"command {name} exited with {code}", hint="run the command by hand to see why")
+    return output
+
+
+def _exchange(process: subprocess.Popen[bytes], text: bytes, name: str, deadline: float) -> bytes:
+    """Write a command's input and read its output, each as far as its pipe is ready for it."""
+    if process.stdout is None:
+        raise SourceError(f"command {name} has no output")
+    descriptor, output = process.stdout.fileno(), b""
+    ready = select.poll()  # select() refuses descriptors from 1024 on
+    ready.register(descriptor, select.POLLIN)
+    if process.stdin is not None:
+        os.set_blocking(process.stdin.fileno(), False)
+        ready.register(process.stdin.fileno(), select.POLLOUT)
+    while len(output) <= MAX_BYTES:
+        left = deadline - time.monotonic()
+        events = dict(ready.poll(left * 1000)) if left > 0 else {}
+        if not events:
+            raise SourceTimeoutError(f"command {name} did not end in time")
+        if process.stdin is not None and process.stdin.fileno() in events:
+            text = _feed(process.stdin, text)
+            if not text:
+                ready.unregister(process.stdin.fileno())
+                process.stdin.close()
+                process.stdin = None
+        if descriptor in events:
+            part = os.read(descriptor, MAX_BYTES + 1)
+            if not part:
+                break
+            output += part
+    return output
+
+
+def _feed(pipe: IO[bytes], text: bytes) -> bytes:
+    """Write what a pipe takes, and return the rest; nothing if the command has closed its input."""
+    try:
+        return text[os.write(pipe.fileno(), text) :]
+    except BlockingIOError:
+        return text
+    except BrokenPipeError:
+        return b""
 
 
 class Source(Protocol):
@@ -31,14 +145,7 @@ class Source(Protocol):
         """Where the material is, for messages; ``None`` if it is in the ring itself."""
 
     def read(self, folder: Path, /) -> bytes:
-        """Return the bytes that the source has.
-
-        Args:
-            folder: The folder of the ring file, for relative paths.
-
-        Raises:
-            KeyRingError: One of its subclasses, if they are not available or not private.
-        """
+        """Return the bytes that the source has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +158,7 @@ class _NamedSource:
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Check the value that stands in a ring file.
-
-        Raises:
-            RingFileError: If ``value`` is not a string, is empty, or contains a NUL character.
-        """
+        """Check the value that stands in a ring file."""
         return cls(_require_text(cls.kind, value))
 
 
@@ -66,13 +169,7 @@ class FileSource(_NamedSource):
     kind: ClassVar = "file"
 
     def read(self, folder: Path, /) -> bytes:
-        """Return the contents of the file.
-
-        Raises:
-            FileLinkError: If it is not a regular file, or is a link out of its folder.
-            FilePermissionsError: If another account can read or change it, or owns it (except root).
-            SourceError: If it cannot be read or has over 1 MiB.
-        """
+        """Return the contents of the file."""
         return read_private(folder / self.location, allow_links=True)
 
 
@@ -87,11 +184,7 @@ class EnvSource(_NamedSource):
         withhold(self.location)
 
     def read(self, _: Path, /) -> bytes:
-        """Return the variable's value.
-
-        Raises:
-            SourceError: If the variable is not set.
-        """
+        """Return the variable's value."""
         value = os.environ.get(self.location)
         if value is None:
             problem = f"environment variable {self.location} is not set"
@@ -108,26 +201,14 @@ class CredentialSource(_NamedSource):
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Check the value that stands in a ring file.
-
-        Raises:
-            RingFileError: If ``value`` is not a string, is empty, contains a NUL character, or is a path
-                instead of a name.
-        """
+        """Check the value that stands in a ring file."""
         name = _require_text(cls.kind, value)
         if name in {".", ".."} or "/" in name:
             raise RingFileError(f"credential {excerpt(name)} is not a plain name")
         return cls(name)
 
     def read(self, _: Path, /) -> bytes:
-        """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``.
-
-        Raises:
-            SourceError: If ``$CREDENTIALS_DIRECTORY`` is not set, or the file cannot be read or has over 1
-                MiB.
-            FileLinkError: If it is no regular file, or a link that leads out of its folder.
-            FilePermissionsError: If another account can read or change it, or owns it and is not root.
-        """
+        """Return the contents of the file in ``$CREDENTIALS_DIRECTORY``."""
         folder = os.environ.get("CREDENTIALS_DIRECTORY")
         if folder is None:
             hint = "add LoadCredential= to the systemd unit"
@@ -145,11 +226,7 @@ class CommandSource:
 
     @classmethod
     def parse(cls, value: object) -> CommandSource:
-        """Check the value in a ring file.
-
-        Raises:
-            RingFileError: If ``value`` is not a list of strings, or is empty.
-        """
+        """Check the value in a ring file."""
         if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
             raise RingFileError("source 'command' is a list of words: program and arguments, no shell")
         return cls(tuple(value))
@@ -160,12 +237,7 @@ class CommandSource:
         return self.argv[0]
 
     def read(self, _: Path, /) -> bytes:
-        """Run the command, and return what it prints.
-
-        Raises:
-            SourceError: If it cannot be started, prints over 4096 bytes, or exits with another code than 0.
-            SourceTimeoutError: If it does not end in time.
-        """
+        """Run the command, and return what it prints."""
         return run_command(self.argv)
 
 
@@ -180,11 +252,7 @@ class InlineSource:
 
     @classmethod
     def parse(cls, value: object) -> InlineSource:
-        """Check the value in a ring file.
-
-        Raises:
-            RingFileError: If ``value`` is not a string, is empty, or contains a NUL character.
-        """
+        """Check the value in a ring file."""
         return cls(_require_text(cls.kind, value))
 
     def read(self, _: Path, /) -> bytes:
@@ -193,11 +261,8 @@ class InlineSource:
 
 
 SOURCES: Final[Mapping[str, Callable[[object], Source]]] = {
-    FileSource.kind: FileSource.parse,
-    EnvSource.kind: EnvSource.parse,
-    CommandSource.kind: CommandSource.parse,
-    CredentialSource.kind: CredentialSource.parse,
-    InlineSource.kind: InlineSource.parse,
+    source.kind: source.parse
+    for source in (FileSource, EnvSource, CommandSource, CredentialSource, InlineSource)
 }
 """The parser of each kind of source."""
 
@@ -211,15 +276,7 @@ def _require_text(kind: str, value: object) -> str:
 
 
 def parse_source(source: object, others: Sequence[str] = ()) -> Source:
-    """Parse the source of a key in a ring file. No material is read.
-
-    Args:
-        source: What stands in the file.
-        others: Further kinds that the caller parses, for messages.
-
-    Raises:
-        RingFileError: If ``source`` is not a table with exactly one known kind and a valid value.
-    """
+    """Parse the source of a key in a ring file. No material is read; ``others`` are kinds for messages."""
     known = ", ".join((*SOURCES, *others))
     if not isinstance(source, dict) or len(source) != 1:
         raise RingFileError(f"source names exactly one of {known}")
@@ -227,3 +284,54 @@ def parse_source(source: object, others: Sequence[str] = ()) -> Source:
     if kind not in SOURCES:
         raise RingFileError(f"source {excerpt(kind)} is not one of {known}")
     return SOURCES[kind](value)
+
+
+def require_fields(
+    table: Mapping[str, Any], known: Collection[str], needed: Collection[str], where: str
+) -> None:
+    """Refuse a table with an unknown field, or without a required one."""
+    for name in table:
+        if name not in known:
+            raise RingFileError(f"{where} has an unknown field {excerpt(name)}")
+    for name in sorted(set(needed) - table.keys()):
+        raise RingFileError(f"{where} lacks the field '{name}'")
+
+
+def get_tables(table: Mapping[str, Any], name: str, file: Path) -> list[dict[str, Any]]:
+    """Return the entries ``[[name]]`` of a ring file."""
+    entries = table.get(name, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise RingFileError(f"{file}: '{name}' is written as [[{name}]]")
+    return entries
+
+
+def get_text(table: Mapping[str, Any], field: str, where: str) -> str | None:
+    """Return a field that is one line of text; ``None`` if the table does not have it."""
+    return require_text(table, field, where) if field in table else None
+
+
+def require_text(table: Mapping[str, Any], field: str, where: str) -> str:
+    """Return a field that is one line of text."""
+    require_fields(table, table, {field}, where)
+    value = table[field]
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise RingFileError(f"{where}: '{field}' is not one line of text")
+    return value
+
+
+def require_words(table: Mapping[str, Any], field: str, where: str) -> tuple[str, ...]:
+    """Return a field that is a command: a program and its arguments."""
+    require_fields(table, table, {field}, where)
+    value = table[field]
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+        raise RingFileError(f"{where}: '{field}' is a list of words: program and arguments, no shell")
+    return tuple(value)
+
+
+def get_seconds(table: Mapping[str, Any], field: str, where: str, default: float, maximum: float) -> float:
+    """Return a field that is a time limit in seconds, or its default."""
+    value = table.get(field, default)
+    # TOML's true is a bool, which is an int; its nan is equal to nothing and fails both comparisons.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= maximum:
+        raise RingFileError(f"{where}: '{field}' is not a number of seconds up to {maximum:g}")
+    return float(value)

@@ -11,11 +11,27 @@ decrypt-only again.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Final
 
-from sealpoint.errors import KeyTransitionError
-from sealpoint.keys.ids import LEGACY
+from sealpoint.errors import KeyIdError, KeyTransitionError, excerpt
+
+KEY_BYTES: Final = 32
+
+LEGACY: Final = "aes"
+"""The suite of LANGGRAPH_AES_KEY, which only opens LangGraph's own rows."""
+
+LEGACY_KEY_BYTES: Final = (16, 24, 32)
+
+KEY_ID: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,23}")
+
+
+def require_key_id(key_id: object) -> str:
+    """Return ``key_id``, if it is 1 to 24 of ``a-z``, ``0-9``, ``.`` and ``-``; the first is no sign."""
+    if not isinstance(key_id, str) or not KEY_ID.fullmatch(key_id):
+        raise KeyIdError(f"{excerpt(key_id)} is not a key id")
+    return key_id
 
 
 class KeyState(Enum):
@@ -68,11 +84,7 @@ COMMANDS: Final = {
 
 
 def require_suite_state(key_id: str, suite: str | None, state: KeyState) -> None:
-    """Refuse a state that is not valid for keys of ``suite``.
-
-    Raises:
-        KeyTransitionError: If a key for the suite ``aes``, which only opens, is active or staged.
-    """
+    """Refuse a state that is not valid for keys of ``suite``."""
     if suite == LEGACY and state in (KeyState.ACTIVE, KeyState.STAGED):
         raise KeyTransitionError(
             f"key {key_id!r}: a key for suite 'aes' cannot be {state.value}; it only opens",

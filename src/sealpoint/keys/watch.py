@@ -3,27 +3,76 @@
 Only the ring file is watched, by its `stat`: as long as that is the same, nothing is read and no source is
 asked. Key files are not watched: a key's material never changes, other material is another key. For the
 same reason material from a slow source is not asked for again.
+
+Whether a ring follows from the ring in use, or is older, or another one.
+
+Other material under the id of a key is noticed if the process has had the first: it keeps a mark of it.
+Material that was never loaded has no mark, and that of a changed source is accepted in its place: this
+process has sealed and opened nothing with the first one, and a source that never worked must be correctable.
+What protects such a key is the ``check`` in its entry, with which material is compared when it is loaded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from hmac import compare_digest
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final, NamedTuple
 
-from sealpoint.errors import SealpointError
+from sealpoint.errors import RingRollbackError, SealpointError
 from sealpoint.forks import reset_in_child
 from sealpoint.keys.files import Origin, why_fixed
-from sealpoint.keys.ids import LEGACY
-from sealpoint.keys.key import Key
+from sealpoint.keys.key import Key, expand
 from sealpoint.keys.material import Material, NeverPickled, background
 from sealpoint.keys.ring import KeyRing
-from sealpoint.keys.rollback import marks, require_later, require_later_key
-from sealpoint.keys.state import KeyState
+from sealpoint.keys.state import LEGACY, KeyState
 from sealpoint.keys.stats import Reloads
+
+
+def marks(ring: KeyRing) -> dict[str, bytes]:
+    """Return 32 bytes for each key with loaded material, which identify the material and do not reveal it.
+
+    The caller keeps the marks of disabled keys, whose material is not loaded.
+    """
+    loaded = [key for key in ring.keys if key.lazy_material is not None and key.lazy_material.is_loaded]
+    # All 32 bytes: other material with the same check value of 4 bytes can be found by search.
+    return {key.id: expand(key.material, "check") for key in loaded}
+
+
+def require_later(old: KeyRing, new: KeyRing, seen: Mapping[str, bytes] | None = None) -> KeyRing:
+    """Return ``new`` if it follows from ``old`` by transitions and new keys.
+
+    Several transitions may happen between two checks of a file, so every state that can be reached in any
+    number of steps is accepted. Any other state means an older file, or another ring.
+    """
+    for key in old.keys:
+        require_later_key(key, new.get_key(key.id))
+    before = marks(old) if seen is None else seen
+    for key_id, mark in marks(new).items():
+        if not compare_digest(before.get(key_id, mark), mark):
+            raise RingRollbackError(f"key {key_id!r} has other material than before")
+    if not new.has_index_of(old):
+        raise RingRollbackError("the index key is missing or has changed")
+    return new
+
+
+def require_later_key(old: Key, new: Key | None) -> None:
+    """Refuse a key that does not follow from the one with its id in the ring in use."""
+    if new is None:
+        raise RingRollbackError(
+            f"key {old.id!r} is missing; keys that are no longer used are marked as destroyed, not removed"
+        )
+    if new.suite != old.suite:
+        raise RingRollbackError(f"key {old.id!r} is for another suite than before")
+    if not old.state.reaches(new.state):
+        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was {old.state.value} before")
+    # A compromised key may be disabled and then open again, but it is never trusted again.
+    if old.is_compromised and not new.is_compromised and new.state.opens:
+        raise RingRollbackError(f"key {old.id!r} is {new.state.value}, and was compromised before")
+
 
 SEALING: Final = "+seal"  # what a call may need instead of a key id; ids contain no '+'
 ANY_LEGACY: Final = "+aes"
@@ -35,21 +84,13 @@ logger: Final = logging.getLogger("sealpoint.crypto")
 
 
 class _Load(NamedTuple):
-    """A changed ring whose slow sources are being read.
-
-    Attributes:
-        ring: The ring.
-        missing: Its material that is loaded first.
-        is_first: Whether this is the first attempt after a change of the file.
-        needs: Which calls wait: ids of keys, `SEALING`, `ANY_LEGACY`.
-        ended: Set when the ring is in use, refused, or replaced by a newer one.
-    """
+    """A changed ring whose slow sources are being read."""
 
     ring: KeyRing
-    missing: Collection[Material]
-    is_first: bool
-    needs: frozenset[str]
-    ended: Event
+    missing: Collection[Material]  # loaded first
+    is_first: bool  # the first attempt after a change of the file
+    needs: frozenset[str]  # which calls wait: ids of keys, `SEALING`, `ANY_LEGACY`
+    ended: Event  # set when the ring is in use, refused, or replaced by a newer one
 
 
 class Follower(NeverPickled):
@@ -59,7 +100,7 @@ class Follower(NeverPickled):
     reads files and variables. Slow sources are read by a thread, and only for keys whose material is not
     loaded. The new ring waits for that of the active key, and of keys whose material was loaded and may be
     other material now; until then the loaded keys are used with their new states. That of all other keys is
-    loaded beside: values under them wait for it, or raise.
+    loaded meanwhile: values under them wait for it, or raise.
 
     A file that is broken, missing, or older than the ring in use is refused: the ring is unchanged, and the
     refusal is reported once. The file is read again when it changes and every ``RETRY_SECONDS``, since a
@@ -70,14 +111,7 @@ class Follower(NeverPickled):
     def __init__(
         self, ring: KeyRing, origin: Origin, put: Callable[[KeyRing], None], reloads: Reloads
     ) -> None:
-        """Follow the file that a ring was read from.
-
-        Args:
-            ring: The ring in use.
-            origin: Its file at the time the ring was read.
-            put: Called with each new ring, by one thread at a time.
-            reloads: Records what becomes of the file.
-        """
+        """Follow the file that a ring was read from."""
         self._ring = ring  # the last loaded ring, with later disabled and destroyed states applied
         self._in_force = ring
         self._marks: dict[str, bytes] = {}  # of all material in use so far, taken before each change
@@ -96,11 +130,7 @@ class Follower(NeverPickled):
     def look(self, *, wait: bool) -> bool:
         """Reload the file if it has changed, without running or awaiting a command.
 
-        Args:
-            wait: Whether to wait for another thread that is checking the file, or return at once.
-
-        Returns:
-            Whether the file was checked.
+        Returns whether the file was checked: without ``wait`` not if another thread is checking it.
         """
         if not self._lock.acquire(blocking=wait):
             return False
@@ -111,11 +141,7 @@ class Follower(NeverPickled):
         return True
 
     def wait_for(self, need: str) -> None:
-        """Wait while the material of a key is being loaded for the first time.
-
-        Args:
-            need: Id of the key, `SEALING` for the active key, `ANY_LEGACY` for the key of suite ``aes``.
-        """
+        """Wait while the material of a key, or `SEALING` or `ANY_LEGACY`, is loaded for the first time."""
         while (load := self._load) is not None and need in load.needs:
             load.ended.wait()
 
@@ -136,7 +162,7 @@ class Follower(NeverPickled):
             ring = self._read()
             missing = self._missing(ring)
             if missing:
-                self._load_beside(ring, missing, changed)
+                self._load_slow(ring, missing, changed)
                 return
             ring = require_later(self._ring, ring.load_local(), self._marks)
         except (SealpointError, OSError) as error:
@@ -168,7 +194,7 @@ class Follower(NeverPickled):
             found.append(ring.index)
         return [material for material in found if material.is_slow and not material.is_loaded]
 
-    def _load_beside(self, ring: KeyRing, missing: Collection[Material], is_first: bool) -> None:
+    def _load_slow(self, ring: KeyRing, missing: Collection[Material], is_first: bool) -> None:
         needs = frozenset[str]()
         if is_first:  # on later attempts the earlier ring is used, and no call waits
             interim, needs = _interim(self._ring, ring, missing)

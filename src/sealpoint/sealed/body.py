@@ -12,9 +12,9 @@ The header:
     parent     id of the parent, or null
     thread     only if the column holds a pseudonym: the thread id
     channels   only if values are stored apart: the names of all channels with a value
-    made       only in delta graphs: which writes to its parent it was made of, see `sealpoint.sealed.made`
+    made       only in delta graphs: which writes to its parent it was made of, see `sealpoint.sealed.entry`
     inline     only if values are stored apart: those that a Postgres saver does not pass to its serializer
-    store      only beside a thread store: its identity, a clock that it had reached, and random bytes
+    store      only with a thread store: its identity, a clock that it had reached, and random bytes
     rebound    only if `rebind` has bound it: random bytes, so that it is no earlier state of a thread store
 
 If values are stored apart, the document lacks ``channel_values``.
@@ -32,8 +32,8 @@ from math import isfinite
 from typing import Any, Final, NotRequired, TypedDict
 
 from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
-from sealpoint.base.frame import KEY
 from sealpoint.base.metadata import encode_metadata, prepared_encoder
+from sealpoint.base.place import KEY
 from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerpt
 from sealpoint.sealed.calls import Claims, end_of
 from sealpoint.sealed.tokens import TOKEN, Tokens
@@ -63,7 +63,7 @@ _HAS_CALL: Final = 2**31
 
 
 class Header(TypedDict):
-    """What is sealed of a checkpoint beside its document; see the module."""
+    """What is sealed of a checkpoint in front of its document; see the module."""
 
     metadata: CheckpointMetadata
     parent: str | None
@@ -83,12 +83,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def pack_header(header: Header) -> bytes:
-    """Return the bytes in front of a document.
-
-    Raises:
-        MetadataError: If the metadata has no form in strict JSON.
-        UnsupportedTypeError: If another part has no form in JSON.
-    """
+    """Return the bytes in front of a document."""
     parent = header["parent"]
     text = f',"parent":{"null" if parent is None else encode_text(parent)}'
     for name in ("store", "made"):
@@ -106,11 +101,7 @@ def pack_header(header: Header) -> bytes:
 
 
 def split_header(data: bytes) -> tuple[Header, bytes]:
-    """Return the header and the document of authenticated bytes.
-
-    Raises:
-        DecodeError: If they have another form: another program has sealed them.
-    """
+    """Return the header and the document of authenticated bytes, which another program may have sealed."""
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
     try:
         header = _DECODER.decode(data[_LENGTH:end].decode())
@@ -122,14 +113,9 @@ def split_header(data: bytes) -> tuple[Header, bytes]:
 
 
 def digest_of(claim: object, inner: str, data: bytes) -> bytes:
-    """Return 32 bytes for what is sealed of a checkpoint. Rotation does not change them.
+    """Return 32 bytes for what is sealed of a checkpoint: ``data`` with the header. Rotation keeps them.
 
     A claim is random for each put, and sealed with everything else. So it stands for all of it.
-
-    Args:
-        claim: What the checkpoint says of its thread store; ``None`` if nothing.
-        inner: Type of the bytes.
-        data: The bytes, with the header.
     """
     return sha256(claim.encode() if isinstance(claim, str) else b"%b\0%b" % (inner.encode(), data)).digest()
 
@@ -142,11 +128,7 @@ def pack_claims(claims: Claims) -> bytes:
 
 
 def split_claims(data: bytes) -> tuple[Claims, bytes]:
-    """Return the claims and the value of authenticated bytes.
-
-    Raises:
-        DecodeError: If they have another form.
-    """
+    """Return the claims and the value of authenticated bytes."""
     try:
         idx, length = _CLAIMS.unpack_from(data)
         path_end = _CLAIMS.size + (length & ~_HAS_CALL)
@@ -162,15 +144,8 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
 def require_same_metadata(readable: Mapping[str, Any], metadata: Mapping[str, Any], tokens: Tokens) -> None:
     """Compare the metadata that is readable in a row with what was sealed.
 
-    A key that was sealed may be absent: which ones are readable may have been another choice.
-
-    Args:
-        readable: What stands in the row.
-        metadata: What was sealed.
-        tokens: Computes tokens; without the index key, all keys in the form of tokens are accepted.
-
-    Raises:
-        RowError: If a key has another value, or was not sealed and is no token of what was sealed.
+    A key that was sealed may be absent: which ones are readable may have been another choice. Without the
+    index key, all keys in the form of tokens are accepted.
     """
     found = None
     for key, value in readable.items():
@@ -207,10 +182,6 @@ def _is_same(readable: Any, sealed: Any) -> bool:
 
 
 def require_same_kind(channel: str, claims: Claims) -> None:
-    """Check that a write has the index of its channel: special writes have fixed ones.
-
-    Raises:
-        RowError: If it has another.
-    """
+    """Check that a write has the index of its channel: special writes have fixed ones."""
     if WRITES_IDX_MAP.get(channel, max(claims.idx, 0)) != claims.idx:
         raise RowError(f"a write to {excerpt(channel)} was another kind of write when it was sealed")

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import struct
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base import WRITES_IDX_MAP
 from sealpoint.base.checkpoint import NULL_TASK_ID
+from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, WritesLostError, excerpt
 
 ID_BYTES: Final = 8
@@ -29,17 +30,11 @@ _SPECIAL: Final = struct.Struct(">Ib")
 
 
 class Claims(NamedTuple):
-    """The place of a write among those of its task.
-
-    Attributes:
-        task_path: Path of the task.
-        idx: Its position in its call, or the fixed index of a special write.
-        call: Describes the call that stored it; see the module. Empty for writes of earlier releases.
-    """
+    """The place of a write among those of its task."""
 
     task_path: str
-    idx: int
-    call: bytes = b""
+    idx: int  # its position in its call, or the fixed index of a special write
+    call: bytes = b""  # what describes its call; empty for writes of earlier releases
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -53,20 +48,12 @@ class Claims(NamedTuple):
 
 
 class StoredWrite(NamedTuple):
-    """One pending write, authenticated and not decoded.
+    """One pending write, authenticated and not decoded."""
 
-    Attributes:
-        claims: Its place; ``None`` if it is not bound to its row, and so not authenticated.
-        task_id: The task.
-        channel: The channel.
-        inner: Type of the bytes; of a write that is not bound, the tag.
-        data: The bytes.
-    """
-
-    claims: Claims | None
+    claims: Claims | None  # None if it is not bound to its row, and so not authenticated
     task_id: str
     channel: str
-    inner: str
+    inner: str  # type of the bytes; of a write that is not bound, the tag
     data: Any
 
     @property
@@ -81,11 +68,7 @@ class StoredWrite(NamedTuple):
 
 
 def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
-    """Return what describes a call of ``put_writes``.
-
-    Raises:
-        ConfigError: If it has more than `MAX_SPECIAL` special writes.
-    """
+    """Return what describes a call of ``put_writes``."""
     special = [
         (position, WRITES_IDX_MAP[channel])
         for position, (channel, _) in enumerate(writes)
@@ -98,11 +81,7 @@ def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
 
 
 def end_of(data: bytes, start: int) -> int:
-    """Return where the call ends that begins at ``start``.
-
-    Raises:
-        struct.error: If there is none.
-    """
+    """Return where the call ends that begins at ``start``; `struct.error` if there is none."""
     _, _, special = _HEAD.unpack_from(data, start)
     return start + _HEAD.size + int(special) * _SPECIAL.size
 
@@ -122,9 +101,6 @@ def require_whole(writes: Sequence[StoredWrite]) -> None:
 
     The call of a task that was stored first has all places that it shares with another. A write of an earlier
     release, or one that is not bound, may be in any place that is not special.
-
-    Raises:
-        WritesLostError: If a place is empty, or two calls have each a place of the other.
     """
     calls = Counter(
         (write.task_id, write.claims.call) for write in writes if write.claims and write.claims.call
@@ -133,7 +109,9 @@ def require_whole(writes: Sequence[StoredWrite]) -> None:
         _, size, special = _HEAD.unpack_from(call)
         # Usually all are there, at places of their own.
         if (special or count != size) and not is_whole(writes, task_id, call):
-            raise WritesLostError(f"a write of task {excerpt(task_id)} is missing beside others of its call")
+            raise WritesLostError(
+                f"a write of task {excerpt(task_id)} is missing, others of its call are not"
+            )
     if len(calls) > len({task_id for task_id, _ in calls}):
         _require_unmixed(writes)
 
@@ -156,3 +134,31 @@ def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
     unbound = sum(not write.claims and write.fixed is None for write in found)
     ordinary, special = places_of(call)
     return special <= taken and sum(idx not in taken for idx in ordinary) <= unbound
+
+
+_REMEMBERED: Final = 1_000
+"""Of how many checkpoints."""
+
+
+class Acknowledged(OrderedDict[Place, list[tuple[str, bytes]]]):
+    """The calls of each checkpoint. In a delta graph the process goes on with their values in its memory.
+
+    A checkpoint is removed when a child of it is stored, which names the writes.
+    """
+
+    def add(self, place: Place, task_id: str, call: bytes) -> None:
+        """Remember a call that was stored."""
+        self.setdefault(place, []).append((task_id, call))
+        if len(self) > _REMEMBERED:
+            self.popitem(last=False)
+
+    def require(self, place: Place, writes: Sequence[StoredWrite]) -> None:
+        """Check that the places of all calls are still taken."""
+        for task_id, call in self.get(place, ()):
+            if not is_whole(writes, task_id, call):
+                raise WritesLostError(f"a write of task {excerpt(task_id)} has gone since it was stored")
+
+    def forget_thread(self, thread_id: str) -> None:
+        """Forget a thread: it is deleted."""
+        for place in [place for place in [*self] if place.thread_id == thread_id]:
+            self.pop(place, None)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, Self
 
-from sealpoint.base.frame import KEY
+from sealpoint.base.place import KEY
 from sealpoint.errors import DecodeError, MetadataError, SealingError
 
 Dump = Callable[[], tuple[str, bytes]]
@@ -87,20 +87,11 @@ class Carrier:
     """A serializer that seals nothing itself and opens nothing: see the module."""
 
     def __init__(self, *, stores_mappings: bool = False) -> None:
-        """Make a serializer.
-
-        Args:
-            stores_mappings: Whether the saver serializes metadata too, and needs mappings back at once, as
-                InMemorySaver does. They are stored as JSON: metadata holds its own sealed part.
-        """
+        """Make a serializer."""
         self._stores_mappings = stores_mappings
 
     def dumps_typed(self, obj: Any) -> tuple[str, Any]:
-        """Return the tag and the sealed bytes of a value that `SealedSaver` prepared.
-
-        Raises:
-            SealingError: If it is anything else.
-        """
+        """Return the tag and the sealed bytes of a value that `SealedSaver` prepared."""
         if isinstance(obj, _PREPARED):
             return obj.dump()
         value = getattr(obj, "value", None)  # of LangGraph's mark of a snapshot, which savers look at
@@ -113,11 +104,7 @@ class Carrier:
         raise SealingError(f"the saver serializes {type(obj).__name__}, which SealedSaver did not prepare")
 
     def loads_typed(self, data: tuple[str, Any]) -> Any:
-        """Return what is stored: `Sealed`, or the mapping or the list that `dumps_typed` was given.
-
-        Raises:
-            DecodeError: If a mapping is not JSON.
-        """
+        """Return what is stored: `Sealed`, or the mapping or the list that `dumps_typed` was given."""
         tag, blob = data
         if tag == OPEN and type(blob) is list:
             return blob
@@ -134,11 +121,7 @@ class Carrier:
 
 
 def dump_mapping(mapping: dict[str, Any]) -> bytes:
-    """Return the bytes of a mapping that is stored readable.
-
-    Raises:
-        MetadataError: If it has no form in JSON.
-    """
+    """Return the bytes of a mapping that is stored readable."""
     try:
         return json.dumps(mapping).encode()
     except (TypeError, ValueError, RecursionError) as error:

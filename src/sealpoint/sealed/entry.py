@@ -1,29 +1,36 @@
-"""Entry: a checkpoint of the database, authenticated."""
+"""Entry: a checkpoint of the database with its writes, authenticated.
+
+What a checkpoint of a delta graph says of the writes to its parent, of which its channels are made.
+
+    base64 of records, sorted: SHA-256(task id)[:8] | id of the call, 8 bytes | u32be number of writes
+
+Counted are the ordinary writes that stood when the checkpoint was stored: they are never replaced. More may
+be there: those of another run, or of another child, which are no part of this one. A write of an earlier
+release has a call of zeros.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import struct
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 from sealpoint.base.checkpoint import require_document
-from sealpoint.base.frame import KEY, decode_value
 from sealpoint.base.place import Place
 from sealpoint.crypto import Opened
-from sealpoint.errors import RowError, SealingError, excerpt
-from sealpoint.sealed.body import (
-    SENTINEL,
-    Header,
-    digest_of,
-    require_same_metadata,
-    split_header,
-)
-from sealpoint.sealed.calls import Claims, StoredWrite, require_whole
+from sealpoint.errors import DecodeError, EarlierWriteError, RowError, WritesLostError, excerpt
+from sealpoint.sealed.body import Header, digest_of, split_header
+from sealpoint.sealed.calls import ID_BYTES, Claims, StoredWrite, require_whole
 from sealpoint.sealed.carrier import Sealed, dump_mapping
-from sealpoint.sealed.layout import Layout
-from sealpoint.sealed.rows import Rows, Write, document_row, header_row, is_bound, value_row
-from sealpoint.serde.types import TASKS
+from sealpoint.sealed.layout import value_row
+from sealpoint.sealed.rows import Rows, Write, require_same_row, value_missing
+from sealpoint.serde.classes import TASKS
+from sealpoint.threads.store import Calls
 
 _TEXT: Final = {str}
 SENDS_MOVED: Final = 4
@@ -31,37 +38,9 @@ SENDS_MOVED: Final = 4
 
 
 def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
-    """Authenticate what a saver read from a row; see `Entry`.
-
-    Args:
-        rows: Opens values.
-        found: What the wrapped saver returned.
-        place: Its row.
-
-    Raises:
-        RowError, IntegrityError, UnboundValueError, PlaintextError: If the row is not as it was stored.
-        SealpointError: What the serializer raises.
-    """
+    """Authenticate what a saver read from a row; see `Entry`."""
     require_names(found, place)
-    if rows.layout is Layout.WHOLE:
-        sealed: Any = found.checkpoint
-        if type(sealed) is not Sealed:
-            raise SealingError("the saver returned a checkpoint that its serializer did not give it")
-        return Entry(rows, found, place, rows.open_bound(sealed, document_row(*rows.key(place))))
-    for part in ("channel_values", "channel_versions"):
-        if not isinstance(found.checkpoint.get(part), dict):
-            raise RowError(f"checkpoint {excerpt(str(place.checkpoint_id))} has no {part}")
-    frame: Any = found.metadata.get(KEY)
-    if frame is None:
-        if SENTINEL in found.checkpoint["channel_versions"]:
-            raise RowError(f"checkpoint {excerpt(str(place.checkpoint_id))} lacks its sealed part")
-        rows.require_unbound(None)
-        return Entry(rows, found, place, None)
-    tag, value = (frame.get("type"), frame.get("value")) if isinstance(frame, dict) else (None, None)
-    blob = decode_value(value)
-    if not isinstance(tag, str) or blob is None or not is_bound(tag):
-        raise RowError(f"the sealed part of {excerpt(str(place.checkpoint_id))} is not one")
-    return Entry(rows, found, place, rows.open_bound(Sealed(tag, blob), header_row(*rows.key(place))))
+    return Entry(rows, found, place, rows.open_header(found, place))
 
 
 def open_writes(rows: Rows, found: CheckpointTuple, place: Place) -> Sequence[StoredWrite]:
@@ -92,15 +71,7 @@ def require_names(found: CheckpointTuple, place: Place) -> None:
 class Entry:
     """A checkpoint with its metadata and writes: authenticated, and decoded only as far as it is asked for.
 
-    Attributes:
-        found: What the wrapped saver returned.
-        place: Its row.
-        thread_id: The thread.
-        parent: Id of its parent; ``None`` if it has none, or the saver has removed it.
-        removed_parent: Id of the parent that it was stored with, if the row has none now.
-        digest: `digest_of` what was sealed, if there is a thread store and it is bound to its row.
-        claim: What it says of the thread store; ``None`` if nothing.
-        made: What it says of the writes to its parent; ``None`` if nothing.
+    What it says of its thread store (``claim``) and of the writes to its parent (``made``) may be nothing.
     """
 
     __slots__ = (
@@ -128,10 +99,10 @@ class Entry:
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
         self.thread_id: str = place.thread_id
-        self.digest: bytes | None = None
+        self.digest: bytes | None = None  # of what was sealed, if there is a thread store
         self.claim: object = None
         self.made: Any = None
-        self.removed_parent: str | None = None
+        self.removed_parent: str | None = None  # that it was stored with, if the row has none now
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         if opened is not None:
             self._inner = opened.inner
@@ -144,9 +115,9 @@ class Entry:
             if not parent:
                 self.removed_parent = self._header["parent"]
             parent = self._header["parent"] if parent else None
-            if rows.layout is not Layout.VALUES:
-                require_same_metadata(found.metadata, self._header["metadata"], rows.tokens)
-        self.parent: str | None = parent
+            if not rows.keeps_types:  # else they are in the document
+                require_same_row(self._header, found.metadata, None, rows.tokens)
+        self.parent: str | None = parent  # that was sealed, unless the saver has removed it
 
     @property
     def is_bound(self) -> bool:
@@ -156,21 +127,14 @@ class Entry:
     @property
     def metadata(self) -> CheckpointMetadata:
         """All metadata."""
-        if self._header is None or self._rows.layout is Layout.VALUES:
+        if self._header is None or self._rows.keeps_types:
             return self._decode()[1]
         return self._header["metadata"]
 
     def document(self, sends: Sequence[Write] = ()) -> Checkpoint:
-        """Return the checkpoint.
-
-        Args:
-            sends: Writes to the parent, for `needs_sends`.
-
-        Raises:
-            RowError: If a value is missing, or the row holds another checkpoint.
-        """
+        """Return the checkpoint; ``sends`` are the writes to its parent, for `needs_sends`."""
         document = self._decode()[0]
-        if self._rows.layout is not Layout.WHOLE:
+        if self._rows.values_apart:
             document = {**document, "channel_values": self.values()}
             if messages := [write.value for write in sends if write.channel == TASKS]:
                 document["channel_values"][TASKS] = messages
@@ -180,12 +144,8 @@ class Entry:
         return document  # type: ignore[no-any-return]
 
     def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
-        """Return values by channel.
-
-        Args:
-            channels: Which; ``None`` for all.
-        """
-        if self._rows.layout is Layout.WHOLE:
+        """Return values by channel: of some channels, or of all."""
+        if not self._rows.values_apart:
             return self.document()["channel_values"]
         found, versions = self.found.checkpoint["channel_values"], self._decode()[0]["channel_versions"]
         # A list is what PostgresSaver made of the messages that `needs_sends` means: still sealed.
@@ -201,7 +161,7 @@ class Entry:
                 row = value_row(*self.place[:2], name, str(versions[name]))
                 values[name] = self._rows.open_value(found[name], row)
             else:
-                raise RowError(f"the value of channel {excerpt(name)} is missing")
+                raise value_missing(name)
         return values
 
     @property
@@ -210,29 +170,17 @@ class Entry:
 
         Whether PostgresSaver added them proves nothing: it asks the readable version and the parent's column.
         """
-        if self._rows.layout is not Layout.INLINE or not self.parent:
+        if not self._rows.adds_sends or not self.parent:
             return False
         return bool(self._decode()[0].get("v", SENDS_MOVED) < SENDS_MOVED)
 
     def writes(self, channels: Collection[str] | None = None) -> list[Write]:
-        """Return writes on top of the checkpoint, in their order.
-
-        Args:
-            channels: To which channels; ``None`` for all.
-
-        Raises:
-            RowError: If two stand at one place.
-        """
+        """Return `stored_writes` to some channels or to all, decoded."""
         wanted = [write for write in self.stored_writes() if channels is None or write.channel in channels]
         return [*map(self._rows.decode_write, wanted)]
 
     def stored_writes(self) -> Sequence[StoredWrite]:
-        """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded.
-
-        Raises:
-            RowError: If two stand at one place.
-            WritesLostError: If a part of a call is missing.
-        """
+        """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded."""
         if self._writes is None:
             self._writes = open_writes(self._rows, self.found, self.place)
         return self._writes
@@ -244,10 +192,10 @@ class Entry:
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
         """Return the document and the metadata, decoded once."""
         if self._decoded is None:
-            self._decoded = self._decode_once()
+            self._decoded = self._decode_now()
         return self._decoded
 
-    def _decode_once(self) -> tuple[Any, CheckpointMetadata]:
+    def _decode_now(self) -> tuple[Any, CheckpointMetadata]:
         found, serde = self.found, self._rows.serde
         if self._header is None:
             document: Any = found.checkpoint
@@ -255,11 +203,11 @@ class Entry:
                 document = serde.loads_typed((document.tag, document.blob))
             return document, found.metadata
         document = serde.decode(self._inner, self._content)
-        if self._rows.layout is Layout.VALUES:
+        if self._rows.keeps_types:
             metadata, readable = document[1], found.metadata
             kept = {key: value for key, value in metadata.items() if key in readable}
             in_json = metadata | json.loads(dump_mapping(kept))
-            require_same_metadata(readable, in_json, self._rows.tokens)
+            require_same_row({**self._header, "metadata": in_json}, readable, None, self._rows.tokens)
             return document[0], metadata
         return document, self._header["metadata"]
 
@@ -268,3 +216,113 @@ def _order(write: StoredWrite) -> tuple[str, str, int]:
     """Return what `writes_sort_key` returns for a bound write."""
     claims = write.claims or Claims("", 0)
     return claims.task_path, write.task_id, claims.idx
+
+
+MARK: Final = "counters_since_delta_snapshot"
+"""Key of metadata without which LangGraph stores all delta channels of a checkpoint in full."""
+
+Made = Mapping[bytes, Mapping[bytes, int]]
+"""How many writes each call of each task has stored, by hashes of tasks and ids of calls."""
+
+_RECORD: Final = struct.Struct(f">8s{ID_BYTES}sI")
+_NO_CALL: Final = bytes(ID_BYTES)
+
+
+def task_hash(task_id: str) -> bytes:
+    """Return what stands for a task: 8 bytes."""
+    return sha256(task_id.encode("utf-8", "surrogatepass")).digest()[:8]
+
+
+def pack_made(writes: Sequence[StoredWrite]) -> str:
+    """Return what a child says of writes to its parent; nothing if there are none."""
+    standing = Counter(
+        (write.task_id, write.claims.call_id if write.claims else b"")
+        for write in writes
+        if write.fixed is None
+    )
+    records = [
+        _RECORD.pack(task_hash(task_id), call or _NO_CALL, count)
+        for (task_id, call), count in standing.items()
+    ]
+    return b64encode(b"".join(sorted(records))).decode()
+
+
+def parse_made(made: object) -> Made:
+    """Return what a child says."""
+    try:
+        data = b64decode(made, validate=True) if isinstance(made, str) else b"?"
+        found = dict[bytes, dict[bytes, int]]()
+        for task, call, count in _RECORD.iter_unpack(data):
+            found.setdefault(task, {})[call] = count
+    except (ValueError, struct.error):
+        raise DecodeError("a sealed checkpoint names the writes to its parent in another form") from None
+    return found
+
+
+def lacks(made: Made, calls: Collection[tuple[bytes, bytes]]) -> bool:
+    """Whether writes are missing of which a child says that it was made.
+
+    ``calls``: of each ordinary write to the parent, the hash of its task, and the id of its call or nothing.
+    A write without a call may stand for one that had a call: `rebind` has bound it.
+    """
+    standing = Counter(calls)
+    for task, wanted in made.items():
+        spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
+        missing = sum(
+            max(0, count - standing[task, call]) for call, count in wanted.items() if call != _NO_CALL
+        )
+        if missing > spare or spare < 0:
+            return True
+    return False
+
+
+def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
+    """Whether a child was made of a write; one without a call may stand for any of its task, see `lacks`."""
+    calls = made.get(task_hash(task_id), {})
+    return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
+
+
+def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
+    """Check that all writes are there of which a child was made, and return which they are."""
+    calls = [
+        (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
+        for write in writes
+        if write.fixed is None
+    ]
+    found = parse_made(made)
+    if lacks(found, calls):
+        raise WritesLostError("a write is missing of which a later checkpoint was made")
+    return found
+
+
+# --- special writes, compared with what a thread store remembers of them --------------------------
+
+_EARLIER_HINT = (
+    "restore the row from backup; after a backup that was restored on purpose,"
+    " `sealpoint heads adopt DB --reason TEXT` takes what is there"
+)
+
+
+def special_calls(writes: Iterable[StoredWrite]) -> Calls:
+    """Return the ids of the calls of the writes that a store remembers; see `contradiction`."""
+    return {
+        (write.task_id, write.claims.idx if write.claims else write.fixed): (
+            write.claims.call_id if write.claims else b""
+        )
+        for write in writes
+        if write.is_kept
+    }
+
+
+def error_of(found: tuple[str, bool] | None) -> RowError | None:
+    """Return the error for what `contradiction` returns."""
+    if found is None:
+        return None
+    task, is_missing = excerpt(found[0]), found[1]
+    if is_missing:
+        what = f"an interrupt, an answer, an error or an update of the user of task {task} is missing"
+        return WritesLostError(what, hint=_EARLIER_HINT)
+    what = (
+        f"an interrupt, an answer or an error of task {task} is an earlier one than the last that was stored"
+    )
+    return EarlierWriteError(what, hint=_EARLIER_HINT)

@@ -8,29 +8,94 @@ lacks is missing only if the store says so before and after the database was rea
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from functools import cache, lru_cache
-from typing import Final, Literal, NamedTuple
+from functools import cache, lru_cache, partial
+from typing import Any, Final, Literal, NamedTuple
 
 from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
 from sealpoint.errors import (
     ConfigError,
+    DecodeError,
     RolledBackError,
     RowError,
     SealpointError,
     ThreadStoreBehindError,
+    ThreadStoreError,
     WrongThreadStoreError,
     excerpt,
 )
 from sealpoint.keys.key import KeyedHash
-from sealpoint.sealed.lenient import Count, LenientStore, identities_of
+from sealpoint.sealed.entry import Entry
 from sealpoint.sealed.steps import Call, Steps
-from sealpoint.sealed.storeclaim import pack_claim, parse_claim
-from sealpoint.threads.specials import Special
-from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Spot, ThreadStore
+from sealpoint.threads.store import MAC_BYTES, Answer, Head, Kind, Special, Spot, ThreadStore
+
+_RANDOM_BYTES: Final = 12
+_CLAIM: Final = re.compile(r"([0-9a-f]{32}):([0-9]{1,20}):[0-9a-f]{24}")
+
+
+def pack_claim(identity: str, clock: int) -> str:
+    """Return what a checkpoint says."""
+    return f"{identity}:{clock}:{os.urandom(_RANDOM_BYTES).hex()}"
+
+
+def parse_claim(claim: object) -> tuple[str, int]:
+    """Return the store and the clock that a sealed checkpoint claims."""
+    found = _CLAIM.fullmatch(claim) if isinstance(claim, str) else None
+    if found is None:
+        raise DecodeError("a sealed checkpoint names its thread store in another form")
+    return found[1], int(found[2])
+
+
+Count = Callable[[SealpointError], None]
+
+_METHODS: Final = (
+    "newest",
+    "find",
+    "between",
+    "has_live",
+    "replaced",
+    "require_writable",
+    "append",
+    "last_special",
+    "append_specials",
+    "delete_thread",
+)
+
+
+class LenientStore:
+    """A thread store whose errors are counted; the reply is ``None`` then."""
+
+    def __init__(self, store: ThreadStore, count: Count) -> None:
+        """Wrap ``store``; ``count`` is called with each error."""
+        self._inner, self._count = store, count
+        for name in _METHODS:
+            setattr(self, name, partial(self._call, getattr(store, name)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    @property
+    def identities(self) -> frozenset[str] | None:
+        """Those of the store."""
+        return self._call(identities_of, self._inner)  # type: ignore[no-any-return]
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except ThreadStoreError as error:
+            self._count(error)
+            return None
+
+
+def identities_of(store: ThreadStore) -> frozenset[str]:
+    """Return all names of a store, which it reads again."""
+    return store.identities
+
 
 Policy = Literal["require", "warn"]
 
@@ -54,36 +119,12 @@ UNBOUND_DIGEST: Final = bytes(32)
 
 
 def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
-    """Return the MAC of a checkpoint at its row.
-
-    Args:
-        keyed: Hashes under the index key, derived for `PURPOSE`.
-        spot: The row.
-        digest: `digest_of` what is sealed.
-    """
+    """Return the MAC of a checkpoint at its row, of `digest_of` what is sealed there."""
     packed = b""
     for part in spot:
         name = part.encode("utf-8", "surrogatepass")
         packed += len(name).to_bytes(4, "big") + name
     return keyed(packed + digest)[:MAC_BYTES]
-
-
-class Content(NamedTuple):
-    """What is compared of a checkpoint that was opened.
-
-    Attributes:
-        thread_id: The thread; its row may have a pseudonym for it.
-        spot: Its row.
-        digest: `digest_of` what was sealed; ``None`` if it is not bound to its row.
-        claim: The thread store that it names, if any.
-        removed_parent: Id of the parent that it was stored with, if the row has none now.
-    """
-
-    thread_id: str
-    spot: Spot
-    digest: bytes | None
-    claim: object
-    removed_parent: str | None
 
 
 class Standing(Enum):
@@ -97,34 +138,18 @@ class Standing(Enum):
 
 
 class Known(NamedTuple):
-    """What a store knew when rows of the database were read.
-
-    Attributes:
-        heads: By row.
-        clock: How far its log was.
-        specials: Events of special writes, by each row of which all were read.
-    """
+    """What a store knew when rows of the database were read."""
 
     heads: Mapping[Spot, Head]
-    clock: int
-    specials: Mapping[Spot, Sequence[Special]]
+    clock: int  # how far its log was
+    specials: Mapping[Spot, Sequence[Special]]  # by each row of which all were read
 
 
 class Heads:
     """Compares and records heads for one saver."""
 
     def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy, count: Count) -> None:
-        """Make an object.
-
-        Args:
-            store: Remembers.
-            key: Returns the index key, derived for `PURPOSE`.
-            policy: ``require``, or ``warn`` to go on without what the store could not show.
-            count: Called with each error that is only counted.
-
-        Raises:
-            ConfigError: If the store is not one.
-        """
+        """Make an object; ``key`` returns the key for `PURPOSE`, and ``count`` gets each counted error."""
         if not hasattr(store, "require_writable"):
             hint = "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)"
             raise ConfigError(f"threads is {type(store).__name__}, not a thread store", hint=hint)
@@ -159,60 +184,43 @@ class Heads:
         """Whether the store knows a checkpoint of a thread that was not deleted."""
         return bool((yield Call(self._store.has_live, (thread_id,))))
 
-    def compare(self, content: Content, known: Known) -> Steps[Standing]:
-        """Compare a row that was opened with what the store knew.
+    def compare(self, entry: Entry, known: Known) -> Steps[Standing]:
+        """Compare a checkpoint with what the store knew when it was read.
 
-        Raises:
-            RowError: If its parent was removed from the row, and not deleted.
-            WrongThreadStoreError: If it was stored beside another thread store.
-            ThreadStoreBehindError: If the store was put back to an earlier state.
+        Its claim is checked first, and that its parent was deleted if the row has lost it.
         """
-        if content.claim is not None:
-            identity, at = parse_claim(content.claim)
+        spot = spot_of(entry.found)
+        if entry.claim is not None:
+            identity, at = parse_claim(entry.claim)
             if identity != self._store.identity or at > known.clock:
                 yield from self._require_claim(identity, at)
-        if content.removed_parent:
-            parent = content.spot._replace(checkpoint_id=content.removed_parent)
-            yield from self._require_deleted(parent, content.spot)
-        spot = content.spot
+        if entry.removed_parent:
+            yield from self._require_deleted(spot._replace(checkpoint_id=entry.removed_parent), spot)
         head = known.heads.get(spot)
         if head is None:
             return Standing.PRESENT
         if head.kind is Kind.DELETED:
             return Standing.ABSENT
-        mac = self.mac(spot, content.digest or UNBOUND_DIGEST)
+        mac = self.mac(spot, entry.digest or UNBOUND_DIGEST)
         if mac == head.mac:
             return Standing.PRESENT
-        if content.digest is None:
+        if entry.digest is None:
             return Standing.EARLIER
         # Unknown content is newer: stored, and not yet recorded.
         replaced = yield Call(self._store.replaced, (spot,))
         return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
 
     def require(self, lost: Sequence[Head], spots: Sequence[Spot], thread_id: str) -> Steps[None]:
-        """Check that rows may be missing that the store knew each time before the database was read.
-
-        Args:
-            lost: Their heads.
-            spots: Rows that are there.
-            thread_id: The thread, for an error.
-
-        Raises:
-            RolledBackError: If one must be there.
-        """
+        """Check that rows may be missing whose heads the store had each time before the database was read."""
         for head in lost:
             if not (yield from self.may_be_pruned(head, spots)):
                 self.report(RolledBackError(thread_id, None, head.spot.checkpoint_id))
                 return  # one stands for all, if errors are only counted
 
     def may_be_pruned(self, head: Head, spots: Sequence[Spot]) -> Steps[bool]:
-        """Whether a missing row was the latest when a prune began, and is not now.
+        """Whether a missing row was the latest when a prune began, and is not now; ``spots`` are there.
 
         The head of the latest is not changed then, so that it is missed like any other; see `prune`.
-
-        Args:
-            head: Its head.
-            spots: Rows that are there.
         """
         thread_id, checkpoint_ns, _ = head.spot
         if checkpoint_ns or (known := (yield from self.of_thread(thread_id, checkpoint_ns))) is None:
@@ -225,17 +233,9 @@ class Heads:
     def page(
         self, place: Place, has_ns: bool, spots: Sequence[Spot], least: str | None, below: str | None
     ) -> Steps[tuple[Known, Known] | None]:
-        """Return what the store knows of a page of a listing.
+        """Return what the store knows of the rows of a page, and of all rows that must be in it.
 
-        Args:
-            place: The thread that is listed, and perhaps the namespace and the checkpoint.
-            has_ns: Whether one namespace is listed.
-            spots: The rows that the database returned.
-            least: Least id of which the page has all rows; ``None`` if it is the last.
-            below: Id that the page is below of; ``None`` if it is the first.
-
-        Returns:
-            What it knows of the rows, and of all rows that must be in the page.
+        The page is below an id, and has all rows from ``least`` on; ``None`` if it is the first, or the last.
         """
         if place.checkpoint_id:
             least, next_id = place.checkpoint_id, f"{place.checkpoint_id}\0"  # no other id is between them
@@ -269,7 +269,7 @@ class Heads:
         if identity != store.identity:
             names = yield Call(identities_of, (store,))
             if names is not None and identity not in names:
-                self.report(WrongThreadStoreError("the checkpoint was stored beside another thread store"))
+                self.report(WrongThreadStoreError("the checkpoint was stored with another thread store"))
         else:
             now = yield from self.find([])
             if now is not None and at > now.clock:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
-from sealpoint.base.frame import KEY
+from sealpoint.base.place import KEY
 from sealpoint.errors import RowError
 from sealpoint.sealed.carrier import Sealed
 
@@ -64,16 +64,10 @@ class Pages:
         is_sorted: bool = False,
         first: int = FIRST_ROWS,
     ) -> None:
-        """Begin.
+        """Begin; a ``limit`` of ``None`` means that it is not known how many rows are needed.
 
-        Args:
-            config: Names a thread, and perhaps more; ``None`` for all threads.
-            stored: The filter that the saver applies.
-            before: Id that the checkpoints must be older than.
-            limit: How many rows are needed at most; ``None`` if it is not known.
-            is_paged: Whether the saver lists by id, over all threads and namespaces.
-            is_sorted: Whether the order of the saver is not relied on, nor that all are older than asked for.
-            first: How many rows to begin with, if it is not known how many are needed.
+        ``is_paged`` says that the saver lists by id, over all threads and namespaces; with ``is_sorted`` its
+        order is not relied on, nor that all are older than asked for.
         """
         configurable = {} if config is None else config["configurable"]
         self._has_unique_ids = configurable.get("checkpoint_ns") is not None
@@ -84,11 +78,7 @@ class Pages:
         self.request: Request | None = Request(config, stored, before, size)
 
     def take(self, found: list[CheckpointTuple]) -> list[CheckpointTuple]:
-        """Return the part of a reply that is complete, and determine the next request.
-
-        Raises:
-            RowError: If a checkpoint is listed twice: so would a listing never end.
-        """
+        """Return the part of a reply that is complete, and determine the next request."""
         request = self.request
         places = [_place(item) for item in found]
         is_named = all(type(ns) is type(checkpoint_id) is str for _, ns, checkpoint_id in places)

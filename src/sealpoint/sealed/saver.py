@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from functools import cache, partial
+from typing import Any, ClassVar, Final, Literal, NoReturn, Self
 
 from sealpoint.base import (
     BaseCheckpointSaver,
@@ -16,36 +17,69 @@ from sealpoint.base import (
     DeltaChannelHistory,
     RunnableConfig,
 )
-from sealpoint.base.frame import KEY
-from sealpoint.base.place import require_place
+from sealpoint.base.place import KEY, Place, require_place
+from sealpoint.base.saver import arun, run
 from sealpoint.crypto import KeyRing, RingCipher
-from sealpoint.errors import CipherSurfaceError, ConfigError, SealpointError, excerpt
-from sealpoint.forks import reset_in_child
-from sealpoint.sealed.aio import AsyncMethods
+from sealpoint.errors import ConfigError, ForkedError, SealingError, SealpointError, excerpt
+from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sealed.body import PLAIN
-from sealpoint.sealed.capabilities import as_able_as
 from sealpoint.sealed.carrier import Carrier
+from sealpoint.sealed.entry import open_entry
 from sealpoint.sealed.heads import PURPOSE, Heads, Policy
-from sealpoint.sealed.inherited import InheritedSaver, is_inherited
-from sealpoint.sealed.layout import Layout, layout_of
-from sealpoint.sealed.procedures import Asked, Procedures, listed_ids, thread_config
-from sealpoint.sealed.pseudonyms import Pseudonyms
-from sealpoint.sealed.reading import Listing, get_tuple
-from sealpoint.sealed.rows import Rows
-from sealpoint.sealed.steps import R, Steps, run
-from sealpoint.sealed.tables import Allowed, tables_of
-from sealpoint.sealed.tokens import Tokens
-from sealpoint.sealed.transactions import require_own_transactions
-from sealpoint.sealed.walk import histories
-from sealpoint.sealed.watched import is_watched, watch
+from sealpoint.sealed.layout import layout_of
+from sealpoint.sealed.reading import Listing, Parts, get_tuple, histories
+from sealpoint.sealed.steps import (
+    Asked,
+    R,
+    Steps,
+    areply,
+    arequire_own_transactions,
+    is_watched,
+    reply,
+    require_own_transactions,
+    watch,
+)
+from sealpoint.sealed.tables import tables_of
+from sealpoint.sealed.tokens import Pseudonyms, Tokens
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 
+
+class InheritedSaver:
+    """A saver that must not be used in this process: each access to an attribute raises `ForkedError`."""
+
+    def __init__(self, saver: Any) -> None:
+        """Take the place of ``saver``."""
+        inherited.append(saver)
+        self._name = type(saver).__name__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ForkedError(self._name)
+
+
+_OPTIONAL: Final = tuple(
+    f"{prefix}{name}" for name in ("delete_thread", "delete_for_runs", "prune") for prefix in ("", "a")
+)
+
+
+@cache
+def _without(kind: Any, names: tuple[str, ...]) -> Any:
+    """Return a subclass with the methods of the base class of all savers under these names."""
+    missing = {name: getattr(kind._absent, name) for name in names}
+    return type(kind.__name__, (kind,), {**missing, "__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
+def _lacks(saver: Any, name: str) -> bool:
+    """Whether a saver has a method only from the base class of all savers, or not at all."""
+    owner = next((base for base in type(saver).__mro__ if name in vars(base)), None)
+    return owner is None or owner.__name__ == "BaseCheckpointSaver"
+
+
 UnboundPolicy = Literal["refuse", "allow"]
 
 
-class SealedSaver(AsyncMethods):
+class SealedSaver(BaseCheckpointSaver[Any]):
     """A saver that seals checkpoints, writes and metadata, each bound to its row, and stores them in another.
 
     The wrapped saver is used as it is, in a copy whose serializer has no key. Every method raises a
@@ -65,7 +99,7 @@ class SealedSaver(AsyncMethods):
         """Create an object that lacks the methods that ``saver`` lacks: tools look for them in its class."""
         kind: Any = cls
         if saver is not None:  # `copy.copy` passes no argument
-            kind = as_able_as(saver, kind)
+            kind = _without(kind, tuple(name for name in _OPTIONAL if _lacks(saver, name)))
         made: Self = super().__new__(kind)
         reset_in_child(made)
         return made
@@ -92,7 +126,7 @@ class SealedSaver(AsyncMethods):
         Args:
             saver: A LangGraph saver, or one of sealpoint's. It is not changed.
             serde: Serializes and seals; its cipher is a `RingCipher`.
-            plain_metadata: Keys of metadata that stay readable, beside those that savers need.
+            plain_metadata: Keys of metadata that stay readable, besides those that savers need.
             indexed_metadata: Keys of metadata that are searched by token: equal values can be recognised.
                 Needs an index key in the ring.
             pseudonyms: Whether new threads get a pseudonym in the database. Needs an index key.
@@ -110,7 +144,7 @@ class SealedSaver(AsyncMethods):
 
         Raises:
             ConfigError: If an argument is invalid, or the saver cannot be sealed.
-            CipherSurfaceError: If the cipher cannot bind rows.
+            SealingError: If the cipher cannot bind rows.
             UnknownKeyError: If an index key is needed and the ring has none.
         """
         if isinstance(saver, SealedSaver):
@@ -124,79 +158,133 @@ class SealedSaver(AsyncMethods):
             raise ConfigError("a key of metadata is plain and indexed, or reserved")
         found = layout_of(saver, layout)
         tokens = Tokens(self._require_ring)
-        rows = Rows(
+        rows = found(
             serde=serde,
-            layout=found,
             plain=plain | frozenset(PLAIN),
             indexed=indexed,
             tokens=tokens,
             allow_unbound=unbound == "allow",
+            is_remembered=threads is not None,
+            allow_partial=allow_partial_writes,
         ).with_serde(serde)
         compared = None if threads is None else Heads(threads, self._heads_key, heads, self._tolerate)
-        self._do = Procedures(
-            replace(rows, is_remembered=compared is not None, allow_partial=allow_partial_writes),
-            Pseudonyms(tokens if pseudonyms else None, compared),
-            tuple(sorted(_names(pass_through))),
-            compared,
-        )
+        has_live = None if compared is None else compared.has_live
+        self._parts = Parts(rows, Pseudonyms(tokens, has_live) if pseudonyms else None, compared)
+        self._pass_through = sorted(_names(pass_through))
         if indexed or pseudonyms or compared is not None:
             self._require_ring().index_key("metadata")  # raises now, not at the first write
-        allowed = Allowed(allow_partial_writes, allow_schema, allow_shared_role)
-        self._tables = tables_of(saver, threads, compared, allowed)
+        self._tables = tables_of(
+            saver,
+            threads,
+            compared,
+            allow_partial=allow_partial_writes,
+            allow_schema=allow_schema,
+            allow_shared_role=allow_shared_role,
+        )
         self.inner = copy.copy(saver)
-        self.inner.serde = Carrier(stores_mappings=found is Layout.VALUES)
+        self.inner.serde = Carrier(stores_mappings=found.keeps_types)
         if compared is not None:
             watch(self.inner)
 
     def reset_after_fork(self) -> None:
-        """Refuse every later use if the wrapped saver's connection belongs to the parent."""
+        """Refuse every later use if the wrapped saver's connection belongs to the parent.
+
+        A pool that the child opens itself may be used. A saver without the attribute ``conn`` is not known.
+        """
         inner = vars(self).get("inner")  # which a copy does not have at first
-        if is_inherited(inner):
+        connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver
+        if connection is not None and not getattr(connection, "closed", False):
             self.inner = InheritedSaver(inner)
 
     @property
     def serde(self) -> SerializerProtocol:
         """The serializer that seals."""
-        return self._do.rows.serde
+        return self._parts.rows.serde
 
     @serde.setter
     def serde(self, serde: SerializerProtocol) -> None:
-        self._do = replace(self._do, rows=self._do.rows.with_serde(serde))
+        self._parts = replace(self._parts, rows=self._parts.rows.with_serde(serde))
 
     @property
     def warnings(self) -> Mapping[str, int]:
         """How often each error of ``heads="warn"`` was only counted, by its class."""
-        return {} if self._do.heads is None else dict(self._do.heads.warnings)
-
-    def _tolerate(self, error: SealpointError) -> None:
-        self._do.rows.serde.tally.tolerate(error)
-
-    def _run(self, steps: Steps[R], *, looks: bool = True) -> R:
-        """Run a procedure on the wrapped saver, and count the error that it raises.
-
-        Args:
-            steps: The procedure.
-            looks: Whether to look at the tables first: not for a row that was read just now.
-        """
-        try:
-            if looks:
-                self._tables.require(self.inner)
-            return run(steps, self.inner)
-        except SealpointError as error:
-            self._do.rows.serde.tally.refuse(error)
-            raise
+        return {} if self._parts.heads is None else dict(self._parts.heads.warnings)
 
     def _heads_key(self) -> bytes:
         return self._require_ring().index_key(PURPOSE)
 
+    def _tolerate(self, error: SealpointError) -> None:
+        self._parts.rows.serde.tally.tolerate(error)
+
+    def _run(self, steps: Steps[R], *, looks: bool = True) -> R:
+        """Run a procedure on the wrapped saver, and count the error that it raises.
+
+        Its tables are looked at first, but not for a row that was read just now.
+        """
+        try:
+            if looks:
+                self._tables.require(self.inner)
+            return run(steps, partial(reply, self.inner))
+        except SealpointError as error:
+            self._parts.rows.serde.tally.refuse(error)
+            raise
+
+    async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
+        """Async version of `_run`."""
+        try:
+            if looks:
+                await self._tables.arequire(self.inner)
+            return await arun(steps, partial(areply, self.inner))
+        except SealpointError as error:
+            self._parts.rows.serde.tally.refuse(error)
+            raise
+
+    def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
+        """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
+        place = require_place(config)
+        if self._parts.heads is not None:
+            require_own_transactions(self.inner)
+        pseudonyms = self._parts.pseudonyms
+        if pseudonyms is None:
+            return self._asked(config, place, place.thread_id)
+        column = pseudonyms.known(place, is_new=is_new)
+        if column is None:
+            column = self._run(pseudonyms.find(place, self._check, is_new=is_new))
+        return self._asked(config, place, column)
+
+    async def _aask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
+        """Async version of `_ask`."""
+        place = require_place(config)
+        if self._parts.heads is not None:
+            await arequire_own_transactions(self.inner)
+        pseudonyms = self._parts.pseudonyms
+        if pseudonyms is None:
+            return self._asked(config, place, place.thread_id)
+        column = pseudonyms.known(place, is_new=is_new)
+        if column is None:
+            column = await self._arun(pseudonyms.find(place, self._check, is_new=is_new))
+        return self._asked(config, place, column)
+
+    def _asked(self, config: RunnableConfig, place: Place, column: str) -> Asked:
+        configurable = config["configurable"]
+        more = {key: configurable[key] for key in self._pass_through if key in configurable}
+        has_ns = configurable.get("checkpoint_ns") is not None
+        return Asked(Place(column, *place[1:]), place.thread_id, has_ns, more)
+
+    def _check(self, found: CheckpointTuple, place: Place) -> None:
+        """Authenticate a row; what is not bound is only authenticated when it is decoded."""
+        entry = open_entry(self._parts.rows, found, place)
+        if not entry.is_bound:
+            entry.document()
+
     def _require_ring(self) -> KeyRing:
-        cipher = self._do.rows.serde.cipher
+        cipher = self._parts.rows.serde.cipher
         if not isinstance(cipher, RingCipher):
-            raise CipherSurfaceError(f"{type(cipher).__name__} has no index key")
+            raise SealingError(f"needs a RingCipher, got {type(cipher).__name__}", hint="use RingCipher")
         return cipher.ring
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({type(self.inner).__name__}, {self._do.rows.layout})"
+        return f"{type(self).__name__}({type(self.inner).__name__}, {self._parts.rows.layout})"
 
     def __getattr__(self, name: str) -> Any:
         """Return what only the wrapped saver has, such as ``setup`` and ``conn``."""
@@ -225,7 +313,7 @@ class SealedSaver(AsyncMethods):
             ConfigError: If ``config`` does not name a thread.
             SealpointError: If the row is not what was stored there.
         """
-        return self._run(get_tuple(self._do, self._ask(config)))
+        return self._run(get_tuple(self._parts, self._ask(config)))
 
     def list(
         self,
@@ -250,7 +338,7 @@ class SealedSaver(AsyncMethods):
             SealpointError: If one of the rows is not what was stored there.
         """
         asked = None if config is None else self._ask(config)
-        listing = Listing(self._do, asked, filter, before, limit)
+        listing = Listing(self._parts, asked, filter, before, limit)
         while listing.is_open:
             for row in self._run(listing.page()):
                 if (found := self._run(listing.checkpoint(row), looks=False)) is not None:
@@ -265,18 +353,7 @@ class SealedSaver(AsyncMethods):
             RowError: If an ancestor is missing.
             SealpointError: If a row is not what was stored there.
         """
-        return self._run(histories(self._do, self._ask(config), channels))
-
-    def _ask(self, config: RunnableConfig, *, is_new: bool = False) -> Asked:
-        """Return what ``config`` asks for; ``is_new`` if its thread is about to be written."""
-        place = require_place(config)
-        if self._do.heads is not None:
-            require_own_transactions(self.inner)
-        pseudonyms = self._do.pseudonyms
-        column = pseudonyms.known(place, is_new=is_new)
-        if column is None:
-            column = self._run(pseudonyms.find(place, self._do.check, is_new=is_new))
-        return self._do.asked(config, place, column)
+        return self._run(histories(self._parts, self._ask(config), channels))
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -294,7 +371,7 @@ class SealedSaver(AsyncMethods):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         asked = self._ask(config, is_new=True)
-        return self._run(put(self._do, asked, config, checkpoint, metadata, new_versions))
+        return self._run(put(self._parts, asked, config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self,
@@ -310,25 +387,25 @@ class SealedSaver(AsyncMethods):
             SealpointError: What the serializer raises; nothing is stored then.
         """
         asked = self._ask(config, is_new=True)
-        self._run(put_writes(self._do, asked, writes, task_id, task_path))
+        self._run(put_writes(self._parts, asked, writes, task_id, task_path))
 
     # --- deleting and copying -----------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        self._run(delete_thread(self._do, self._ask(thread_config(thread_id))))
+        self._run(delete_thread(self._parts, self._ask(_named(thread_id))))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of the runs, and the writes to them, as the wrapped saver does."""
-        self._run(delete_for_runs(self._do, run_ids))
+        self._run(delete_for_runs(self._parts, run_ids))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete older checkpoints, as the wrapped saver does."""
-        threads = [self._ask(thread_config(thread_id)) for thread_id in listed_ids(thread_ids)]
-        self._run(prune(self._do, threads, strategy))
+        threads = [self._ask(_named(thread_id)) for thread_id in _listed(thread_ids)]
+        self._run(prune(self._parts, threads, strategy))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints and writes of a thread to another, each sealed anew for its place.
+        """Copy all checkpoints and writes of a thread to another, each sealed again for its place.
 
         The rows of the thread are in memory meanwhile.
 
@@ -336,12 +413,91 @@ class SealedSaver(AsyncMethods):
             SealpointError: If a row of the source is not what was stored there. The checkpoints before it,
                 oldest first, are copied then.
         """
-        source = self._ask(thread_config(source_thread_id))
-        target = self._ask(thread_config(target_thread_id), is_new=True)
-        self._run(copy_thread(self._do, source, target))
+        source = self._ask(_named(source_thread_id))
+        target = self._ask(_named(target_thread_id), is_new=True)
+        self._run(copy_thread(self._parts, source, target))
+
+    # --- async ---------------------------------------------------------------------------------
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Async version of `get_tuple`."""
+        return await self._arun(get_tuple(self._parts, await self._aask(config)))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 -- LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Async version of `list`."""
+        asked = None if config is None else await self._aask(config)
+        listing = Listing(self._parts, asked, filter, before, limit)
+        while listing.is_open:
+            for row in await self._arun(listing.page()):
+                if (found := await self._arun(listing.checkpoint(row), looks=False)) is not None:
+                    yield found
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Async version of `get_delta_channel_history`."""
+        return await self._arun(histories(self._parts, await self._aask(config), channels))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Async version of `put`."""
+        asked = await self._aask(config, is_new=True)
+        return await self._arun(put(self._parts, asked, config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Async version of `put_writes`."""
+        asked = await self._aask(config, is_new=True)
+        await self._arun(put_writes(self._parts, asked, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Async version of `delete_thread`."""
+        await self._arun(delete_thread(self._parts, await self._aask(_named(thread_id))))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Async version of `delete_for_runs`."""
+        await self._arun(delete_for_runs(self._parts, run_ids))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Async version of `prune`."""
+        threads = [await self._aask(_named(thread_id)) for thread_id in _listed(thread_ids)]
+        await self._arun(prune(self._parts, threads, strategy))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Async version of `copy_thread`."""
+        source = await self._aask(_named(source_thread_id))
+        target = await self._aask(_named(target_thread_id), is_new=True)
+        await self._arun(copy_thread(self._parts, source, target))
 
 
 def _names(names: Collection[str]) -> frozenset[str]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{excerpt(str(names))} is not a collection of names")
     return frozenset(names)
+
+
+def _named(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def _listed(thread_ids: Sequence[str]) -> Sequence[str]:
+    if isinstance(thread_ids, str):
+        raise TypeError("thread_ids is one string, not a sequence of thread ids")
+    return thread_ids

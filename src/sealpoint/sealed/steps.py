@@ -1,22 +1,48 @@
-"""Steps: what a saver does with the wrapped one, written once for sync and async.
+"""Steps: the requests of the procedures of SealedSaver, and how the wrapped saver replies to them.
 
-A procedure is a generator. It yields requests, and receives the replies.
+A procedure (`sealpoint.base.saver`) yields requests, and receives the replies.
+
+With a thread store, transactions of the caller are refused: heads would be recorded before their rows are
+stored. A transaction that the wrapped saver began, and left open when a statement failed or its task was
+cancelled, is rolled back: LangGraph's savers on SQLite would have it open from then on. To tell the two
+apart, the copy of a saver gets a connection to SQLite that notes what it begins. The caller keeps the
+connection itself: what the caller executes does not pass through here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple, TypeVar
+import asyncio
+import sqlite3
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
+from sealpoint.base.place import Place
+from sealpoint.errors import ConfigError
 from sealpoint.sealed.pages import Request, stored_bytes
-from sealpoint.sealed.transactions import aend_own_transaction, end_own_transaction
+from sealpoint.sqlite import SqliteSaver
 from sealpoint.threadpool import shared
 
 R = TypeVar("R")
 
 LARGE_BYTES: Final = 65_536
 """From this size on, values are opened and decoded on a worker thread, so that no event loop waits."""
+
+
+class Asked(NamedTuple):
+    """What a caller asks for."""
+
+    place: Place  # in the database
+    thread_id: str  # the database may have a pseudonym for it
+    has_ns: bool  # whether the config names a namespace
+    more: Mapping[str, Any]  # what the wrapped saver gets of ``configurable`` besides the place
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The config for the wrapped saver: nothing of the caller's but the place, and what is passed on."""
+        return self.place.config(self.more)
 
 
 class Get(NamedTuple):
@@ -34,45 +60,21 @@ class Do(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of a function; the reply is its result.
-
-    Attributes:
-        function: What to call.
-        arguments: Its arguments.
-        found: The row that it opens or decodes; ``None`` if it waits for a thread store.
-    """
+    """A call of a function; the reply is its result."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-    found: CheckpointTuple | None = None
+    found: CheckpointTuple | None = None  # the row that it opens or decodes; None if it waits for a store
 
 
-_Asked = Request | Get | Do | Call
-Steps = Generator[_Asked, Any, R]
+AnyRequest = Request | Get | Do | Call
+Steps = Generator[AnyRequest, Any, R]
 
 
-def run(steps: Steps[R], saver: Any) -> R:
-    """Run a procedure, which receives the errors of its requests, and return its result."""
-    send: Callable[[Any], _Asked] = steps.send
-    value: Any = None
-    try:
-        while True:
-            request, send = send(value), steps.send
-            try:
-                if isinstance(request, Call):
-                    value = request.function(*request.arguments)
-                else:
-                    value = _reply(request, saver)
-            except Exception as error:  # noqa: BLE001 -- the procedure raises it again
-                send, value = steps.throw, error
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    finally:
-        del value  # an error would refer to itself
-
-
-def _reply(request: Request | Get | Do, saver: Any) -> Any:
+def reply(saver: Any, request: AnyRequest) -> Any:
     """Return the reply of the wrapped saver, which has no transaction open if it raises."""
+    if isinstance(request, Call):
+        return request.function(*request.arguments)
     try:
         if isinstance(request, Get):
             found = saver.get_tuple(request.config)
@@ -81,35 +83,17 @@ def _reply(request: Request | Get | Do, saver: Any) -> Any:
             return [*saver.list(request.config, **request.arguments)]
         return getattr(saver, request.method)(*request.arguments, **request.keywords)
     except BaseException:
-        end_own_transaction(saver)
+        with suppress(ConfigError, sqlite3.Error):
+            require_own_transactions(saver)
         raise
 
 
-async def arun(steps: Steps[R], saver: Any) -> R:
-    """Async version of `run`."""
-    send: Callable[[Any], _Asked] = steps.send
-    value: Any = None
-    try:
-        while True:
-            request, send = send(value), steps.send
-            try:
-                if isinstance(request, Call):
-                    if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
-                        value = request.function(*request.arguments)
-                    else:
-                        value = await shared.run(request.function, *request.arguments)
-                else:
-                    value = await _areply(request, saver)
-            except Exception as error:  # noqa: BLE001 -- the procedure raises it again
-                send, value = steps.throw, error
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    finally:
-        del value  # an error would refer to itself
-
-
-async def _areply(request: Request | Get | Do, saver: Any) -> Any:
-    """Async version of `_reply`."""
+async def areply(saver: Any, request: AnyRequest) -> Any:
+    """Async version of `reply`."""
+    if isinstance(request, Call):
+        if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
+            return request.function(*request.arguments)
+        return await shared.run(request.function, *request.arguments)
     try:
         if isinstance(request, Get):
             found = await saver.aget_tuple(request.config)
@@ -120,6 +104,215 @@ async def _areply(request: Request | Get | Do, saver: Any) -> Any:
         return await method(*request.arguments, **request.keywords)
     except GeneratorExit:  # the coroutine is closed, and may not wait; the next call rolls back
         raise
-    except BaseException:  # also if the task is cancelled
-        await aend_own_transaction(saver)
+    except BaseException:  # also if the task is cancelled; no other call of the saver begins before this ends
+        with suppress(ConfigError, sqlite3.Error):
+            # A statement of a task that was cancelled may still wait for the connection's thread: it begins
+            # the transaction later, so its thread is asked in any case.
+            if is_watched(getattr(saver, "conn", None)):
+                await _ais_refused(saver)
+            else:
+                await arequire_own_transactions(saver)
         raise
+
+
+# --- transactions of the caller -------------------------------------------------------------------
+
+_OPEN: Final = (2, 3)
+"""libpq's PQTRANS_INTRANS and PQTRANS_INERROR."""
+
+
+def require_own_transactions(saver: Any) -> None:
+    """Check that a saver's connection is in no transaction of the caller: else heads come before rows.
+
+    A saver without the attribute ``conn``, or with a pool, is taken as it is.
+    """
+    if _may_be_refused(saver) and _is_refused(saver):
+        raise _refusal()
+
+
+async def arequire_own_transactions(saver: Any) -> None:
+    """Async version of `require_own_transactions`."""
+    if _may_be_refused(saver) and await _ais_refused(saver):
+        raise _refusal()
+
+
+def _may_be_refused(saver: Any) -> bool:
+    """Whether a transaction is open, and no call of the saver runs, which has one of its own."""
+    connection, lock = getattr(saver, "conn", None), getattr(saver, "lock", None)
+    if getattr(connection, "autocommit", True) is False:
+        raise ConfigError("with a thread store a connection to Postgres needs autocommit=True")
+    if lock is None or (isinstance(lock, asyncio.Lock) and lock.locked()):
+        return False
+    return _is_within(connection)
+
+
+def _is_refused(saver: Any) -> bool:
+    """Roll back the transaction of the saver, if it is one; return whether another one is open."""
+    connection, lock = saver.conn, saver.lock
+    if isinstance(lock, asyncio.Lock):
+        loop = getattr(saver, "loop", None)
+        if not is_watched(connection) or loop is None or not loop.is_running() or _is_on(loop):
+            return not is_watched(connection)
+        return asyncio.run_coroutine_threadsafe(_ais_refused(saver), loop).result()
+    if not lock.acquire(blocking=False):
+        return False
+    try:
+        if is_watched(connection):
+            return bool(connection.owner.end(connection.plain))
+        return _is_within(connection)
+    finally:
+        lock.release()
+
+
+async def _ais_refused(saver: Any) -> bool:
+    """Async version of `_is_refused`. It does not await before it asks the connection's thread."""
+    if not isinstance(saver.lock, asyncio.Lock):
+        return _is_refused(saver)
+    if saver.lock.locked():
+        return False
+    if not is_watched(saver.conn):
+        return _is_within(saver.conn)
+    try:
+        return bool(await saver.conn.end())
+    except ValueError:  # it is closed
+        return False
+
+
+def _refusal() -> ConfigError:
+    return ConfigError(
+        "the saver's connection is in a transaction that was begun elsewhere",
+        hint="with a thread store, give the saver its own connection",
+    )
+
+
+def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+class Owner:
+    """Whether the open transaction of a connection was begun by a saver."""
+
+    __slots__ = ("is_saver",)
+
+    def __init__(self) -> None:
+        """Begin without a transaction."""
+        self.is_saver = False
+
+    def run(
+        self, connection: sqlite3.Connection, call: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> Any:
+        """Call what the saver calls, on its thread, and note whether that begins a transaction."""
+        self.is_saver = self.is_saver or not _is_within(connection)
+        try:
+            return call(*arguments, **options)
+        finally:
+            self.is_saver = self.is_saver and _is_within(connection)
+
+    def end(self, connection: sqlite3.Connection) -> bool:
+        """Roll back the transaction of the saver; return whether one of the caller is open."""
+        if self.is_saver and _is_within(connection):
+            connection.rollback()
+        self.is_saver = False
+        return _is_within(connection)
+
+
+class Watched:
+    """A connection of sqlite3, for a saver."""
+
+    __slots__ = ("owner", "plain")
+
+    def __init__(self, plain: sqlite3.Connection) -> None:
+        """Pass on to ``plain`` what is called."""
+        self.plain, self.owner = plain, Owner()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.plain, name)
+        return partial(self.owner.run, self.plain, found) if callable(found) else found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.owner.run(self.plain, self.plain.__exit__, *raised)
+
+    def cursor(self, *arguments: Any) -> WatchedCursor:
+        """Return a cursor whose statements are noted."""
+        return WatchedCursor(self, self.plain.cursor(*arguments))
+
+
+class WatchedCursor:
+    """A cursor of a `Watched` connection."""
+
+    __slots__ = ("_connection", "_plain")
+
+    def __init__(self, connection: Watched, plain: sqlite3.Cursor) -> None:
+        """Pass on to ``plain`` what is called."""
+        self._connection, self._plain = connection, plain
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._plain, name)
+        if not name.startswith("execute"):  # nothing else begins or ends a transaction
+            return found
+        connection = self._connection
+        return partial(connection.owner.run, connection.plain, found)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._plain)
+
+
+@cache
+def _watching(kind: Any) -> Any:
+    """Return a class of connections that share the state of one of aiosqlite's class ``kind``."""
+
+    class WatchedAsync(kind):  # type: ignore[misc]
+        __slots__ = ("owner", "plain")
+
+        def __init__(self, plain: Any) -> None:
+            self.__dict__ = plain.__dict__  # type: ignore[misc]
+            self.plain, self.owner = plain, Owner()
+
+        def __del__(self) -> None:  # ``plain`` warns if it was not closed
+            pass
+
+        async def _execute(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+            return await self.plain._execute(self.owner.run, self._conn, function, *arguments, **options)
+
+        async def end(self) -> bool:
+            """Call `Owner.end` after all that was called before, and before all that is called later."""
+            return bool(await self.plain._execute(self.owner.end, self._conn))
+
+    return WatchedAsync
+
+
+def watch(saver: Any) -> None:
+    """Give a copy of a saver a connection that notes its transactions, if it has one to SQLite.
+
+    Sealpoint's own savers roll back themselves.
+    """
+    connection: Any = getattr(saver, "__dict__", {}).get("conn")
+    if isinstance(saver, SqliteSaver):
+        return
+    if isinstance(connection, sqlite3.Connection):
+        saver.conn = Watched(connection)
+    elif type(connection).__module__.startswith("aiosqlite.") and hasattr(connection, "_execute"):
+        kind: Any = type(connection)
+        saver.conn = _watching(kind)(connection)
+
+
+def is_watched(connection: Any) -> bool:
+    """Whether a connection is one that `watch` has made."""
+    return type(getattr(connection, "owner", None)) is Owner
+
+
+def _is_within(connection: Any) -> bool:
+    """Whether a connection, which may be closed, is in a transaction."""
+    info = getattr(connection, "info", None)  # of psycopg
+    if info is not None:
+        return info.transaction_status in _OPEN
+    try:
+        return bool(getattr(connection, "in_transaction", False))
+    except (sqlite3.ProgrammingError, ValueError):
+        return False

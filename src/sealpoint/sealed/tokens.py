@@ -5,22 +5,27 @@
 
 LP is a length as u32be and the bytes. The typed value is that of the JSON that is stored. Equal values have
 equal tokens, which is what a search needs, and what a token shows. The index key never rotates, because a
-token cannot be made anew without the value.
+token cannot be made again without the value.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b32encode
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
+from sealpoint.base import CheckpointTuple
+from sealpoint.base.place import Place
 from sealpoint.keys.key import keyed_hash
 from sealpoint.keys.material import NeverPickled
 from sealpoint.keys.ring import KeyRing
+from sealpoint.sealed.pages import Request
+from sealpoint.sealed.steps import Steps
 
 TOKEN: Final = re.compile(r"sp[0-9a-f]{32}\Z")
 PSEUDONYM_START: Final = "t-"
@@ -36,11 +41,7 @@ class Tokens(NeverPickled):
     """Computes tokens and pseudonyms with the index key of a ring, and remembers the last few thousand."""
 
     def __init__(self, ring: Callable[[], KeyRing]) -> None:
-        """Make an object that derives its keys at first use.
-
-        Args:
-            ring: Returns the ring; its index key never changes.
-        """
+        """Make an object that derives its keys at first use; the index key of a ring never changes."""
         self._ring = ring
         self._key = lru_cache(self._derive)
         self._token = lru_cache(_CACHED)(self._make_token)
@@ -50,11 +51,7 @@ class Tokens(NeverPickled):
         return type(self).__name__
 
     def token(self, key: str, value: Any) -> str | None:
-        """Return the token of one item of metadata; ``None`` if the value is no scalar.
-
-        Raises:
-            KeyRingError: If the ring has no index key, or its material is not available.
-        """
+        """Return the token of one item of metadata; ``None`` if the value is no scalar."""
         text = _canonical(value)
         return None if text is None else self._token(key, text)
 
@@ -93,7 +90,7 @@ def in_json(value: Any) -> Any:
 
 
 def _canonical(value: Any) -> str | None:
-    """Return the typed text of a scalar: equal for values that are equal in JSON.
+    """Return a canonical, type-tagged encoding of a scalar: equal for values that are equal in JSON.
 
     Numbers are equal if their decimal digits are, as Postgres compares them.
     """
@@ -112,3 +109,83 @@ def _canonical(value: Any) -> str | None:
         return f"n:{value:d}" if isinstance(value, int) else None
     except ValueError:  # Python converts at most 4,300 digits, also for JSON
         return None
+
+
+_REMEMBERED: Final = 10_000
+
+
+class Pseudonyms:
+    """Finds what stands for a thread in the database.
+
+    A pseudonym is remembered: a thread never loses it. Its own id is remembered too, and compared with the
+    database each time, because another process may have deleted the thread and begun it again.
+    """
+
+    def __init__(self, tokens: Tokens, has_live: Callable[[str], Steps[bool]] | None) -> None:
+        """Make an object; ``has_live`` asks the thread store for a thread, if there is one."""
+        self._tokens, self._has_live = tokens, has_live
+        self._known = OrderedDict[str, str]()
+
+    def known(self, place: Place, *, is_new: bool) -> str | None:
+        """Return the id of a thread in the database, if no search is needed; arguments as for `find`."""
+        column = self._known.get(place.thread_id)
+        return None if column == place.thread_id or _begins(place, is_new) else column
+
+    def find(
+        self, place: Place, check: Callable[[CheckpointTuple, Place], object], *, is_new: bool
+    ) -> Steps[str]:
+        """Return the id of a thread in the database; ``is_new`` if it is about to be written.
+
+        ``check`` authenticates a row: a forged one under the id itself would else be followed.
+        """
+        thread_id = place.thread_id
+        if _begins(place, is_new):  # what is stored upon it at the same time must not go under another id
+            self.forget(thread_id)
+        pseudonym = self._tokens.pseudonym(thread_id)
+        # What looks like a pseudonym is never taken for an id: it is another thread's.
+        may_be_named = not PSEUDONYM.match(thread_id)
+        is_there = bool((yield _any_of(pseudonym)))
+        is_renamed = self._has_live is not None and (yield from self._has_live(pseudonym))
+        known = None if is_there or is_renamed else self._known.get(thread_id)
+        if known is not None:
+            return known  # its rows, which may be large, need not be read for it
+        if self._has_live is not None:  # any row may have been put under a pseudonym, or removed
+            if may_be_named and (yield from self._has_live(thread_id)):
+                return self._remember(thread_id, pseudonym if is_renamed else thread_id)
+            if not is_there and is_renamed:
+                return pseudonym  # the thread is missing as a whole, which is noticed when it is read
+        if is_there:
+            return self._remember(thread_id, pseudonym)
+        if may_be_named and (found := (yield _any_of(thread_id))):
+            configurable = found[0].config["configurable"]
+            ns, checkpoint_id = configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"]
+            check(found[0], Place(thread_id, ns, checkpoint_id))
+            return self._remember(thread_id, thread_id)
+        return self._remember(thread_id, pseudonym) if is_new else pseudonym
+
+    def others(self, thread_id: str, column: str) -> Sequence[str]:
+        """Return what else than ``column`` may stand for a thread: its history may have begun twice.
+
+        Nothing is looked for: writes without a checkpoint are no history, and must be deleted too.
+        """
+        named = () if PSEUDONYM.match(thread_id) else (thread_id,)
+        return [other for other in (self._tokens.pseudonym(thread_id), *named) if other != column]
+
+    def forget(self, thread_id: str) -> None:
+        """Search for a thread again the next time: it was deleted."""
+        self._known.pop(thread_id, None)
+
+    def _remember(self, thread_id: str, column: str) -> str:
+        self._known[thread_id] = column
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return column
+
+
+def _begins(place: Place, is_new: bool) -> bool:
+    """Whether a history begins: what is put next has no parent."""
+    return is_new and not place.checkpoint_id
+
+
+def _any_of(thread_id: str) -> Request:
+    return Request({"configurable": {"thread_id": thread_id}}, limit=1)

@@ -7,10 +7,11 @@ recorded first that they may go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sealpoint.base import (
+    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -19,25 +20,23 @@ from sealpoint.base import (
 )
 from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.base.place import Place
-from sealpoint.errors import RolledBackError
+from sealpoint.errors import ConfigError, RolledBackError
 from sealpoint.sealed.body import digest_of
-from sealpoint.sealed.calls import ID_BYTES, new_call, places_of
-from sealpoint.sealed.entry import Entry
+from sealpoint.sealed.calls import ID_BYTES, Claims, new_call, places_of
+from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known, spot_of
-from sealpoint.sealed.made import MARK
 from sealpoint.sealed.pages import Request
-from sealpoint.sealed.procedures import Asked, Procedures, named, thread_config
-from sealpoint.sealed.reading import Listed, Listing, compared
-from sealpoint.sealed.steps import Call, Do, Get, Steps
-from sealpoint.threads.specials import NOTHING_REPLACED, Special
-from sealpoint.threads.store import Head, Kind, Spot
+from sealpoint.sealed.reading import Listed, Listing, Parts, open_listed, opening
+from sealpoint.sealed.rows import Write
+from sealpoint.sealed.steps import Asked, Call, Do, Get, Steps
+from sealpoint.threads.store import NOTHING_REPLACED, Head, Kind, Special, Spot
 
 _KEEP_LATEST: Final = "keep_latest"
 _DELETE: Final = "delete"
 
 
 def put(
-    do: Procedures,
+    parts: Parts,
     asked: Asked,
     config: RunnableConfig,
     checkpoint: Checkpoint,
@@ -45,19 +44,38 @@ def put(
     new_versions: ChannelVersions,
 ) -> Steps[RunnableConfig]:
     """Store a checkpoint, and return the config that names it."""
-    claim = None if do.heads is None else (yield from _claim(do.heads))
-    made = (yield from _made(do, asked)) if MARK in metadata else None
-    arguments = do.put(asked, config, checkpoint, metadata, new_versions, claim, made)
+    rows, heads, (column, checkpoint_ns, parent) = parts.rows, parts.heads, asked.place
+    claim = None if heads is None else (yield from _claim(heads))
+    made = (yield from _made(parts, asked)) if MARK in metadata else None
+    place = Place(column, checkpoint_ns, checkpoint["id"])
+    sealed = rows.seal_checkpoint(
+        place,
+        asked.thread_id,
+        parent or None,
+        checkpoint,
+        rows.merge(config, metadata),
+        new_versions,
+        claim,
+        made,
+    )
     # All is computed before: after a wait for the disk, the caches of the processor are cold.
-    record = _record(do, asked.place, checkpoint["id"], claim)
-    stored = named(config, checkpoint, asked)
-    yield Do("put", (asked.config, *arguments))
-    do.acknowledged.forget(asked.place)
-    yield from record
+    record = None if heads is None else _record(heads, place, claim)
+    stored: RunnableConfig = {
+        "configurable": {
+            **asked.more,
+            "thread_id": config["configurable"]["thread_id"],  # of the caller's type
+            "checkpoint_ns": checkpoint_ns,
+            "checkpoint_id": place.checkpoint_id,
+        }
+    }
+    yield Do("put", (asked.config, *sealed))
+    parts.acknowledged.pop(asked.place, None)
+    if record is not None:
+        yield record
     return stored
 
 
-def _made(do: Procedures, asked: Asked) -> Steps[str | None]:
+def _made(parts: Parts, asked: Asked) -> Steps[str | None]:
     """Return what a checkpoint says of the writes to its parent.
 
     LangGraph stores a checkpoint of a delta graph when all writes to delta channels are stored.
@@ -65,11 +83,19 @@ def _made(do: Procedures, asked: Asked) -> Steps[str | None]:
     if not asked.place.checkpoint_id:
         return None
     found = yield Get(asked.config)
-    return (yield Call(do.made, (found[0], asked), found[0])) if found else None
+    return (yield Call(_made_of, (parts, found[0], asked.place), found[0])) if found else None
+
+
+def _made_of(parts: Parts, found: CheckpointTuple, place: Place) -> str:
+    require_names(found, place)
+    writes = open_writes(parts.rows, found, place)
+    if not parts.rows.allow_partial:
+        parts.acknowledged.require(place, writes)
+    return pack_made(writes)
 
 
 def put_writes(
-    do: Procedures, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    parts: Parts, asked: Asked, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> Steps[None]:
     """Store the writes of a task to a checkpoint.
 
@@ -77,18 +103,20 @@ def put_writes(
     remembers, too, what the user has stored.
     """
     call = new_call(writes)
-    arguments = do.put_writes(asked, writes, task_id, task_path, call)
+    if not asked.place.checkpoint_id:
+        raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
+    sealed = parts.rows.seal_writes(asked.place, task_id, task_path, writes, call)
     ordinary, special = places_of(call)
     kept = [*special, *(ordinary if task_id == NULL_TASK_ID else ())]
-    since = (yield do.heads.last_special) if do.heads is not None and kept else None
-    yield Do("put_writes", (asked.config, *arguments))
+    since = (yield parts.heads.last_special) if parts.heads is not None and kept else None
+    yield Do("put_writes", (asked.config, sealed, task_id, task_path))
     if ordinary:
-        do.acknowledged.add(asked.place, task_id, call)
-    if do.heads is not None and since is not None:
+        parts.acknowledged.add(asked.place, task_id, call)
+    if parts.heads is not None and since is not None:
         if ordinary:
             since = NOTHING_REPLACED  # a saver may have ignored it
         events = [Special(0, task_id, idx, call[:ID_BYTES], since) for idx in kept]
-        yield do.heads.record_specials(asked.place, events)
+        yield parts.heads.record_specials(asked.place, events)
 
 
 def _claim(heads: Heads) -> Steps[str | None]:
@@ -97,36 +125,87 @@ def _claim(heads: Heads) -> Steps[str | None]:
     return heads.make_claim()
 
 
-def _record(do: Procedures, place: Place, checkpoint_id: str, claim: str | None) -> Sequence[Call]:
-    """Return what records a checkpoint, once it is stored."""
-    if do.heads is None:
-        return ()
-    spot = Spot(place.thread_id, place.checkpoint_ns, checkpoint_id)
-    return (do.heads.record(spot, digest_of(claim, "", b"")),)
+def _record(heads: Heads, place: Place, claim: str | None) -> Call:
+    """Return the call that records a checkpoint, to be made once it is stored."""
+    spot = Spot(place.thread_id, place.checkpoint_ns, str(place.checkpoint_id))
+    return heads.record(spot, digest_of(claim, "", b""))
 
 
-def copy_thread(do: Procedures, source: Asked, target: Asked) -> Steps[None]:
-    """Copy all checkpoints and writes of a thread to another.
-
-    Raises:
-        SealpointError: If a row of the source is not what was stored there.
-    """
-    listing, rows = Listing(do, source, None, None, None), list[Listed]()
+def copy_thread(parts: Parts, source: Asked, target: Asked) -> Steps[None]:
+    """Copy all checkpoints and writes of a thread to another."""
+    listing, rows = Listing(parts, source, None, None, None), list[Listed]()
     while listing.is_open:
         rows += yield from listing.page()
     for row in reversed(rows):
-        if (entry := (yield from listing.take(row))) is None:
-            continue
-        claim = None if do.heads is None else (yield from _claim(do.heads))
-        arguments, writes = do.copied(entry, target, claim)
-        place = entry.place._replace(thread_id=target.place.thread_id)
-        record = _record(do, place, str(place.checkpoint_id), claim)
-        yield Do("put", arguments)
-        yield from record
-        for each in writes:
-            yield Do("put_writes", each)
-        if do.heads is not None and (events := _specials(entry)):
-            yield do.heads.record_specials(place, events)
+        if (entry := (yield from listing.take(row))) is not None:
+            yield from _copy(parts, entry, target)
+
+
+def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
+    """Store a checkpoint and its writes in another thread."""
+    rows, heads = parts.rows, parts.heads
+    claim = None if heads is None else (yield from _claim(heads))
+    checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
+    place = entry.place._replace(thread_id=target.place.thread_id)
+    # A saver that is given a version without a value would forget the value that is there already.
+    versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
+    sealed = rows.seal_checkpoint(
+        place,
+        target.thread_id,
+        entry.parent,
+        checkpoint,
+        entry.metadata,
+        {name: version for name, version in versions.items() if name in values},
+        claim,
+        entry.made,
+    )
+    config = place.config(target.more)
+    writes = [
+        (config, rows.seal_claimed(place, group), task_id, task_path)
+        for task_id, task_path, group in _calls_of(entry.writes())
+    ]
+    yield Do("put", (place._replace(checkpoint_id=entry.parent).config(target.more), *sealed))
+    if heads is not None:
+        yield _record(heads, place, claim)
+    for each in writes:
+        yield Do("put_writes", each)
+    if heads is not None and (events := _specials(entry)):
+        yield heads.record_specials(place, events)
+
+
+def _calls_of(writes: Iterable[Write]) -> Iterator[tuple[str, str, list[Write]]]:
+    """Yield the calls that store writes in their places: task, path of the task, and writes with claims.
+
+    A saver numbers the writes of a call, and a write of a copied thread must have the number that it claims:
+    a later call of its task would else be stored with another.
+    """
+    tasks = dict[str, list[Write]]()
+    for write in writes:
+        tasks.setdefault(write.task_id, []).append(write)
+    for task_id, found in tasks.items():
+        path = next((write.claims.task_path for write in found if write.claims), "")
+        special = [
+            write._replace(claims=write.claims or Claims(path, WRITES_IDX_MAP[write.channel]))
+            for write in found
+            if write.channel in WRITES_IDX_MAP
+        ]
+        numbered = _numbered([write for write in found if write.channel not in WRITES_IDX_MAP], path)
+        if numbered:  # a special write stood where there is no number
+            places = [idx for idx in range(max(numbered) + 1) if special or idx in numbered]
+            yield task_id, path, [numbered[idx] if idx in numbered else special[0] for idx in places]
+        if special:
+            yield task_id, path, special
+
+
+def _numbered(writes: Sequence[Write], path: str) -> Mapping[int, Write]:
+    """Return ordinary writes by their numbers.
+
+    If one is not bound, its number is not known: all are numbered in the order of the saver then, and name no
+    call, which would name other numbers.
+    """
+    if all(write.claims for write in writes):
+        return {write.claims.idx: write for write in writes if write.claims}
+    return {idx: write._replace(claims=Claims(path, idx)) for idx, write in enumerate(writes)}
 
 
 def _specials(entry: Entry) -> list[Special]:
@@ -138,90 +217,99 @@ def _specials(entry: Entry) -> list[Special]:
     ]
 
 
-def delete_thread(do: Procedures, asked: Asked) -> Steps[None]:
+def delete_thread(parts: Parts, asked: Asked) -> Steps[None]:
     """Delete all checkpoints and writes of a thread."""
+    for column in _columns_of(parts, asked):
+        yield from _delete_column(parts, column)
+    if parts.pseudonyms is not None:
+        parts.pseudonyms.forget(asked.thread_id)
+
+
+def _columns_of(parts: Parts, asked: Asked) -> Sequence[str]:
+    """Return all that may stand for a thread in the database."""
     column = asked.place.thread_id
-    for each in (column, *do.pseudonyms.others(asked.thread_id, column)):
-        yield from _delete_column(do, each)
-    do.pseudonyms.forget(asked.thread_id)
+    others = () if parts.pseudonyms is None else parts.pseudonyms.others(asked.thread_id, column)
+    return (column, *others)
 
 
-def _delete_column(do: Procedures, column: str) -> Steps[None]:
-    do.acknowledged.forget_thread(column)
-    if do.heads is not None:
-        yield from do.heads.delete_thread(column)
+def _delete_column(parts: Parts, column: str) -> Steps[None]:
+    parts.acknowledged.forget_thread(column)
+    if parts.heads is not None:
+        yield from parts.heads.delete_thread(column)
     yield Do("delete_thread", (column,))
-    if do.heads is not None and (yield from do.heads.has_live(column)):
+    if parts.heads is not None and (yield from parts.heads.has_live(column)):
         # What was stored meanwhile is deleted too: its row may be from before the deletion, or from after.
-        yield from do.heads.delete_thread(column)
+        yield from parts.heads.delete_thread(column)
         yield Do("delete_thread", (column,))
-        yield from do.heads.delete_thread(column)
+        yield from parts.heads.delete_thread(column)
 
 
-def prune(do: Procedures, threads: Sequence[Asked], strategy: str) -> Steps[None]:
+def prune(parts: Parts, threads: Sequence[Asked], strategy: str) -> Steps[None]:
     """Delete older checkpoints, as the wrapped saver does.
 
-    Raises:
-        RolledBackError: If one is missing already: it would look like a deleted one afterwards.
+    With a thread store one that is missing already is refused: it would look like a deleted one afterwards.
     """
     if strategy == _DELETE:
-        threads = _with_others(do, threads)
+        threads = _with_others(parts, threads)
     columns = [asked.place.thread_id for asked in threads]
     for column in columns if strategy == _DELETE else ():
-        do.acknowledged.forget_thread(column)
-    if do.heads is None:
-        yield Do("prune", (columns,), {"strategy": strategy})
+        parts.acknowledged.forget_thread(column)
+    pruning = Do("prune", (columns,), {"strategy": strategy})
+    heads = parts.heads
+    if heads is None:
+        yield pruning
         return
     for asked in threads:
-        listing = Listing(do, asked, None, None, None)
+        listing = Listing(parts, asked, None, None, None)
         while listing.is_open:
             yield from listing.page()
-        known = yield from do.heads.of_thread(asked.place.thread_id)
-        yield from do.heads.append([] if known is None else _leaving(asked, known, strategy))
+        known = yield from heads.of_thread(asked.place.thread_id)
+        yield from heads.append([] if known is None else _leaving(asked, known, strategy))
     try:
-        yield Do("prune", (columns,), {"strategy": strategy})
+        yield pruning
     except Exception:  # refused, or ended early: what is still there must be there from now on
-        yield from _settle_threads(do, do.heads, threads, strategy)
+        yield from _settle_threads(parts, heads, threads, strategy)
         raise
     if strategy == _DELETE:
         for column in columns:
-            yield from do.heads.delete_thread(column)
-        return
-    yield from _settle_threads(do, do.heads, threads, strategy)
+            yield from heads.delete_thread(column)
+    else:
+        yield from _settle_threads(parts, heads, threads, strategy)
 
 
-def _with_others(do: Procedures, threads: Sequence[Asked]) -> Sequence[Asked]:
+def _with_others(parts: Parts, threads: Sequence[Asked]) -> Sequence[Asked]:
     """Return threads that are to be deleted, with all that may stand for them in the database."""
-    found = [*threads]
+    if parts.pseudonyms is None:
+        return threads
+    found = list[Asked]()
     for asked in threads:
-        others = do.pseudonyms.others(asked.thread_id, asked.place.thread_id)
-        found += [asked._replace(place=asked.place._replace(thread_id=column)) for column in others]
-        do.pseudonyms.forget(asked.thread_id)
+        for column in _columns_of(parts, asked):
+            found.append(asked._replace(place=asked.place._replace(thread_id=column)))
+        parts.pseudonyms.forget(asked.thread_id)
     return found
 
 
-def delete_for_runs(do: Procedures, run_ids: Sequence[str]) -> Steps[None]:
+def delete_for_runs(parts: Parts, run_ids: Sequence[str]) -> Steps[None]:
     """Delete the checkpoints of runs, as the wrapped saver does."""
-    if do.heads is None:
+    if parts.heads is None:
         yield Do("delete_for_runs", (run_ids,))
         return
     heads = list[Head]()
     for run_id in run_ids:
-        heads += yield from _of_run(do, do.heads, run_id)
-    yield from do.heads.append(heads)
+        heads += yield from _of_run(parts, parts.heads, run_id)
+    yield from parts.heads.append(heads)
     try:
         yield Do("delete_for_runs", (run_ids,))
     except Exception:
-        yield from _settle_each(do.heads, heads)
+        yield from _settle_each(parts.heads, heads)
         raise
-    yield from do.heads.append([Head(head.spot, Kind.DELETED, b"") for head in heads])
+    yield from parts.heads.append([Head(head.spot, Kind.DELETED, b"") for head in heads])
 
 
-def _of_run(do: Procedures, heads: Heads, run_id: str) -> Steps[list[Head]]:
+def _of_run(parts: Parts, heads: Heads, run_id: str) -> Steps[list[Head]]:
     """Return the heads of the checkpoints of a run, as they are when their deletion begins.
 
-    Raises:
-        SealpointError: If a row is not what was stored there: the database may name it for any run.
+    Each row is opened: the database may name it for any run.
     """
     found: list[CheckpointTuple] = yield Request(None, {"run_id": run_id})
     known = yield from heads.find([*map(spot_of, found)])
@@ -230,10 +318,8 @@ def _of_run(do: Procedures, heads: Heads, run_id: str) -> Steps[list[Head]]:
         head = known and known.heads.get(spot_of(item))
         if not head or head.kind is Kind.DELETED:
             continue
-        entry = yield from do.opened(item, None)
-        if known is None or (yield from compared(do, None, entry, known)) is None:
-            continue
-        if str(entry.metadata.get("run_id")) == str(run_id):
+        entry = yield from open_listed(parts, None, Listed(item, known))
+        if entry is not None and str(entry.metadata.get("run_id")) == str(run_id):
             which.append(head._replace(kind=Kind.LEAVING))
     return which
 
@@ -255,35 +341,32 @@ def _newest(known: Known) -> Head | None:
     return max(heads, default=None)
 
 
-def _settle_threads(do: Procedures, heads: Heads, threads: Sequence[Asked], strategy: str) -> Steps[None]:
-    """Record what has gone.
-
-    Raises:
-        RolledBackError: If the latest has gone that should have been kept.
-    """
+def _settle_threads(parts: Parts, heads: Heads, threads: Sequence[Asked], strategy: str) -> Steps[None]:
+    """Record what has gone; the latest must not, if it is to be kept."""
     for asked in threads:
         column = asked.place.thread_id
         known = yield from heads.of_thread(column)
         if known is None:
             continue
-        there = {spot_of(found) for found in (yield Request(thread_config(column)))}
+        rows = Request({"configurable": {"thread_id": column}})
+        there = {spot_of(found) for found in (yield rows)}
         lost = _newest(known) if strategy == _KEEP_LATEST else None
-        if lost is not None and (lost.spot in there or (yield from _may_go(do, heads, asked, lost))):
+        if lost is not None and (lost.spot in there or (yield from _may_go(parts, heads, asked, lost))):
             lost = None
         kept = yield from _settle(heads, [head for head in known.heads.values() if head is not lost], there)
-        yield from _settle(heads, kept, map(spot_of, (yield Request(thread_config(column)))))
+        yield from _settle(heads, kept, map(spot_of, (yield rows)))
         if lost is not None:
             heads.report(RolledBackError(asked.thread_id, None, lost.spot.checkpoint_id))
 
 
-def _may_go(do: Procedures, heads: Heads, asked: Asked, head: Head) -> Steps[bool]:
+def _may_go(parts: Parts, heads: Heads, asked: Asked, head: Head) -> Steps[bool]:
     """Whether a later checkpoint is the latest, not recorded yet, or another process has deleted this one."""
     known = yield from heads.find([head.spot])
     if known is None or head not in known.heads.values():
         return True
     asked = asked._replace(place=Place(asked.place.thread_id, "", None), has_ns=True)
     found = yield Get(asked.config)
-    return bool(found) and spot_of((yield from do.opened(found[0], asked)).found) > head.spot
+    return bool(found) and spot_of((yield opening(parts, found[0], asked)).found) > head.spot
 
 
 def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
@@ -295,10 +378,9 @@ def _settle_each(heads: Heads, which: Iterable[Head]) -> Steps[None]:
 
 
 def _settle(heads: Heads, which: Iterable[Head], left: Iterable[Spot]) -> Steps[list[Head]]:
-    """Record which checkpoints have gone.
+    """Record which checkpoints have gone, and return those that were recorded as kept.
 
-    Returns:
-        Those that were recorded as kept. A deletion may have ended meanwhile, so they are looked for again.
+    A deletion may have ended meanwhile, so they are looked for again.
     """
     there = {*left}
     gone = [Head(head.spot, Kind.DELETED, b"") for head in which if head.spot not in there]

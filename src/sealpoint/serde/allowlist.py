@@ -18,11 +18,7 @@ SAFE_TYPES: Final = frozenset(CATALOGUE)
 
 
 def pair(entry: tuple[str, ...] | type) -> tuple[str, str]:
-    """Return the (module, name) of an entry: a type, or the parts of its dotted name.
-
-    Raises:
-        TypeError: If ``entry`` is neither.
-    """
+    """Return the (module, name) of an entry: a type, or the parts of its dotted name."""
     if isinstance(entry, type):
         return entry.__module__, entry.__name__
     if (

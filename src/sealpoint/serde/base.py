@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from sealpoint.crypto.tag import BYTEARRAY, BYTES, NULL
+from sealpoint.errors import DecodeError, UnknownTypeError, excerpt
+
 if TYPE_CHECKING:
     from sealpoint.serde.allowlist import AllowedModules
 
@@ -129,3 +132,16 @@ class SerializerCompat(SerializerProtocol):
 def maybe_add_typed_methods(serde: SerializerProtocol | UntypedSerializerProtocol) -> SerializerProtocol:
     """Return ``serde``, wrapped if it has only ``dumps`` and ``loads``."""
     return serde if isinstance(serde, SerializerProtocol) else SerializerCompat(serde)
+
+
+def read_plain(kind: str, content: bytes | bytearray, hint: str = "") -> bytes | bytearray | None:
+    """Return the value of one of the three kinds that hold no structure."""
+    if kind == BYTES:
+        return bytes(content)
+    if kind == BYTEARRAY:
+        return bytearray(content)
+    if kind != NULL:
+        raise UnknownTypeError(f"Unknown serialization type: {excerpt(kind)}", hint=hint)
+    if content:
+        raise DecodeError("a value of type 'null' has bytes")
+    return None

@@ -26,9 +26,7 @@ from sealpoint.serde.codes import (
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.fast import ordinary
-from sealpoint.serde.fast.addresses import address_reader, address_writer
-from sealpoint.serde.fast.moments import moment_writer
+from sealpoint.serde.fast import scalars
 from sealpoint.serde.guards import (
     Guard,
     integers,
@@ -57,6 +55,7 @@ from sealpoint.serde.shapes import (
 
 Builder = Callable[[Any], Any]
 Encoder = Callable[[Any, int], Any]
+FastBuild = Callable[[Any, Builder, Builder], Builder]
 
 
 class SafeType(NamedTuple):
@@ -81,7 +80,7 @@ class SafeType(NamedTuple):
     is_same: Callable[[Any, Any], bool] | None = None
     written: tuple[type, Callable[[Any], Any]] | None = None
     called: tuple[str, str] | None = None
-    fast_build: Callable[[Any, Builder, Builder], Builder] | None = None
+    fast_build: FastBuild | None = None
     fast_write: Callable[[type, Encoder], Encoder] | None = None
     costly: str | None = None
 
@@ -116,7 +115,7 @@ def _is_same_send(send: Any, arguments: list[Any]) -> bool:
     return len(arguments) == 2 or bool(send.timeout == arguments[2])
 
 
-def _set(base: type, guard: Guard, fast_build: Callable[[Any, Builder, Builder], Builder]) -> SafeType:
+def _set(base: type, guard: Guard, fast_build: FastBuild | None = None) -> SafeType:
     return SafeType((SINGLE_ARGUMENT,), guard, written=(base, tuple), fast_build=fast_build)
 
 
@@ -129,7 +128,7 @@ _PATH: Final = SafeType(
     require_parts,
     lambda path, parts: path.parts == tuple(parts),
     written=(pathlib.Path, attrgetter("parts")),
-    fast_build=ordinary.path,
+    fast_build=scalars.path,
 )
 _ADDRESSES: Final = (
     ipaddress.IPv4Address,
@@ -169,26 +168,26 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         short_text(MAX_SHORT_CHARS),
         lambda uuid, text: text in (uuid.hex, str(uuid)),
         written=(UUID, attrgetter("hex")),
-        fast_build=ordinary.uuid,
+        fast_build=scalars.uuid,
     ),
     ("decimal", "Decimal"): SafeType(
         (SINGLE_ARGUMENT,),
         require_decimal,
         _is_same_decimal,
         written=(Decimal, str),
-        fast_build=ordinary.decimal,
+        fast_build=scalars.decimal,
     ),
-    ("builtins", "set"): _set(set, require_members, ordinary.members),
-    ("builtins", "frozenset"): _set(frozenset, require_members, ordinary.members),
-    ("collections", "deque"): _set(deque, require_list, ordinary.items),
+    ("builtins", "set"): _set(set, require_members, scalars.members),
+    ("builtins", "frozenset"): _set(frozenset, require_members, scalars.members),
+    ("collections", "deque"): _set(deque, require_list),
     **{
         ("ipaddress", cls.__name__): SafeType(
             (SINGLE_ARGUMENT,),
             short_text(MAX_SHORT_CHARS),
             _is_same_address,
             written=(cls, str),
-            fast_build=lambda cls, _, guarded: address_reader(cls, guarded),
-            fast_write=address_writer,
+            fast_build=lambda cls, _, guarded: scalars.address_reader(cls, guarded),
+            fast_write=scalars.address_writer,
         )
         for cls in _ADDRESSES
     },
@@ -198,39 +197,37 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         # fromisoformat() also takes dates, weeks and "Z", which isoformat() does not write.
         lambda moment, text: bool(moment.isoformat() == text),
         written=(datetime.datetime, lambda moment: moment.isoformat()),
-        fast_build=ordinary.moment,
-        fast_write=moment_writer,
+        fast_build=scalars.moment,
+        fast_write=scalars.moment_writer,
     ),
     ("datetime", "timedelta"): SafeType(
         (POSITIONAL_ARGUMENTS,),
         require_timedelta,
         written=(datetime.timedelta, attrgetter("days", "seconds", "microseconds")),
-        fast_build=ordinary.timedelta,
+        fast_build=scalars.timedelta,
     ),
     ("datetime", "date"): SafeType(
         (POSITIONAL_ARGUMENTS,),
         integers(3),
         written=(datetime.date, attrgetter("year", "month", "day")),
-        fast_build=ordinary.date,
+        fast_build=scalars.date,
     ),
     ("datetime", "time"): SafeType(
         (KEYWORD_ARGUMENTS,),
         require_time,
         written=(datetime.time, _time_arguments),
-        fast_build=ordinary.time,
+        fast_build=scalars.time,
     ),
     ("datetime", "timezone"): SafeType(
         (POSITIONAL_ARGUMENTS,),
         require_timezone,
         # LangGraph calls this undocumented method: it returns a name only if the zone has one.
         written=(datetime.timezone, lambda zone: zone.__getinitargs__()),
-        fast_build=ordinary.timezone,
     ),
     ("zoneinfo", "ZoneInfo"): SafeType(
         (SINGLE_ARGUMENT,),
         require_zone,
         written=(zoneinfo.ZoneInfo, attrgetter("key")),
-        fast_build=ordinary.zone,
     ),
     **{
         ("langgraph.types", name): SafeType((KEYWORD_ARGUMENTS,))

@@ -1,21 +1,24 @@
 """Classes: finding the class that a record names, and whether an object's class would be found.
 
-Nothing is cached: after a reload, or when a notebook cell runs again, the same name is another class, and
-records mean that class from then on.
+What a decoder has learned of one kind of record holds as long as its class stands in its module and the
+module in `sys.modules`, which is looked at once in a call of `Decoder.decode`. After a reload, or when a
+notebook cell runs again, the same name is another class, and records mean that class from then on.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isclass
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
-from sealpoint.errors import UnbuildableValueError
+from sealpoint.errors import UnbuildableValueError, excerpt
+from sealpoint.serde.limits import MAX_WARNINGS
 
 _MOVED_MODULES: Final = {"pathlib._local": "pathlib"}  # where Python 3.13 defines its paths
 _IMPORTABLE: Final = (
@@ -30,11 +33,7 @@ def home_of(module: str) -> str:
 
 
 def find_class(module: str, name: str) -> Any:
-    """Import the current class of a record. The caller has checked that it may be imported.
-
-    Raises:
-        UnbuildableValueError: If there is no such module or name, or it is not a class.
-    """
+    """Import the current class of a record. The caller has checked that it may be imported."""
     home = home_of(module)
     try:
         found = getattr(sys.modules.get(home) or import_module(home), name)
@@ -93,3 +92,149 @@ def answers_by_instance(cls: type, methods: Iterable[str]) -> bool:
     if any(isinstance(hook, FunctionType) for hook in hooks):
         return True
     return any(hasattr(cls, name) and not callable(getattr(cls, name)) for name in methods)
+
+
+ERROR: Final = "__error__"
+SCHEDULED: Final = "__scheduled__"
+INTERRUPT: Final = "__interrupt__"
+RESUME: Final = "__resume__"
+TASKS: Final = "__pregel_tasks"
+
+Value = TypeVar("Value", covariant=True)
+Update = TypeVar("Update", contravariant=True)
+C = TypeVar("C")
+
+
+class ChannelProtocol(Protocol[Value, Update, C]):
+    """A channel: holds one value of a graph's state and knows how to save it."""
+
+    @property
+    def ValueType(self) -> Any:  # noqa: N802 -- LangGraph's name
+        """Type of the value."""
+        ...
+
+    @property
+    def UpdateType(self) -> Any:  # noqa: N802 -- LangGraph's name
+        """Type of an update."""
+        ...
+
+    def checkpoint(self) -> C | None:
+        """Return what to store, or raise `EmptyChannelError`."""
+        ...
+
+    def from_checkpoint(self, checkpoint: C | None) -> Self:
+        """Return a channel that holds what was stored."""
+        ...
+
+    def update(self, values: Sequence[Update]) -> bool:
+        """Apply updates; return whether the value changed."""
+        ...
+
+    def get(self) -> Value:
+        """Return the value, or raise `EmptyChannelError`."""
+        ...
+
+    def consume(self) -> bool:
+        """Mark the value as read; return whether that changed it."""
+        ...
+
+
+@runtime_checkable
+class SendProtocol(Protocol):
+    """A message to a node: what LangGraph's ``Send`` looks like."""
+
+    node: str
+    arg: Any
+
+    def __hash__(self) -> int:
+        """Hash by node and argument."""
+        ...
+
+    def __repr__(self) -> str:
+        """Show node and argument."""
+        ...
+
+    def __eq__(self, value: object) -> bool:
+        """Compare node and argument."""
+        ...
+
+
+class _DeltaSnapshot(NamedTuple):
+    """The whole value of a delta channel, stored so that a walk over its updates may end here."""
+
+    value: Any
+
+
+_modules: Final = sys.modules
+
+
+class Learned:
+    """One kind of record.
+
+    Attributes:
+        build: Builds from the argument.
+        build_from_bytes: Builds from the bytes of the record too; ``None`` where ``build`` is enough.
+        cls: The class that the builder was made for; ``None`` if none was imported.
+        place: Name of the module of the class.
+        home: The module.
+        names: The names in it.
+        seen: The latest call that found it current.
+    """
+
+    __slots__ = ("build", "build_from_bytes", "cls", "home", "names", "place", "seen")
+
+    def __init__(
+        self,
+        build: Callable[[Any], Any],
+        module: str,
+        cls: Any,
+        build_from_bytes: Callable[[bytes, Any], Any] | None = None,
+    ) -> None:
+        """Note a builder, and its class as it stands in ``module`` now."""
+        self.build, self.build_from_bytes, self.cls = build, build_from_bytes, cls
+        self.place = home_of(module)
+        self.home = sys.modules.get(self.place)
+        self.names = getattr(self.home, "__dict__", {})
+        self.seen: object = None
+
+    @classmethod
+    def always(cls, build: Callable[[Any], Any], name: str) -> Learned:
+        """Return what is current in every call: it names no class."""
+        learned = cls(build, "builtins", None)
+        learned.names = {name: None}
+        return learned
+
+    @classmethod
+    def never(cls, build: Callable[[Any], Any]) -> Learned:
+        """Return what is current in no call."""
+        return cls(build, "", None)
+
+    def require_current(self, name: str, call: object) -> None:
+        """Note that the class still stands under ``name``, as seen by a call."""
+        if _modules[self.place] is not self.home or self.names[name] is not self.cls:
+            raise KeyError(self.place)
+        self.seen = call
+
+    def is_current(self, module: str, name: str) -> bool:
+        """Whether the class is the one that its module gives, if only by ``__getattr__``."""
+        try:
+            return self.cls is not None and self.cls is find_class(module, name)
+        except UnbuildableValueError:
+            return False
+
+
+logger: Final = logging.getLogger("sealpoint.serde")
+
+_warned: set[tuple[str, str, str]] = set()
+
+
+def warn_once(kind: str, module: str, name: str, message: str) -> None:
+    """Log one warning per kind and type in this process, and at most a hundred in all."""
+    key = (kind, module[:256], name[:256])
+    if key in _warned or len(_warned) > MAX_WARNINGS:
+        return
+    _warned.add(key)
+    if len(_warned) > MAX_WARNINGS:
+        logger.warning("over %d types have been warned about; no more will be", MAX_WARNINGS)
+    else:
+        logger.warning("%s: %s", excerpt(f"{module}.{name}"), message)

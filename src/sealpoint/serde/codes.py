@@ -2,12 +2,18 @@
 
 The payload of an extension is msgpack again. A payload of codes 0 to 5 is a *record*: it names its type.
 `EXTENSIONS` lists the contents of each.
+
+Headers of msgpack: the length of a token, or where it is stored.
+
+https://github.com/msgpack/msgpack/blob/master/spec.md, "Formats".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+
+import ormsgpack
 
 from sealpoint.errors import DecodeError
 
@@ -58,11 +64,7 @@ EXTENSIONS: Final[Mapping[int, Extension]] = {
 
 
 def require_record(code: int, record: Any) -> tuple[str, str]:
-    """Return the module and the name that a record names.
-
-    Raises:
-        DecodeError: If it does not have the form that LangGraph writes under its code.
-    """
+    """Return the module and the name that a record names."""
     is_unnamed = code not in EXTENSIONS or EXTENSIONS[code].type_name is not None
     if not isinstance(record, list) or len(record) < 3 or is_unnamed:
         raise malformed(code)
@@ -79,3 +81,57 @@ def require_record(code: int, record: Any) -> tuple[str, str]:
 def malformed(code: int) -> DecodeError:
     """Return the error for a malformed payload of an extension."""
     return DecodeError(f"extension {code} does not hold what LangGraph writes there")
+
+
+UNPACK: Final = ormsgpack.OPT_NON_STR_KEYS
+# Without PASSTHROUGH ormsgpack writes such objects by itself, in forms that do not name their type.
+PACK: Final = (
+    ormsgpack.OPT_NON_STR_KEYS
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+PACK_REPLACING: Final = PACK | ormsgpack.OPT_REPLACE_SURROGATES
+"""Writes ``?`` in place of a lone surrogate."""
+
+
+# Length of a token by its header; 0 if more than the header is needed.
+SIZES: Final = (
+    [1] * 0x80  # positive fixint
+    + [1, *[0] * 15, 1, *[0] * 15]  # fixmap, fixarray: only the empty ones
+    + list(range(1, 0x21))  # fixstr
+    + [1, 0, 1, 1]  # nil, never used, false, true
+    + [0] * 6  # bin, ext
+    + [5, 9, 2, 3, 5, 9, 2, 3, 5, 9]  # float, uint, int
+    + [0] * 12  # fixext, str, array, map
+    + [1] * 0x20  # negative fixint
+)
+FIXSTR_SIZES: Final = [size if 0xA0 <= head <= 0xBF else 0 for head, size in enumerate(SIZES)]
+# Bytes of the length field after the header of a string, binary, array, map or extension.
+_WIDTHS: Final = {
+    **dict.fromkeys((0xC4, 0xC7, 0xD9), 1),
+    **dict.fromkeys((0xC5, 0xC8, 0xDA, 0xDC, 0xDE), 2),
+    **dict.fromkeys((0xC6, 0xC9, 0xDB, 0xDD, 0xDF), 4),
+}
+TEXTS: Final = frozenset((0xD9, 0xDA, 0xDB))
+STRINGS: Final = TEXTS | {0xC4, 0xC5, 0xC6}
+MAPS: Final = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
+ARRAYS: Final = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
+FIXED_EXTENSIONS: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
+EXTENSION_HEADS: Final = frozenset((0xC7, 0xC8, 0xC9, *FIXED_EXTENSIONS))
+
+
+def read_length(data: bytes, position: int) -> tuple[int, int]:
+    """Return where the content of a token starts (past the code of an extension), and its length or count."""
+    head = data[position]
+    width = _WIDTHS.get(head)
+    if width is None:
+        if head <= 0x9F:
+            return position + 1, head & 0x0F
+        if head not in FIXED_EXTENSIONS:
+            raise DecodeError(f"header {head:#x} is not used in msgpack")
+        return position + 2, FIXED_EXTENSIONS[head]
+    start = position + 1 + width
+    length = data[position + 1] if width == 1 else int.from_bytes(data[position + 1 : start], "big")
+    return start + (head in EXTENSION_HEADS), length

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import ormsgpack
 
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
 from sealpoint.serde.allowlist import Allowlist
-from sealpoint.serde.classes import find_class
-from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, malformed, require_record
+from sealpoint.serde.classes import Learned, find_class, warn_once
+from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, UNPACK, malformed, require_record
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.fast.adoption import Adoption
-from sealpoint.serde.fast.lookup import make_hook
-from sealpoint.serde.fast.messages import MESSAGES
+from sealpoint.serde.fast.messages import MESSAGES, Adoption
 from sealpoint.serde.guards import RefusedError
-from sealpoint.serde.learned import Learned
 from sealpoint.serde.limits import MAX_LEARNED_TYPES, Limits
-from sealpoint.serde.packing import UNPACK
 from sealpoint.serde.rebuild import UNNAMED, Builder, as_unbuildable, make_builder, make_raw_builder
 from sealpoint.serde.scan import require_few_costly, scan
 from sealpoint.serde.shapes import json_budget
-from sealpoint.serde.warned import warn_once
 
 OnBlocked = Literal["raise", "raw"]
+Hook = Callable[[int, bytes], Any]
+
+# Looked up once: it is called for every extension.
+_unpackb: Final = ormsgpack.unpackb
 
 
 class Decoder:
@@ -49,24 +48,10 @@ class Decoder:
         self._learned: dict[tuple[Any, ...], Learned] = {}
         self._failed = threading.local()
         self._latest_call = [object()]
-        self._extension: Callable[[int, bytes], Any] = self._decode_extension
-        if is_on("lookup"):
-            self._extension = make_hook(
-                self._learned, self._latest_call, self._rebuild, as_unbuildable, self._note
-            )
+        self._extension = self._make_hook() if is_on("lookup") else self._decode_extension
 
-    def decode(self, data: bytes, hook: Callable[[int, bytes], Any] | None = None) -> Any:
-        """Return the value of msgpack bytes.
-
-        Args:
-            data: The bytes.
-            hook: Decodes extensions instead of this class.
-
-        Raises:
-            DecodeError: If they are not msgpack, or an extension is not one that LangGraph writes.
-            BlockedTypeError: If they name a type that is not allowed.
-            UnbuildableValueError: If a type refuses its arguments.
-        """
+    def decode(self, data: bytes, hook: Hook | None = None) -> Any:
+        """Return the value of msgpack bytes."""
         limits = self.limits
         if limits is None:
             return self.unpack(data, hook)
@@ -76,11 +61,11 @@ class Decoder:
         require_few_costly(data, payloads, limits)
         return json_budget.run(limits.elements, lambda: self.unpack(data, hook))
 
-    def unpack(self, data: bytes, hook: Callable[[int, bytes], Any] | None = None) -> Any:
+    def unpack(self, data: bytes, hook: Hook | None = None) -> Any:
         """Return the value of trusted msgpack bytes: as `decode`, without the check against ``limits``."""
         self._latest_call[0] = object()
         try:
-            return ormsgpack.unpackb(data, ext_hook=hook or self._extension, option=UNPACK)
+            return _unpackb(data, ext_hook=hook or self._extension, option=UNPACK)
         except ormsgpack.MsgpackDecodeError as error:
             failure = vars(self._failed).pop("error", None)
             if isinstance(failure, RecursionError):
@@ -90,10 +75,44 @@ class Decoder:
     def _decode_extension(self, code: int, data: bytes) -> Any:
         """Return the value of one extension. msgpack calls this for the innermost first."""
         try:
-            return self._rebuild(code, ormsgpack.unpackb(data, ext_hook=self._extension, option=UNPACK))
+            return self._rebuild(code, _unpackb(data, ext_hook=self._extension, option=UNPACK))
         except BaseException as error:
             self._note(error)
             raise
+
+    def _make_hook(self) -> Hook:
+        """Return a faster `_decode_extension`: it looks up no attributes, and saves a call per record."""
+        learned, latest_call, rebuild, note = self._learned, self._latest_call, self._rebuild, self._note
+
+        def extension(code: int, data: bytes) -> Any:
+            try:
+                record = _unpackb(data, ext_hook=extension, option=UNPACK)
+                known = None
+                try:
+                    if len(record) == 3:
+                        module, name, argument = record
+                        found = learned[code, module, name]
+                    else:
+                        module, name, argument, method = record
+                        found = learned[code, module, name, method]
+                    # A kind is current if it was found current since the latest call of any thread began.
+                    if found.seen is not (call := latest_call[0]):
+                        found.require_current(name, call)
+                    known = found
+                except (KeyError, TypeError, ValueError):  # unknown, or not a record
+                    pass
+                if known is None:
+                    return rebuild(code, record)
+                try:
+                    build = known.build_from_bytes
+                    return known.build(argument) if build is None else build(data, record)
+                except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
+                    raise as_unbuildable(error, module, name) from None
+            except BaseException as error:
+                note(error)
+                raise
+
+        return extension
 
     def _note(self, error: BaseException) -> None:
         """Record an exception raised during unpacking: ormsgpack replaces it by its own."""

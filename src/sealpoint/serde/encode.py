@@ -1,17 +1,22 @@
 """Values to msgpack, byte for byte as LangGraph writes them.
 
-What msgpack has no form for becomes an extension, see `sealpoint.serde.codes`.
-One table from type to encoder, filled when a type is first seen: the questions to a type
-are asked once, and not once for every value.
+What msgpack has no form for becomes an extension, see `sealpoint.serde.codes`. One table from type to encoder
+is filled when a type is first seen: the questions to a type are asked once, and not once for every value.
 
 An object within an object is packed by a further call of msgpack, and neither that nor a decoder knows
 how deep the stack is. So each encoder receives the level of its object, and passes it on: see `_inside`.
+
+ormsgpack replaces any exception by its own. So each thread records diagnostics while a value is packed, and
+reports them afterwards: as an error if everything that is written must be readable, otherwise as a warning.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import logging
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import chain
@@ -20,35 +25,153 @@ from typing import Any, Final
 
 import ormsgpack
 
-from sealpoint.errors import UnsupportedTypeError, excerpt
-from sealpoint.serde import diagnostics
+from sealpoint.errors import NestingError, UnreadableTypeError, UnsupportedTypeError, excerpt
 from sealpoint.serde.catalogue import CATALOGUE, SafeType
-from sealpoint.serde.classes import answers_by_instance, home_of, why_not_found
+from sealpoint.serde.classes import (
+    SendProtocol,
+    _DeltaSnapshot,
+    answers_by_instance,
+    home_of,
+    warn_once,
+    why_not_found,
+)
 from sealpoint.serde.codes import (
     DELTA_SNAPSHOT,
     EXTENSIONS,
     KEYWORD_ARGUMENTS,
     NUMPY_ARRAY,
+    PACK,
+    PACK_REPLACING,
     POSITIONAL_ARGUMENTS,
     PYDANTIC_V1,
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.fast.memory import LARGE_BYTES, keep_freed_memory
+from sealpoint.serde.fast import is_on
 from sealpoint.serde.fast.models import model_writer
 from sealpoint.serde.limits import (
     MAX_LEARNED_TYPES,
     MAX_PACKED_LEVELS,
+    MAX_REPLACEMENTS,
     MAX_WRITTEN_LEVELS,
     OBJECT_LEVELS,
     UNCOUNTED_LEVELS,
 )
-from sealpoint.serde.packing import PACK, PACK_REPLACING
-from sealpoint.serde.types import SendProtocol, _DeltaSnapshot
+
+logger: Final = logging.getLogger("sealpoint.serde")
+
+noted: Final = set[int]()
+"""The threads with diagnostics; usually empty, which is quick to check."""
+
+
+class _Diagnostics(threading.local):
+    """The diagnostics of the current value.
+
+    Attributes:
+        refusal: Why it cannot be encoded.
+        unreadable: The cause for each class that a reader would not find, by module and name.
+        replaced: How often text was written with ``?`` in place of a lone surrogate.
+    """
+
+    def __init__(self) -> None:
+        self.refusal: UnsupportedTypeError | None = None
+        self.unreadable: dict[tuple[str, str], str] = {}
+        self.replaced = 0
+
+
+_CALLBACK_FAILED: Final = "Type is not msgpack serializable"
+
+_diagnostics: Final = _Diagnostics()
+
+
+def refuse(what: str) -> UnsupportedTypeError:
+    """Record that ``what`` cannot be encoded, and return the error."""
+    _diagnostics.refusal = UnsupportedTypeError(f"no form for {what}")
+    return _diagnostics.refusal
+
+
+def refuse_nesting() -> UnsupportedTypeError:
+    """Note that the value is nested too deeply, and return the error."""
+    _diagnostics.refusal = NestingError(
+        f"value is nested over {MAX_WRITTEN_LEVELS} levels deep, of which an object counts as {OBJECT_LEVELS}"
+    )
+    return _diagnostics.refusal
+
+
+def note_failure(cls: type, error: Exception) -> None:
+    """Record that an object of ``cls`` was not encoded. The first one is the innermost."""
+    if _diagnostics.refusal is None:
+        # The text of an error of the object's own code may quote it.
+        _diagnostics.refusal = _nesting_of(error) or UnsupportedTypeError(
+            f"{_CALLBACK_FAILED}: {excerpt(cls.__name__)}"
+        )
+
+
+def take_refusal(error: Exception) -> UnsupportedTypeError:
+    """Return why a value was not packed, and clear its diagnostics."""
+    refusal = _diagnostics.refusal or _nesting_of(error) or UnsupportedTypeError(str(error))
+    _clear()
+    return refusal
+
+
+def _nesting_of(error: Exception) -> NestingError | None:
+    """Return the error of a value for which the stack did not suffice, if it is that.
+
+    ormsgpack gives one text for every failure of a callback, and each callback records its own. If none was
+    recorded, Python could not enter the callback.
+    """
+    if isinstance(error, RecursionError) or str(error).startswith(_CALLBACK_FAILED):
+        return NestingError("value is nested too deeply for Python's limit of recursion")
+    return None
+
+
+def note_unreadable(module: str, name: str, cause: str) -> None:
+    """Record a class that a reader would not find."""
+    _diagnostics.unreadable[module, name] = cause
+    noted.add(threading.get_ident())
+
+
+def note_replaced() -> None:
+    """Record that text is packed with ``?`` in place of a lone surrogate."""
+    _diagnostics.replaced += 1
+    noted.add(threading.get_ident())
+    if _diagnostics.replaced > MAX_REPLACEMENTS:
+        raise refuse("text with lone surrogates in so many objects")
+
+
+def report(*, is_error: bool) -> None:
+    """Report the diagnostics of the value that this thread has just packed."""
+    if threading.get_ident() not in noted:
+        return
+    unreadable, replaced = _diagnostics.unreadable, _diagnostics.replaced
+    _clear()
+    for (module, name), cause in unreadable.items():
+        error = UnreadableTypeError(module, name, cause)
+        if is_error:
+            raise error
+        warn_once("unreadable", module, name, f"{error.cause}; a value is written that cannot be read back")
+    if replaced:
+        if is_error:
+            raise UnsupportedTypeError("cannot encode text with a lone surrogate")
+        _warn_of_replaced()
+
+
+def _clear() -> None:
+    noted.discard(threading.get_ident())
+    _diagnostics.__init__()  # type: ignore[misc]  # as it was at the start
+
+
+@functools.cache
+def _warn_of_replaced() -> None:
+    logger.warning("text with a lone surrogate was written with '?' in its place")
+
 
 _NUMPY_KINDS: Final = (
     "biufcSU"  # dtypes that an array's bytes represent completely: no objects, no field names
 )
+
+LARGE_BYTES: Final = 128 * 1024
+_KEPT_BYTES: Final = 24 * 1024 * 1024
 
 Encoder = Callable[[Any, int], Any]
 """Takes an object and its level, and returns what to write for it."""
@@ -56,7 +179,6 @@ Encoder = Callable[[Any, int], Any]
 # Looked up once: a record is a call of both.
 _packb: Final = ormsgpack.packb
 _Ext: Final = ormsgpack.Ext
-_noted: Final = diagnostics.noted
 
 
 def encode(obj: Any, must_be_readable: bool = False) -> bytes:
@@ -79,18 +201,30 @@ def encode(obj: Any, must_be_readable: bool = False) -> bytes:
         data = _packb(obj, _default, PACK)
     except ormsgpack.MsgpackEncodeError as error:
         data = _pack_or_refuse(obj, error)
-    if _noted:
-        diagnostics.report(is_error=must_be_readable)
-    if len(data) >= LARGE_BYTES:
-        keep_freed_memory()
+    if noted:
+        report(is_error=must_be_readable)
+    if len(data) >= LARGE_BYTES and is_on("memory"):
+        _keep_freed_memory()
     return data
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+    """Let glibc's malloc keep freed memory. Called once at the first large value, so an import has no effect.
+
+    It asks the kernel for every block over a threshold, 128 KiB at first, and gives it back when it is
+    freed. msgpack packs into blocks that grow, and the page faults of 400 KB take longer than packing
+    it. The threshold rises to the largest such block that was ever freed: to this one, of which no
+    page is ever touched. In return the process may keep up to twice as much of what it has freed.
+    """
+    bytes(_KEPT_BYTES)
 
 
 def _pack_or_refuse(value: Any, error: Exception) -> bytes:
     try:
         return _pack_replacing(value, error)
     except (ormsgpack.MsgpackEncodeError, UnsupportedTypeError) as last:
-        raise diagnostics.take_refusal(last) from None
+        raise take_refusal(last) from None
 
 
 def _pack(value: Any, level: int) -> bytes:
@@ -108,7 +242,7 @@ def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
     # ormsgpack raises one class for every cause: only the text tells them apart.
     if "surrogates" not in str(error):
         raise error
-    diagnostics.note_replaced()
+    note_replaced()
     return _packb(value, _inside[level], PACK_REPLACING)
 
 
@@ -133,14 +267,14 @@ class _Callbacks(dict[int, Callable[[Any], Any]]):
 
     def __missing__(self, level: int) -> Callable[[Any], Any]:
         if level > MAX_WRITTEN_LEVELS:
-            raise diagnostics.refuse_nesting()
+            raise refuse_nesting()
         inner = level + OBJECT_LEVELS
 
         def encode_object(obj: Any) -> Any:
             try:
                 return _encoders[type(obj)](obj, inner)
             except Exception as error:
-                diagnostics.note_failure(type(obj), error)
+                note_failure(type(obj), error)
                 raise
 
         return self.setdefault(level, encode_object)
@@ -169,7 +303,7 @@ def _unreadable(cls: type, encoder: Encoder) -> Encoder:
     def encode_and_note(obj: Any, level: int) -> Any:
         cause = why_not_found(cls)
         if cause is not None:
-            diagnostics.note_unreadable(str(cls.__module__), cls.__name__, cause)
+            note_unreadable(str(cls.__module__), cls.__name__, cause)
         return encoder(obj, level)
 
     return encode_and_note
@@ -210,7 +344,7 @@ def _encode_by_questions(obj: Any, level: int) -> Any:
         return encoder(obj, level)
     if isinstance(obj, SendProtocol):
         return _record(POSITIONAL_ARGUMENTS, _send_arguments)(type(obj))(obj, level)
-    raise diagnostics.refuse(f"type {excerpt(f'{type(obj).__module__}.{type(obj).__name__}')}")
+    raise refuse(f"type {excerpt(f'{type(obj).__module__}.{type(obj).__name__}')}")
 
 
 # --- makers: from a type to its encoder ---------------------------------------------------------
@@ -279,7 +413,7 @@ def _text(obj: Any, _level: int) -> str:
 
 def _numpy_array(obj: Any, level: int) -> ormsgpack.Ext:
     if obj.dtype.kind not in _NUMPY_KINDS:
-        raise diagnostics.refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
+        raise refuse(f"a numpy array of {excerpt(str(obj.dtype))}")
     order = "F" if obj.flags.f_contiguous and not obj.flags.c_contiguous else "C"
     data = sys.modules["numpy"].ndarray.tobytes(obj, order)  # a masked array's own would hide what is masked
     return _Ext(NUMPY_ARRAY, _pack((obj.dtype.str, obj.shape, order, data), level))

@@ -9,15 +9,14 @@ from os import PathLike
 from typing import Any, Final, Literal, Protocol, Self
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
-from sealpoint.crypto.kinds import PICKLE
 from sealpoint.crypto.stats import PLAINTEXT, CipherTally
-from sealpoint.crypto.tag import SEALED_MARK, is_sealed
+from sealpoint.crypto.tag import PICKLE, SEALED_MARK, is_sealed
 from sealpoint.errors import (
-    BlobError,
     BlockedTypeError,
-    CipherSurfaceError,
     Omitted,
     PlaintextError,
+    SealedValueError,
+    SealingError,
     SealpointError,
     TagError,
     UnauthenticatedTypeError,
@@ -77,7 +76,9 @@ class _Unbound:
 
     def _require_plain(self, row: Row | PackedRow | None, secret: bytes | None) -> None:
         if row is not None or secret is not None:
-            raise CipherSurfaceError(f"{type(self._cipher).__name__} cannot bind a row or mix a secret")
+            raise SealingError(
+                f"{type(self._cipher).__name__} cannot bind a row or mix a secret", hint="use RingCipher"
+            )
 
 
 class EncryptedSerializer:
@@ -91,7 +92,8 @@ class EncryptedSerializer:
 
     from_pycryptodome_aes: Final = Omitted(
         "make one with from_key() or from_key_file(); to read rows that LangGraph sealed under "
-        'LANGGRAPH_AES_KEY, add a key with suite = "aes" to the ring (docs/aes-rows.md)'
+        'LANGGRAPH_AES_KEY, add a key with suite = "aes" to the ring '
+        "(docs/migration.md#rows-under-langgraph_aes_key)"
     )
 
     def __init__(
@@ -279,7 +281,7 @@ class EncryptedSerializer:
             head: Bytes to seal before the value's bytes.
 
         Raises:
-            CipherSurfaceError: If ``row`` or ``secret`` is given and the cipher does not support it.
+            SealingError: If ``row`` or ``secret`` is given and the cipher does not support it.
         """
         try:
             inner, data = self._serde.dumps_typed(obj)
@@ -310,7 +312,7 @@ class EncryptedSerializer:
             if not isinstance(tag, str):
                 raise TagError(f"{excerpt(tag)} is not a type tag")
             if type(blob) is not bytes:
-                raise BlobError(f"value is {type(blob).__name__}, not bytes")
+                raise SealedValueError(f"value is {type(blob).__name__}, not bytes")
             if SEALED_MARK not in tag:  # `is_sealed`, without a call for each value
                 return self._open_plaintext(tag, blob)
             return self._sealing.open(tag, blob, row=row, secret=secret)

@@ -51,10 +51,6 @@ def require_members(members: Any) -> None:
     """Refuse members of a set that are equal, or that were made to share a hash.
 
     Members with the same hash are each compared with all others. Lists count as the tuples they were.
-
-    Raises:
-        RefusedError: If over `MAX_SAME_HASH` share one, two are equal, or ``members`` is not a list.
-        TypeError: If one has no hash.
     """
     _check(isinstance(members, list), "its argument is not a list")
     hashed = as_tuple(members)
@@ -96,11 +92,7 @@ def integers(count: int) -> Guard:
 
 
 def require_timedelta(arguments: Any) -> None:
-    """Refuse days, seconds and microseconds that are not in their normal form.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse days, seconds and microseconds that are not in their normal form."""
     integers(3)(arguments)
     _, seconds, microseconds = arguments
     _check(
@@ -109,11 +101,7 @@ def require_timedelta(arguments: Any) -> None:
 
 
 def require_decimal(text: Any) -> None:
-    """Refuse anything but short text, and exponents that are not an integer or are out of range.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse anything but short text, and exponents that are not an integer or are out of range."""
     short_text(MAX_DECIMAL_CHARS)(text)
     # Decimal accepts underscores, surrounding spaces and digits of other scripts. So does int(), but a
     # pattern of ASCII digits would not recognise such an exponent.
@@ -126,11 +114,7 @@ def require_decimal(text: Any) -> None:
 
 
 def require_parts(parts: Any) -> None:
-    """Refuse parts that are not the parts of a path.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse parts that are not the parts of a path."""
     _check(isinstance(parts, list) and len(parts) <= MAX_PARTS, "it has too many parts")
     for part in parts:
         _check(
@@ -145,30 +129,18 @@ def require_parts(parts: Any) -> None:
 
 
 def require_list(arguments: Any) -> None:
-    """Refuse everything but a list.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse everything but a list."""
     _check(isinstance(arguments, list), "its argument is not a list")
 
 
 def require_time(arguments: Any) -> None:
-    """Refuse everything but the six fields of a time.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse everything but the six fields of a time."""
     _check(isinstance(arguments, dict) and arguments.keys() == _TIME_FIELDS, "it is not made from its fields")
     integers(5)([arguments[field] for field in sorted(_TIME_FIELDS - {"tzinfo"})])
 
 
 def require_timezone(arguments: Any) -> None:
-    """Refuse everything but an offset, or an offset and a name.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse everything but an offset, or an offset and a name."""
     _check(
         isinstance(arguments, list) and list(map(type, arguments)) in ([timedelta], [timedelta, str]),
         "it is not made from an offset and a name",
@@ -176,11 +148,7 @@ def require_timezone(arguments: Any) -> None:
 
 
 def require_zone(key: Any) -> None:
-    """Refuse a key that could lead out of the folder of time zones.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse a key that could lead out of the folder of time zones."""
     _check(
         isinstance(key, str) and len(key) <= MAX_SHORT_CHARS and bool(_ZONE.fullmatch(key)),
         "it is not the key of a time zone",
@@ -188,11 +156,7 @@ def require_zone(key: Any) -> None:
 
 
 def require_pattern(arguments: Any) -> None:
-    """Refuse a pattern that is long or slow to compile, and unknown flags.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse a pattern that is long or slow to compile, and unknown flags."""
     _check(isinstance(arguments, list) and len(arguments) == 2, "it is not made from a pattern and flags")
     pattern, flags = arguments
     _check(isinstance(pattern, str | bytes) and len(pattern) <= MAX_PATTERN_CHARS, "its pattern is too long")
@@ -202,11 +166,7 @@ def require_pattern(arguments: Any) -> None:
 
 @lru_cache(MAX_LEARNED_PATTERNS)  # a saver reads the same patterns again and again
 def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[Any]:
-    """Compile a pattern, at most for ``steps`` executed lines of the compiler, which is written in Python.
-
-    Raises:
-        ValueError: If it takes more lines, or is not a pattern.
-    """
+    """Compile a pattern, at most for ``steps`` executed lines of the compiler, which is written in Python."""
     left = steps
 
     def count(_frame: FrameType, _event: str, _argument: Any) -> Any:
@@ -228,11 +188,7 @@ def compile_within(pattern: str | bytes, flags: int, steps: int) -> re.Pattern[A
 
 
 def require_json_depth(text: str, depth: int) -> None:
-    """Refuse JSON that is nested over ``depth`` levels deep, without recursion.
-
-    Raises:
-        ValueError: If it is.
-    """
+    """Refuse JSON that is nested over ``depth`` levels deep, without recursion."""
     try:
         require_bounded(text.encode("utf-8", "surrogatepass"), depth, elements=len(text))
     except LimitError as error:
@@ -240,9 +196,5 @@ def require_json_depth(text: str, depth: int) -> None:
 
 
 def require_interrupt(fields: Any) -> None:
-    """Refuse a field that the class would drop; names of older releases are accepted.
-
-    Raises:
-        RefusedError: If they are refused.
-    """
+    """Refuse a field that the class would drop; names of older releases are accepted."""
     _check(isinstance(fields, dict) and fields.keys() <= _INTERRUPT_FIELDS, "it has an unknown field")

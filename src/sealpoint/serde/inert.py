@@ -1,23 +1,30 @@
-"""Inert reading: serialized bytes as plain data. Nothing is imported or called.
+"""Serialized bytes without their objects. Nothing is imported or called.
 
-The audit, the type inventory and the inspection read databases in this way. Every record of an object
-becomes an `Inert` value with the name of its type.
+Inert reading gives plain data: every record of an object becomes an `Inert` value with the name of its type.
+The audit, the type inventory and the inspection read databases in this way.
+
+An outline has nothing in place of objects: only dicts, lists and scalars. A reader that asks which keys a
+value has need not build what is in it, which for a checkpoint of ten messages saves two thirds of the time.
+The outline is read only of what the ring has opened: other bytes are refused by being built.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import ormsgpack
 
-from sealpoint.crypto.kinds import JSON, MSGPACK, PICKLE
-from sealpoint.errors import BlobError, DecodeError, excerpt
-from sealpoint.serde.codes import EXTENSIONS, require_record
-from sealpoint.serde.kinds import read_plain
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import JSON, MSGPACK, PICKLE
+from sealpoint.errors import DecodeError, SealedValueError, excerpt
+from sealpoint.serde.base import SerializerProtocol, read_plain
+from sealpoint.serde.codes import EXTENSIONS, UNPACK, require_record
+from sealpoint.serde.encrypted import EncryptedSerializer
+from sealpoint.serde.jsonplus import JsonPlusSerializer
 from sealpoint.serde.legacy_json import envelope_target, parse_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
-from sealpoint.serde.packing import UNPACK
 from sealpoint.serde.scan import read_names, scan
 
 
@@ -48,7 +55,7 @@ def decode_inert(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any
         limits: What they may be.
 
     Raises:
-        BlobError: If ``data`` is not bytes.
+        SealedValueError: If ``data`` is not bytes.
         DecodeError: If they are malformed or ambiguous, see `sealpoint.serde.scan`.
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
         UnknownTypeError: If ``kind`` is not one of these.
@@ -73,7 +80,7 @@ def inventory(data: bytes, kind: str = MSGPACK, limits: Limits = DEFAULT_LIMITS)
         limits: What they may be.
 
     Raises:
-        BlobError: If ``data`` is not bytes.
+        SealedValueError: If ``data`` is not bytes.
         DecodeError: If they are malformed or ambiguous, see `sealpoint.serde.scan`.
         LimitError: If they are larger, deeper or have more elements than ``limits`` say.
     """
@@ -90,7 +97,7 @@ def inventory(data: bytes, kind: str = MSGPACK, limits: Limits = DEFAULT_LIMITS)
 
 def _require_bytes(data: object) -> None:
     if not isinstance(data, bytes):
-        raise BlobError(f"serialized value is {type(data).__name__}, not bytes")
+        raise SealedValueError(f"serialized value is {type(data).__name__}, not bytes")
 
 
 def _unpack(data: bytes) -> Any:
@@ -111,3 +118,54 @@ def _inert_record(code: int, data: bytes) -> Inert:
 def _inert_envelope(value: dict[str, Any]) -> Inert:
     module, name = envelope_target(value)
     return Inert("envelope", module, name, {key: value[key] for key in value if key not in ("lc", "id")})
+
+
+Outline = Callable[[str, bytes], Any]
+"""Turns a type name and bytes into a value, or into one with ``None`` for each of its objects."""
+
+_unpackb: Final = ormsgpack.unpackb
+
+
+def make_outline(serde: SerializerProtocol) -> Outline:
+    """Return the function that reads outlines of what ``serde`` has stored.
+
+    It raises what ``serde`` raises, except where that builds objects. A serializer that is
+    not made of sealpoint's own methods builds the value.
+    """
+    if not (isinstance(serde, EncryptedSerializer) and _is_own(serde)):
+        return lambda kind, data: serde.loads_typed((kind, data))
+
+    def outline(kind: str, data: bytes) -> Any:
+        opened = serde.open(kind, data)
+        if opened.inner == MSGPACK and opened.authenticated:
+            try:
+                return read_outline(opened.data)
+            except DecodeError:
+                pass  # building it says what is wrong
+        return serde.loads_typed((kind, data))
+
+    return outline
+
+
+def _nothing(code: int, data: bytes) -> None:
+    """Stand in for an object."""
+
+
+def read_outline(data: bytes, stand_in: Callable[[int, bytes], Any] = _nothing) -> Any:
+    """Return the outline of msgpack that a key has authenticated; ``stand_in`` takes each object's place."""
+    try:
+        return _unpackb(data, ext_hook=stand_in, option=UNPACK)
+    except ormsgpack.MsgpackDecodeError:
+        raise DecodeError("not the msgpack of a value") from None
+
+
+def _is_own(serde: EncryptedSerializer) -> bool:
+    """Whether what it opens is what a ring has sealed, and is decoded as `JsonPlusSerializer` does."""
+    cls, inner = type(serde), type(serde.serde)
+    return (
+        cls.loads_typed is EncryptedSerializer.loads_typed
+        and cls.open is EncryptedSerializer.open
+        and cls.decode is EncryptedSerializer.decode
+        and getattr(inner, "loads_sealed", None) is JsonPlusSerializer.loads_sealed
+        and isinstance(serde.cipher, RingCipher)
+    )

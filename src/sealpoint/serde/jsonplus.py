@@ -7,18 +7,18 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
-from sealpoint.crypto.kinds import BYTEARRAY, BYTES, JSON, MSGPACK, NULL, PICKLE
+from sealpoint.crypto.tag import BYTEARRAY, BYTES, JSON, MSGPACK, NULL, PICKLE
 from sealpoint.errors import (
-    BlobError,
     BlockedTypeError,
     NestingError,
+    SealedValueError,
     UnsupportedTypeError,
     excerpt,
 )
 from sealpoint.serde.allowlist import AllowedModules, Allowlist, strict_from_environment
+from sealpoint.serde.base import read_plain
 from sealpoint.serde.decode import Decoder, OnBlocked
 from sealpoint.serde.encode import encode
-from sealpoint.serde.kinds import read_plain
 from sealpoint.serde.legacy_json import decode_json
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 
@@ -200,7 +200,7 @@ class JsonPlusSerializer:
         if kind == MSGPACK and type(content) is bytes:  # nearly always
             return decoder.decode(content, self._ext_hook)
         if not isinstance(content, _BYTES):  # SQLite returns an integer if one was stored
-            raise BlobError(f"serialized value is {type(content).__name__}, not bytes")
+            raise SealedValueError(f"serialized value is {type(content).__name__}, not bytes")
         if kind == MSGPACK:
             return decoder.decode(bytes(content), self._ext_hook)
         if kind == JSON:

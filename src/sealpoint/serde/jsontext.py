@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any, Final, NoReturn
 
 from sealpoint.errors import DecodeError, LimitError, SerdeError
-from sealpoint.serde.fast.shortjson import is_short, parse_short
+from sealpoint.serde.fast import switched_off
 from sealpoint.serde.limits import MAX_NUMBER_CHARS
 
 _BRACKETS: Final = b"[]{}"
@@ -25,6 +25,7 @@ _NO_BRACKETS: Final = bytes(set(range(256)).difference(_BRACKETS))
 _NO_STRUCTURE: Final = bytes(set(_NO_BRACKETS).difference(b'",'))
 _STEPS: Final = [{ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}.get(byte, 0) for byte in range(256)]
 _STRING: Final = re.compile(r'"[^"]*"?')  # matches at every quotation mark, so no text is read twice
+_MINUS_ZERO: Final = re.compile(rb"-0(?![0-9.eE])")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
@@ -35,14 +36,6 @@ def require_bounded(data: bytes, depth: int, elements: int) -> None:
     """Refuse JSON that is nested too deeply or has too many elements, without parsing it.
 
     Text that is not JSON may pass, and is left to the parser.
-
-    Args:
-        data: The text, in UTF-8.
-        depth: How many arrays and objects may be within each other.
-        elements: How many items of arrays and pairs of objects there may be.
-
-    Raises:
-        LimitError: If there are more.
     """
     opened = data.count(b"[") + data.count(b"{")
     if opened <= depth and (len(data) <= elements or opened + data.count(b",") <= elements):
@@ -92,8 +85,8 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
         _require_no_lone_surrogate(data)
     # Errors are raised outside: one of Python's that is their context would keep the text alive.
     try:
-        if hook is None and strict and is_short(data):
-            return parse_short(data.decode(), _SHORT)
+        if hook is None and strict and _is_short(data):
+            return _parse_short(data.decode())
         return _decoder(hook, strict).decode(data.decode())
     except SerdeError:
         raise
@@ -106,6 +99,23 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
     except ValueError:  # int(), if the process allows fewer digits than we do
         reason = "it has a number of too many digits"
     raise DecodeError(f"not JSON: {reason}")
+
+
+def _is_short(data: bytes) -> bool:
+    """Whether no integer in a JSON text can be too long, or ``-0``. Nearly all metadata is such JSON."""
+    if len(data) > MAX_NUMBER_CHARS or "json" in switched_off:  # `is_on`, without a call
+        return False
+    # The search for bytes costs a tenth of the search for the pattern.
+    return not (b"-0" in data and _MINUS_ZERO.search(data))
+
+
+def _parse_short(text: str) -> Any:
+    """Return the value of a text, without white space by the scanner alone, in two thirds of the time."""
+    try:
+        value, end = _SHORT.scan_once(text, 0)
+    except StopIteration:
+        value, end = None, -1
+    return value if end == len(text) else _SHORT.decode(text)
 
 
 def _require_no_lone_surrogate(data: bytes) -> None:
@@ -161,4 +171,4 @@ def _refuse_constant(name: str) -> NoReturn:
 
 _STRICT_NUMBERS: Final[dict[str, Any]] = {"parse_float": _float, "parse_constant": _refuse_constant}
 # For text in which no integer has to be looked at. Made once: to make it takes as long as to use it.
-_SHORT: Final = json.JSONDecoder(object_pairs_hook=_unique, **_STRICT_NUMBERS)
+_SHORT: Final[Any] = json.JSONDecoder(object_pairs_hook=_unique, **_STRICT_NUMBERS)

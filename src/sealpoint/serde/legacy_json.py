@@ -23,6 +23,7 @@ from sealpoint.errors import (
 )
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.catalogue import CATALOGUE
+from sealpoint.serde.classes import warn_once
 from sealpoint.serde.codes import (
     KEYWORD_ARGUMENTS,
     METHOD,
@@ -36,7 +37,6 @@ from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
 from sealpoint.serde.rebuild import make_builder
 from sealpoint.serde.scan import require_counts
-from sealpoint.serde.warned import warn_once
 
 _LANGCHAIN: Final = {
     name: (module, name) for module, name in SAFE_TYPES if module.startswith("langchain_core.")
@@ -82,21 +82,15 @@ def decode_json(
     *,
     strict: bool = True,
 ) -> Any:
-    """Return the value of a legacy row; ``strict`` is as for `parse_json`.
-
-    Raises:
-        DecodeError: If ``data`` is not what `parse_json` takes, or an envelope is malformed.
-        BlockedTypeError: If it names a type that is not allowed.
-        UnbuildableValueError: If a type refuses its arguments.
-    """
-    met: Counter[tuple[str, str]] = Counter()
+    """Return the value of a legacy row; ``strict`` is as for `parse_json`."""
+    named: Counter[tuple[str, str]] = Counter()
     records = count(1)
 
     def revive(value: dict[str, Any]) -> Any:
-        met[envelope_target(value)] += 1
+        named[envelope_target(value)] += 1
         if next(records) > limits.records:
             raise LimitError(f"value has over {limits.records} records")
-        require_counts(met, limits)
+        require_counts(named, limits)
         try:
             return _revive(value, allowlist)
         except (BlockedTypeError, UnbuildableValueError) as error:
@@ -143,11 +137,7 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
 
 
 def envelope_target(value: dict[str, Any]) -> tuple[str, str]:
-    """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules.
-
-    Raises:
-        DecodeError: If its id is not a list of at least two strings.
-    """
+    """Return the (module, name) of an envelope; LangChain's old paths lead to today's modules."""
     path = value["id"]
     if not isinstance(path, list) or len(path) < 2 or not all(isinstance(part, str) for part in path):
         raise DecodeError("an envelope's id is a list of at least two strings")

@@ -2,6 +2,10 @@
 
 A builder takes the payload of one record and returns the object. It is made once for a
 type and a kind of record, so that what can be asked of the type is asked once.
+
+Arrays from untrusted bytes are checked to be values of the dtype that they name. numpy accepts any bytes for
+any dtype: a bool of 7 counts as 7, a code point outside Unicode raises an error when it is read, and a date
+without a unit has no value.
 """
 
 from __future__ import annotations
@@ -19,9 +23,8 @@ from inspect import isclass, signature
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
-from sealpoint.serde.arrays import require_array
 from sealpoint.serde.catalogue import CATALOGUE, SafeType
-from sealpoint.serde.classes import find_class
+from sealpoint.serde.classes import _DeltaSnapshot, find_class
 from sealpoint.serde.codes import (
     DELTA_SNAPSHOT,
     KEYWORD_ARGUMENTS,
@@ -33,10 +36,50 @@ from sealpoint.serde.codes import (
     SINGLE_ARGUMENT,
 )
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.fast.addresses import address_reader
 from sealpoint.serde.fast.messages import is_message_class, make_message_builder
+from sealpoint.serde.fast.scalars import address_reader
 from sealpoint.serde.guards import RefusedError, as_tuple, require_members
-from sealpoint.serde.types import _DeltaSnapshot
+
+_LAST_CODE_POINT: Final = 0x10FFFF
+_X87_MANTISSA_BITS: Final = 63
+_X87_BYTES: Final = 16
+
+
+def require_array(array: Any, payload: Any) -> None:
+    """Refuse an array that would be written in another form, or whose bytes are not values of its dtype."""
+    dtype, shape, order, _ = payload
+    is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    if (array.dtype.str, list(array.shape), "F" if is_fortran else "C") != (dtype, shape, order):
+        raise RefusedError("its dtype, shape or order is not in the form that is written")
+    if bool in map(type, shape):
+        raise RefusedError("its shape does not consist of integers")
+    if not _has_values(array):
+        raise RefusedError("its bytes are not values of its dtype")
+
+
+def _has_values(array: Any) -> bool:
+    numpy: Any = import_module("numpy")
+    dtype = array.dtype
+    flat = array.reshape(-1, order="A")  # no copy of a whole array
+    if dtype.kind == "b":
+        return bool((flat.view("u1") <= 1).all())
+    if dtype.kind == "U" and flat.size:
+        return bool((flat.view(numpy.dtype("u4").newbyteorder(dtype.byteorder)) <= _LAST_CODE_POINT).all())
+    if dtype.kind in "mM":
+        unit, count = numpy.datetime_data(dtype)
+        has_unit = unit != "generic" or dtype.kind == "m"
+        return count > 0 and (has_unit or bool(numpy.isnat(flat).all()))
+    if dtype.kind in "fc" and dtype.itemsize >= _X87_BYTES and numpy.finfo(dtype).nmant == _X87_MANTISSA_BITS:
+        return _are_x87(flat.view("u1").reshape(-1, _X87_BYTES), is_big=dtype.byteorder == ">")
+    return True
+
+
+def _are_x87(numbers: Any, *, is_big: bool) -> bool:
+    """Whether the explicit leading bit of extended floats agrees with their exponent."""
+    low_first = numbers[:, ::-1] if is_big else numbers
+    has_exponent = (low_first[:, 8] | (low_first[:, 9] & 0x7F)) != 0
+    return bool((has_exponent == (low_first[:, 7] >> 7)).all())
+
 
 Builder = Callable[[Any], Any]
 
@@ -47,15 +90,6 @@ def make_builder(code: int, module: str, name: str, *, guarded: bool = False) ->
     """Return the builder for records of one kind that name one type.
 
     It raises `UnbuildableValueError` if the type refuses its arguments.
-
-    Args:
-        code: The kind of record: the code of its extension.
-        module: Module of the type.
-        name: Name of the type.
-        guarded: Whether the arguments come from unauthenticated bytes, and are checked first.
-
-    Raises:
-        UnbuildableValueError: If the type cannot be imported, or is not written as such a record.
     """
     build = make_raw_builder(code, module, name, guarded=guarded)
 
@@ -81,9 +115,6 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
     """Return a builder as `make_builder` does, but one that raises what the constructor raises.
 
     Where it can be the constructor itself it is, which saves a call or two for every object.
-
-    Raises:
-        UnbuildableValueError: If the type cannot be imported, or is not written as such a record.
     """
     cls = find_class(module, name)
     build = _MAKERS[code](cls)
@@ -105,11 +136,7 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
 
 
 def _find_row(cls: Any, code: int, module: str, name: str) -> SafeType | None:
-    """Return the row of the catalogue for a record from unauthenticated bytes.
-
-    Raises:
-        UnbuildableValueError: If LangGraph writes the type as another kind of record.
-    """
+    """Return the row of the catalogue for a record from unauthenticated bytes."""
     row = CATALOGUE.get((module, name))
     if row is None:
         is_set = isclass(cls) and issubclass(cls, set | frozenset)

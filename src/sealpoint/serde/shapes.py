@@ -106,11 +106,7 @@ class JsonBudget(threading.local):
             self.elements = before
 
     def spend(self, text: str) -> None:
-        """Charge one text that LangChain will parse, before it is parsed.
-
-        Raises:
-            RefusedError: If it is nested too deeply, or exceeds what is left.
-        """
+        """Charge one text that LangChain will parse, before it is parsed."""
         # Counts characters within strings too. An exact count would need the parser, whose cost this bounds.
         elements = text.count(",") + text.count(":") + text.count("[") + text.count("{")
         left = (MAX_JSON_ELEMENTS if self.elements is None else self.elements) - elements
@@ -126,11 +122,7 @@ json_budget: Final = JsonBudget()
 
 
 def require_message(fields: Any) -> None:
-    """Refuse fields of a message that LangChain does not write, or could not read in bounded time.
-
-    Raises:
-        RefusedError: If there are any.
-    """
+    """Refuse fields of a message that LangChain does not write, or could not read in bounded time."""
     _require_fields(fields, _MESSAGE)
     content = fields.get("content")
     if type(content) is list and not _BLOCKS.issuperset(map(type, content)):
@@ -138,11 +130,7 @@ def require_message(fields: Any) -> None:
 
 
 def require_ai_message(fields: Any) -> None:
-    """Refuse fields as `require_message` does, other shapes of calls and usage, and JSON in raw tool calls.
-
-    Raises:
-        RefusedError: If there are any.
-    """
+    """Refuse what `require_message` does, other shapes of calls and usage, and JSON in raw tool calls."""
     _require_ai_fields(fields)
     if fields.get("additional_kwargs"):
         for text in _raw_arguments(fields):
@@ -167,11 +155,7 @@ def _require_ai_fields(fields: Any) -> None:
 
 
 def require_ai_chunk(fields: Any) -> None:
-    """Refuse fields as `require_ai_message` does, and JSON in tool calls of a streamed message.
-
-    Raises:
-        RefusedError: If there are any.
-    """
+    """Refuse fields as `require_ai_message` does, and JSON in tool calls of a streamed message."""
     _require_ai_fields(fields)
     chunks = fields.get("tool_call_chunks") or []
     _require_calls(chunks, _CALL_CHUNK, "tool_call_chunks")
@@ -186,20 +170,12 @@ def require_ai_chunk(fields: Any) -> None:
 
 
 def require_document(fields: Any) -> None:
-    """Refuse fields of a document that LangChain would convert.
-
-    Raises:
-        RefusedError: If there are any.
-    """
+    """Refuse fields of a document that LangChain would convert."""
     _require_fields(fields, _DOCUMENT)
 
 
 def require_item(fields: Any) -> None:
-    """Refuse fields of an item of a store that LangGraph would convert.
-
-    Raises:
-        RefusedError: If there are any.
-    """
+    """Refuse fields of an item of a store that LangGraph would convert."""
     _require_fields(fields, _ITEM)
     if not _TEXT.issuperset(map(type, fields.get("namespace", ()))):
         raise RefusedError("its namespace is not made of text")

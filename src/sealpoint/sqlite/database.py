@@ -9,16 +9,94 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError
+from sealpoint.errors import EndlessTreeError, ForkedError, SchemaError, TextError
 from sealpoint.forks import inherited, reset_in_child
-from sealpoint.sqlite import guard, layout, schema
-from sealpoint.sqlite.budget import UNLIMITED, Budget, capacity_bytes
-from sealpoint.sqlite.cursors import own_cursor
-from sealpoint.sqlite.extent import require_whole
-from sealpoint.sqlite.failures import FOREIGN, translate_errors, translated
-from sealpoint.sqlite.opening import open_file, prepare
+from sealpoint.sqlite import schema
 from sealpoint.sqlite.query import add_functions
-from sealpoint.sqlite.transaction import Transaction
+from sealpoint.sqlitefile import guard
+from sealpoint.sqlitefile.guard import (
+    FOREIGN,
+    UNLIMITED,
+    Budget,
+    capacity_bytes,
+    translate_errors,
+    translated,
+)
+from sealpoint.sqlitefile.opening import open_file, prepare, require_whole, switch_log_on
+
+
+def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """Return a cursor with tuples as rows and `str` as text, independent of the application's factories."""
+    factory = connection.text_factory
+    if factory is not str and not isinstance(factory, _Text):
+        connection.text_factory = _Text(factory)
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor
+
+
+class _Text:
+    """The text factory of the application, except on a thread that runs a statement of this package.
+
+    Python's sqlite3 has one per connection, and calls it when a row is fetched.
+    """
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    def __call__(self, text: bytes) -> Any:
+        if not guard.is_ours():
+            return self._theirs(text)
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            raise TextError("a row contains text that is not UTF-8") from None
+
+
+class Transaction:
+    """Commits what its block does, or nothing of it.
+
+    The write lock is taken at the start: a transaction that reads first and then writes
+    fails at once where another process has written in between. In a transaction that the
+    caller left open, a savepoint keeps our part together, and the commit is for both.
+    """
+
+    __slots__ = ("_connection", "_cursor", "_nested")
+
+    def __init__(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
+        """Prepare a transaction whose own statements run on ``cursor``, as those of the block may."""
+        self._connection = connection
+        self._cursor = cursor
+
+    def __enter__(self) -> None:
+        self._nested = self._connection.in_transaction
+        try:
+            self._cursor.execute("SAVEPOINT sealpoint" if self._nested else "BEGIN IMMEDIATE")
+        except BaseException as error:
+            if not isinstance(error, sqlite3.Error):  # Ctrl-C after BEGIN: no other code would undo it
+                self._undo()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._undo()
+            return
+        try:
+            if self._nested:
+                self._connection.commit()
+            else:  # where commit() would do nothing if the connection has autocommit=True
+                self._cursor.execute("COMMIT")
+        except BaseException:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        # SQLite itself may have rolled back already, on a full disk for instance.
+        if self._connection.in_transaction:
+            undo = ("ROLLBACK TO sealpoint", "RELEASE sealpoint") if self._nested else ("ROLLBACK",)
+            for statement in undo:
+                self._cursor.execute(statement)
+
 
 Result = TypeVar("Result")
 Saver = TypeVar("Saver")
@@ -82,12 +160,7 @@ def open_for(make: Callable[[sqlite3.Connection], Saver], conn_string: str) -> S
 
 
 class Database:
-    """Guards a connection: one statement at a time, each in a transaction with a checked schema.
-
-    Attributes:
-        size_bytes: Capacity of the file at the last check.
-        has_task_path: Whether ``writes`` has the column, which older databases lack.
-    """
+    """Guards a connection: one statement at a time, each in a transaction with a checked schema."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Use ``connection``. Nothing is read or written before the first use."""
@@ -118,12 +191,7 @@ class Database:
         return result
 
     def setup(self) -> None:
-        """Create missing tables, and check existing ones. Once per connection.
-
-        Raises:
-            ForkedError: If the connection was opened before the process forked.
-            SchemaError: If the tables are not those of LangGraph or of this package.
-        """
+        """Create missing tables, and check existing ones. Once per connection."""
         with self.lock:
             if self._is_inherited:
                 raise ForkedError("SqliteSaver")
@@ -151,30 +219,17 @@ class Database:
         guard.add_check(connection)
         add_functions(connection)
         require_whole(cursor, self._file)
-        (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
-        # SQLite cannot change to WAL within a transaction, and a database in memory has no log.
-        if mode not in ("wal", "memory") and not connection.in_transaction:
-            self._switch_log_on(cursor)
-
-    def _switch_log_on(self, cursor: sqlite3.Cursor) -> None:
-        try:
-            cursor.execute("PRAGMA main.journal_mode = WAL").fetchall()
-        except sqlite3.OperationalError as error:
-            # A read-only file is not changed. SQLite does not wait here for a busy one: either another
-            # process is switching, which this connection will notice, or it works without WAL until one
-            # does.
-            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
-                raise
+        switch_log_on(cursor)
 
     def _check(self, cursor: sqlite3.Cursor) -> None:
         """Check the tables if the schema has changed, inside the transaction that relies on it."""
         (version,) = cursor.execute(_VERSION).fetchone()
         if version != self._version:
             self._version = None
-            tables = layout.require_tables(cursor)
+            tables = schema.require_tables(cursor)
             if self.is_setup and len(tables) < 2:
                 raise SchemaError("one of the tables 'checkpoints' and 'writes' is gone")
-            self.has_task_path = layout.has_task_path(cursor)
+            self.has_task_path = schema.has_task_path(cursor)
             self.look_at_size(cursor)
             self._version = version
 
@@ -184,7 +239,7 @@ class Database:
         return self.size_bytes
 
     def _create(self, connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-        tables = layout.existing_tables(cursor)
+        tables = schema.existing_tables(cursor)
         has_task_path = "writes" not in tables or self.has_task_path
         if len(tables) == 2 and has_task_path:
             return
@@ -192,7 +247,7 @@ class Database:
             with Transaction(connection, cursor):
                 cursor.execute(schema.CREATE_CHECKPOINTS)
                 cursor.execute(schema.CREATE_WRITES)
-                if not layout.has_task_path(cursor):
+                if not schema.has_task_path(cursor):
                     cursor.execute(schema.ADD_TASK_PATH)
         except sqlite3.OperationalError as error:
             # An older read-only database is read without this column.
@@ -222,19 +277,7 @@ class Database:
     def read(
         self, statement: str, parameters: Sequence[Any] | dict[str, Any] = (), budget: Budget | None = None
     ) -> list[tuple[Any, ...]]:
-        """Return all rows of a query. The lock is held during the query, not while rows are used.
-
-        Args:
-            statement: A query.
-            parameters: The values of its placeholders.
-            budget: How much to read; at least one row.
-
-        Raises:
-            RowError: If a row is larger than `MAX_VALUE_BYTES`.
-            MetadataError: If the query searches metadata that is not JSON.
-            DatabaseCorruptError: If the file is damaged, or is not a database.
-            SchemaError: If the tables have changed and are no longer valid.
-        """
+        """Return all rows of a query. The lock is held during the query, not while rows are used."""
         return self.together(Session.read, statement, parameters, budget)
 
     def together(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -242,13 +285,7 @@ class Database:
         return self._exclusively(self._work, READ, work, arguments)
 
     def at_once(self, begin: str, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Run ``work``, one statement with the condition `guard.REQUIRE_CHECK`; return its result.
-
-        Args:
-            begin: `READ` or `WRITE`.
-            work: Runs the statement in the session that it is called with.
-            arguments: Its further arguments.
-        """
+        """Run ``work``, one statement with the condition `guard.REQUIRE_CHECK`; return its result."""
         with self.lock:  # not by `_exclusively`, which saves a call
             if not self.is_setup:
                 self.setup()

@@ -12,7 +12,8 @@ from sealpoint.base.metadata import MAX_DEPTH, MAX_ELEMENTS
 from sealpoint.base.place import configurable_of, optional_text, require_place, require_unicode
 from sealpoint.errors import ConfigError, ConfigKeyError, DecodeError, excerpt
 from sealpoint.serde.jsontext import parse
-from sealpoint.sqlite import guard, schema
+from sealpoint.sqlite import schema
+from sealpoint.sqlitefile import guard
 
 SAME_JSON: Final = "sealpoint_same_json"
 _FILTER_KEY: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -34,9 +35,6 @@ def select_keys(
     """Return the statement that finds the keys of the checkpoints to list, and its parameters.
 
     Keys first, rows later: SQLite would carry whole values through its sort.
-
-    Raises:
-        ConfigError: If an argument does not have the form it needs.
     """
     conditions = _place_conditions(config) + _filter_conditions(metadata) + _before_conditions(before)
     where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""

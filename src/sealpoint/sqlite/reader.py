@@ -1,18 +1,154 @@
-"""Reading checkpoints a page of rows at a time, with one query for all writes of a page."""
+"""Reading checkpoints a page of rows at a time, with one query for all writes of a page.
+
+What a row holds is checked against what its key says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
-from sealpoint.base import CheckpointTuple, PendingWrite, RunnableConfig
+from sealpoint.base import Checkpoint, CheckpointTuple, DeltaChannelHistory, PendingWrite, RunnableConfig
+from sealpoint.base.checkpoint import DeltaWalk, require_document
+from sealpoint.base.metadata import decode_metadata
 from sealpoint.base.place import Place
-from sealpoint.errors import RowError, excerpt
-from sealpoint.serde import SerializerProtocol
+from sealpoint.errors import ConfigError, RowError, excerpt
+from sealpoint.serde.base import SerializerProtocol, is_opaque
+from sealpoint.serde.inert import Outline, make_outline
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.budget import Budget
 from sealpoint.sqlite.database import READ, Database, Session
-from sealpoint.sqlite.rows import WRITE_NAMES, CheckpointRow, Key, decode_pending, decode_writes, make_row
+from sealpoint.sqlitefile.guard import Budget
+
+Key = tuple[str, str, str]
+"""thread_id, checkpoint_ns and checkpoint_id of a row."""
+
+_SORT_KEY: Final = itemgetter(-6, -5, -4)  # what `writes_sort_key` returns for a row, without a call
+_NAMES: Final = (str, str, int, str)  # task_path, task_id, idx and channel of a write
+_KEY_NAMES: Final = (str, str, str, *_NAMES)
+WRITE_NAMES: Final = (str, str, *_NAMES)
+"""Types of what stands before type and value in a write of `schema.SELECT_TUPLE`."""
+
+
+class CheckpointRow(NamedTuple):
+    """A row of ``checkpoints``."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent_checkpoint_id: str | None
+    type: str
+    checkpoint: bytes
+    metadata: bytes | str | None
+
+    @property
+    def key(self) -> Key:
+        """The primary key."""
+        return self[:3]
+
+    def require_parent(self) -> str | None:
+        """Return the id of the parent, if there is one."""
+        thread_id, ns, checkpoint_id, parent, *_ = self
+        is_named = type(thread_id) is type(ns) is type(checkpoint_id) is str
+        if not is_named or not (parent is None or type(parent) is str):
+            raise RowError(f"row {excerpt(checkpoint_id)} is not named by text")
+        if not checkpoint_id:  # a config that names it would mean the latest
+            raise RowError("the id of a checkpoint is empty")
+        return parent
+
+    def decode(self, serde: SerializerProtocol) -> Checkpoint:
+        """Return the checkpoint of the row, or the opaque value that a carrier returns in its place."""
+        checkpoint = serde.loads_typed((self.type, self.checkpoint))
+        if isinstance(checkpoint, dict) or not is_opaque(serde, checkpoint):
+            require_document(checkpoint, self.checkpoint_id)
+        return checkpoint  # type: ignore[no-any-return]
+
+    def decode_values(
+        self, serde: SerializerProtocol, outline: Outline | None = None
+    ) -> Mapping[str, Any] | None:
+        """Return the channel values of the row's checkpoint; ``None`` if that is opaque."""
+        try:
+            if outline is not None:
+                document = outline(self.type, self.checkpoint)
+                require_document(document, self.checkpoint_id)
+                return document["channel_values"]  # type: ignore[no-any-return]
+        except RowError:
+            # The checkpoint may be right: an outline has None in place of an object that is a dict, and
+            # what a carrier hands on has no outline.
+            outline = None
+        checkpoint = self.decode(serde)
+        return None if is_opaque(serde, checkpoint) else checkpoint["channel_values"]
+
+    def decode_tuple(
+        self, serde: SerializerProtocol, writes: list[PendingWrite], config: RunnableConfig | None = None
+    ) -> CheckpointTuple:
+        """Return the checkpoint and what is stored with it; its config is ``config`` if that is given."""
+        parent = self.require_parent()
+        return _make_tuple(
+            (
+                config or config_of(*self.key),
+                self.decode(serde),
+                decode_metadata(self.metadata),
+                config_of(self.thread_id, self.checkpoint_ns, parent) if parent else None,
+                writes,
+            )
+        )
+
+
+# `CheckpointRow(...)` and `CheckpointTuple(...)` without their Python constructors.
+make_row: Final[Callable[[tuple[Any, ...]], CheckpointRow]] = partial(tuple.__new__, CheckpointRow)
+_make_tuple: Final[Callable[[tuple[Any, ...]], CheckpointTuple]] = partial(tuple.__new__, CheckpointTuple)
+
+
+def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
+    """Return the config that names one checkpoint."""
+    return {
+        "configurable": {
+            "thread_id": thread_id,
+            "checkpoint_ns": checkpoint_ns,
+            "checkpoint_id": checkpoint_id,
+        }
+    }
+
+
+def decode_writes(
+    rows: Sequence[tuple[Any, ...]], page: Sequence[Key], serde: SerializerProtocol
+) -> dict[Key, list[PendingWrite]]:
+    """Return the pending writes on top of the checkpoints of a page, by checkpoint.
+
+    Rows are those of `schema.select_writes`: they hold the key of their checkpoint if the page has several.
+    """
+    if len(page) == 1:
+        return {page[0]: decode_pending(rows, serde)} if rows else {}
+    _require_names(rows, _KEY_NAMES)
+    grouped: dict[Key, list[PendingWrite]] = {}
+    for row in sorted(rows, key=_SORT_KEY):
+        thread_id, ns, checkpoint_id, _, task_id, _, channel, kind, value = row
+        write = task_id, channel, serde.loads_typed((kind, value))
+        grouped.setdefault((thread_id, ns, checkpoint_id), []).append(write)
+    return grouped
+
+
+def decode_pending(
+    rows: Sequence[tuple[Any, ...]], serde: SerializerProtocol, names: tuple[type, ...] = _NAMES
+) -> list[PendingWrite]:
+    """Return the pending writes on top of one checkpoint, in the order of `writes_sort_key`.
+
+    Rows end with task_path, task_id, idx, channel, type and value; ``names`` are the types of all columns but
+    the last two. Errors are those of `decode_writes`.
+    """
+    _require_names(rows, names)
+    ordered = rows if len(rows) == 1 else sorted(rows, key=_SORT_KEY)
+    return [(row[-5], row[-3], serde.loads_typed(row[-2:])) for row in ordered]
+
+
+def _require_names(rows: Sequence[tuple[Any, ...]], types: tuple[type, ...]) -> None:
+    """Check what stands before type and value in each row of a write."""
+    for row in rows:
+        if tuple(map(type, row[:-2])) != types:  # SQLite stores a BLOB in any column
+            raise RowError("a write is not named by text and a number")
+
 
 FIRST_PAGE_ROWS: Final = 10
 PAGE_ROWS: Final = 50
@@ -99,9 +235,6 @@ def read_page_writes(
     """Return writes by the keys of their checkpoints, and how much of the page they are.
 
     ``channels`` says whose writes to read, if it names any.
-
-    Raises:
-        RowError: If there are over `MAX_WRITES` on one, or they have over `MAX_WRITES_BYTES`.
     """
     found, page = database.together(_find_writes, page, channels)
     return decode_writes(found, page, serde), page
@@ -129,11 +262,7 @@ def _too_many_writes() -> RowError:
 
 
 def read_ancestors(session: Session, key: Key) -> list[Key]:
-    """Return the keys from a checkpoint to its root: itself, its parent, and so on.
-
-    Raises:
-        RowError: If the chain is a cycle, or longer than `MAX_ANCESTORS`.
-    """
+    """Return the keys from a checkpoint to its root: itself, its parent, and so on."""
     thread_id, checkpoint_ns, checkpoint_id = key
     place = {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id, "most": MAX_ANCESTORS + 1}
     chain = session.read(schema.SELECT_ANCESTORS, place)
@@ -143,3 +272,128 @@ def read_ancestors(session: Session, key: Key) -> list[Key]:
     if len(chain) > MAX_ANCESTORS:
         raise RowError(f"checkpoint {excerpt(checkpoint_id)} has over {MAX_ANCESTORS} ancestors")
     return [(thread_id, checkpoint_ns, row[0]) for row in chain]
+
+
+def read_histories(
+    database: Database, serde: SerializerProtocol, place: Place, channels: Sequence[str]
+) -> Mapping[str, DeltaChannelHistory]:
+    """Return the histories of delta channels in the ancestors of the checkpoint at ``place``.
+
+    Ancestors are read until a stored value was found for each channel. Sealed values of each ancestor are
+    opened and checked, and built only where a channel's value is stored.
+    """
+    walk, outline = DeltaWalk(channels), make_outline(serde)
+    if walk.open:
+        for row, writes in _read_ancestors(database, serde, place, walk.open):
+            values = row.decode_values(serde, outline)
+            if values is not None and not walk.open.isdisjoint(values):
+                values = row.decode_values(serde)
+            if values is None:
+                raise ConfigError(
+                    "the serializer does not decode checkpoints, so their delta channels are not known",
+                    hint="call the method of the saver that wraps this one",
+                )
+            walk.visit(values, writes)
+            if not walk.open:
+                break
+    return walk.histories()
+
+
+def _read_ancestors(
+    database: Database, serde: SerializerProtocol, place: Place, channels: Collection[str]
+) -> Iterator[tuple[CheckpointRow, list[PendingWrite]]]:
+    """Yield the ancestors of a checkpoint, nearest first, with their writes to ``channels``.
+
+    The caller may remove channels meanwhile.
+    """
+    for line in _read_lines(database, place):
+        while line:
+            keys = [row.key for row in line]
+            writes, page = read_page_writes(database, serde, keys, sorted(channels))
+            for key, row in zip(page, line, strict=False):
+                yield row, writes.get(key, [])
+            line = line[len(page) :]  # noqa: PLW2901 -- large writes may not all fit
+
+
+def _read_lines(database: Database, place: Place) -> Iterator[list[CheckpointRow]]:
+    """Yield the ancestors of a checkpoint in batches, nearest first.
+
+    Later ids sort after earlier ones, so the rows directly before a checkpoint are its ancestors, except
+    for rows of forks between them. One range of rows therefore contains many ancestors, and takes half the
+    time of finding the chain first and then each row by its key. If forks interrupt the chain, the ranges
+    become shorter, down to one row.
+    """
+    statement = schema.SELECT_PARENT if place.checkpoint_id else schema.SELECT_LATEST_PARENT
+    start = database.read(statement, place if place.checkpoint_id else place[:2])
+    met = {row[0] for row in start}
+    wanted, size = start[0][1] if start else None, FIRST_PAGE_ROWS
+    while wanted:
+        rows = _read_range(database, place, wanted, size)
+        line: list[CheckpointRow] = []
+        while wanted:
+            if wanted in met:
+                raise RowError(f"the parents of checkpoint {excerpt(str(wanted))} go in a circle")
+            row = rows.pop(wanted, None)
+            if row is None:
+                break
+            line.append(row)
+            met.add(wanted)
+            wanted = row.require_parent()
+        if len(met) > MAX_ANCESTORS:
+            raise RowError(f"a checkpoint has over {MAX_ANCESTORS} ancestors")
+        if not line:
+            return
+        yield line
+        size = max(1, len(line)) if rows else min(size * 2, PAGE_ROWS)
+
+
+def _read_range(database: Database, place: Place, first: str, size: int) -> dict[str, CheckpointRow]:
+    """Return the row with id ``first`` and those directly before it, at most ``size``, by their ids."""
+    parameters = (*place[:2], first, size)
+    found = database.read(schema.SELECT_RANGE, parameters, Budget(size, PAGE_BYTES))
+    rows: dict[str, CheckpointRow] = {}
+    for kind, data, thread_id, checkpoint_ns, checkpoint_id, parent in found:
+        if (thread_id, checkpoint_ns) != place[:2]:
+            raise RowError("the index of the table leads to the row of another checkpoint")
+        row = CheckpointRow(thread_id, checkpoint_ns, checkpoint_id, parent, kind, data, None)
+        rows[checkpoint_id] = row
+    return rows
+
+
+def run_all(session: Session, statements: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Run each of ``statements`` for each of ``rows``."""
+    for statement in statements:
+        session.run(statement, rows)
+
+
+def delete_runs(session: Session, run_ids: Sequence[str]) -> None:
+    """Delete the checkpoints whose metadata names one of the runs, and their writes."""
+    for run_id in run_ids:
+        run_all(session, schema.DELETE_ONE, session.read(schema.SELECT_OF_RUN, (run_id,)))
+
+
+def keep_latest(session: Session, serde: SerializerProtocol, thread_id: str) -> None:
+    """Delete all checkpoints of a thread but the latest of each namespace and what those need."""
+    keys: list[Any] = session.read(schema.SELECT_OF_THREAD, (thread_id,))
+    needed = _needed(session, serde, keys)
+    run_all(session, schema.DELETE_ONE, [key for key in keys if key not in needed])
+
+
+def _needed(session: Session, serde: SerializerProtocol, keys: Sequence[Key]) -> set[Key]:
+    """Return the latest key of each namespace, and the ancestors that its delta channels need."""
+    latest = {key[1]: key for key in reversed(keys)}  # keys come latest first
+    return {needed for key in latest.values() for needed in _chain_to_snapshots(session, serde, key)}
+
+
+def _chain_to_snapshots(session: Session, serde: SerializerProtocol, key: Key) -> Iterator[Key]:
+    """Yield a checkpoint and its ancestors, until every delta channel has met a stored value."""
+    row = CheckpointRow(*session.read(schema.SELECT_ONE, key)[0])
+    open_channels = set(decode_metadata(row.metadata).get("counters_since_delta_snapshot") or {})
+    for ancestor in read_ancestors(session, key):
+        yield ancestor
+        if open_channels:
+            row = CheckpointRow(*session.read(schema.SELECT_ONE, ancestor)[0])
+            # What an opaque checkpoint holds is not known: nothing that may be needed is deleted.
+            open_channels -= (row.decode_values(serde) or {}).keys()
+        if not open_channels:
+            return

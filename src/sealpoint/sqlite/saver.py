@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from itertools import chain, islice
-from typing import Any, Final, Self
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from sealpoint.base import (
     WRITES_IDX_MAP,
@@ -25,16 +25,52 @@ from sealpoint.base import (
 from sealpoint.base.metadata import encode_metadata
 from sealpoint.base.place import require_place, require_thread_id, require_unicode
 from sealpoint.errors import ConfigError, SealpointError, excerpt
-from sealpoint.serde import JsonPlusSerializer, SerializerProtocol
+from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, SerializerProtocol
 from sealpoint.sqlite import schema
-from sealpoint.sqlite.counting import count, counted
 from sealpoint.sqlite.database import WRITE, Database, Session, open_for
-from sealpoint.sqlite.delta import read_histories
-from sealpoint.sqlite.pruning import delete_runs, keep_latest, run_all
 from sealpoint.sqlite.query import select_keys
-from sealpoint.sqlite.reader import read_many, read_one
-from sealpoint.sqlite.rows import config_of
+from sealpoint.sqlite.reader import (
+    config_of,
+    delete_runs,
+    keep_latest,
+    read_histories,
+    read_many,
+    read_one,
+    run_all,
+)
 from sealpoint.threadpool import ThreadPool
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Saver(Protocol):
+    @property
+    def serde(self) -> SerializerProtocol: ...
+
+
+S = TypeVar("S", bound=_Saver)
+
+
+def count(saver: _Saver, error: SealpointError) -> None:
+    """Count an error with those of the saver's cipher, if it has one and the error is not counted yet."""
+    if isinstance(saver.serde, EncryptedSerializer):
+        saver.serde.tally.refuse(error)
+
+
+def counted(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Have the errors of a saver's method counted."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except SealpointError as error:
+            count(self, error)
+            raise
+
+    return call
+
 
 _ASYNC_BATCH: Final = 10  # checkpoints fetched at a time for an asynchronous reader
 

@@ -1,14 +1,231 @@
-"""The two tables, as LangGraph's checkpoint-sqlite lays them out, and every statement on them."""
+"""The two tables, as LangGraph's checkpoint-sqlite lays them out: their check, and every statement on them.
+
+A database is refused otherwise: a trigger, a view or a generated column in the place of a table
+would run SQL of the file's author with our statements.
+"""
 
 # ruff: noqa: S608 -- statements are put together from constants and placeholders only
 
 from __future__ import annotations
 
+import re
+import sqlite3
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from sealpoint.base.place import Place
-from sealpoint.sqlite.guard import REQUIRE_CHECK
+from sealpoint.errors import SchemaError, excerpt
+from sealpoint.sqlitefile.guard import REQUIRE_CHECK
+
+_CHECKPOINT_COLUMNS: Final = {
+    "thread_id": ("TEXT", 1),
+    "checkpoint_ns": ("TEXT", 2),
+    "checkpoint_id": ("TEXT", 3),
+    "parent_checkpoint_id": ("TEXT", 0),
+    "type": ("TEXT", 0),
+    "checkpoint": ("BLOB", 0),
+    "metadata": ("BLOB", 0),
+}
+_WRITE_COLUMNS: Final = {
+    "thread_id": ("TEXT", 1),
+    "checkpoint_ns": ("TEXT", 2),
+    "checkpoint_id": ("TEXT", 3),
+    "task_id": ("TEXT", 4),
+    "idx": ("INTEGER", 5),
+    "channel": ("TEXT", 0),
+    "type": ("TEXT", 0),
+    "value": ("BLOB", 0),
+}
+_TASK_PATH: Final = {"task_path": ("TEXT", 0)}
+
+_MASTER: Final = """
+    SELECT typeof(type) = 'text' AND typeof(name) = 'text' AND typeof(tbl_name) = 'text',
+        typeof(rootpage) = 'integer', rootpage IS NULL, typeof(sql) = 'text', sql IS NULL,
+        CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB), rootpage
+    FROM main.sqlite_master"""
+_STARTS: Final = {  # what SQLite writes there, whatever the statement was
+    "table": ("CREATE TABLE ", "CREATE VIRTUAL TABLE "),
+    "index": ("CREATE INDEX ", "CREATE UNIQUE INDEX "),
+    "view": ("CREATE VIEW ",),
+    "trigger": ("CREATE TRIGGER ",),
+}
+# No pragma lists the checks of a table: only its statement shows them.
+_ACTING: Final = re.compile(r"\b(COLLATE|CHECK|GENERATED|REFERENCES)\b", re.IGNORECASE)
+_TABLES: Final = frozenset({"checkpoints", "writes"})
+_DEFAULTS: Final = (None, "''", "NULL")
+
+
+class _Object(NamedTuple):
+    """A row of sqlite_master."""
+
+    type: str
+    name: str
+    table: str
+    sql: str | None
+    root: int
+
+
+def existing_tables(cursor: sqlite3.Cursor) -> set[str]:
+    """Return which of the two names the database has, in any case and whatever stands behind them."""
+    return {_lower(each.name) for each in _objects(cursor)} & _TABLES
+
+
+def table_names(cursor: sqlite3.Cursor) -> list[str]:
+    """Return the names of all tables, virtual ones too."""
+    return sorted(each.name for each in _objects(cursor) if each.type == "table")
+
+
+def require_unhidden(cursor: sqlite3.Cursor) -> None:
+    """Check that no temporary object of the connection hides one of the tables, or acts on it."""
+    for name, table in cursor.execute("SELECT name, tbl_name FROM temp.sqlite_master").fetchall():
+        if {_lower(name), _lower(table)} & _TABLES:
+            raise SchemaError(
+                f"a temporary table, view or trigger {excerpt(name)} is in front of {excerpt(table)}"
+            )
+
+
+def has_task_path(cursor: sqlite3.Cursor) -> bool:
+    """Whether ``writes`` has the column ``task_path``, which older databases lack."""
+    return any(row[1] == "task_path" for row in cursor.execute("PRAGMA main.table_xinfo(writes)").fetchall())
+
+
+def require_tables(cursor: sqlite3.Cursor) -> set[str]:
+    """Check the schema, and that those of the tables that exist are what LangGraph or this package made."""
+    objects = _objects(cursor)
+    for table, needed, optional in (
+        ("checkpoints", _CHECKPOINT_COLUMNS, {}),
+        ("writes", _WRITE_COLUMNS, _TASK_PATH),
+    ):
+        related = [each for each in objects if table in (_lower(each.table), _lower(each.name))]
+        if any(_lower(each.name) == table for each in related):
+            _require_plain(related, table)
+            _require_columns(cursor, table, needed, optional)
+            _require_row_ids(cursor, table)
+            _require_indexes(cursor, table, needed)
+        elif related:
+            raise SchemaError(f"the schema names a table {table!r} that it does not have")
+    return {_lower(each.name) for each in objects} & _TABLES
+
+
+def _lower(name: str) -> str:
+    """Return a name as SQLite compares it: without regard to the case of ASCII letters."""
+    return name.lower() if name.isascii() else name
+
+
+def _objects(cursor: sqlite3.Cursor) -> list[_Object]:
+    """Return the rows of sqlite_master.
+
+    SQLite reads them as C strings, from any storage class. Whatever would look otherwise to it than
+    it does here is refused.
+    """
+    (encoding,) = cursor.execute("PRAGMA main.encoding").fetchone()
+    objects = [_object(row, encoding) for row in cursor.execute(_MASTER).fetchall()]
+    names = [(each.type == "trigger", _lower(each.name)) for each in objects]
+    if len(set(names)) < len(names):
+        raise SchemaError("the schema holds two objects of one name")
+    roots = [each.root for each in objects if each.root]
+    if len(set(roots)) < len(roots):  # then an index leads to the rows of another table, or of another key
+        raise SchemaError("two tables or indexes have the same page of the file")
+    return objects
+
+
+def _object(row: tuple[Any, ...], encoding: str) -> _Object:
+    """Return one row of `_MASTER` as what it says."""
+    has_text, has_root, lacks_root, has_sql, lacks_sql, *texts, root = row
+    if not (has_text and (has_root or lacks_root) and (has_sql or lacks_sql)):
+        raise SchemaError("a row of sqlite_master is not made of text and a page number")
+    try:
+        kind, name, table = (text.decode(encoding) for text in texts[:3])
+        sql: str | None = None if lacks_sql else texts[3].decode(encoding)
+    except UnicodeDecodeError:
+        raise SchemaError("the schema holds text that is not Unicode") from None
+    found = _Object(kind, name, table, sql, root or 0)
+    if any("\0" in text for text in found[:4] if text):
+        raise SchemaError(f"the schema holds a NUL in the text of {excerpt(name)}")
+    if kind not in _STARTS:
+        raise SchemaError(f"the schema holds {excerpt(name)} of the unknown type {excerpt(kind)}")
+    if sql is None:
+        if kind != "index" or not name.startswith("sqlite_autoindex_"):
+            raise SchemaError(f"the schema holds no statement for {excerpt(name)}")
+    elif not sql.startswith(_STARTS[kind]):
+        raise SchemaError(f"the schema holds another statement for {excerpt(name)} than for its type")
+    is_stored = kind == "index" or (kind == "table" and not (sql or "").startswith("CREATE VIRTUAL"))
+    if (found.root > 0) is not is_stored or found.root < 0:
+        raise SchemaError(f"the schema names no proper page for {excerpt(name)}")
+    return found
+
+
+def _require_plain(related: Iterable[_Object], table: str) -> None:
+    """Check that a table is a real one, and that nothing hangs on it that acts by itself."""
+    for each in related:
+        if each.type == "trigger":
+            raise SchemaError(f"table {table!r} has a trigger {excerpt(each.name)}")
+        if _lower(each.name) != table:
+            continue
+        if each.type != "table" or each.root == 0 or _lower(each.table) != table:
+            raise SchemaError(f"{table!r} is not a real table")
+        if _ACTING.search(each.sql or ""):
+            raise SchemaError(f"table {table!r} has a collation, a check, a reference or a generated column")
+
+
+def _require_columns(
+    cursor: sqlite3.Cursor,
+    table: str,
+    needed: dict[str, tuple[str, int]],
+    optional: dict[str, tuple[str, int]],
+) -> None:
+    columns = {}
+    rows = cursor.execute(f"PRAGMA main.table_xinfo({table})").fetchall()
+    for _, name, kind, _, default, place, hidden in rows:
+        if hidden:
+            raise SchemaError(f"table {table!r} has a generated or hidden column {excerpt(name)}")
+        if default not in _DEFAULTS:  # an older release of LangGraph leaves a column out
+            raise SchemaError(
+                f"table {table!r} has a default that LangGraph does not give it, for {excerpt(name)}"
+            )
+        columns[name] = (str(kind).upper(), place)
+    if {name: column for name, column in columns.items() if name not in optional} != needed:
+        others = ", ".join(
+            excerpt(name) for name, column in columns.items() if column != (needed | optional).get(name)
+        )
+        raise SchemaError(
+            f"table {table!r} does not have the columns and the primary key that LangGraph gives it"
+            + (f": {others}" if others else "")
+        )
+    if any(columns[name] != column for name, column in optional.items() if name in columns):
+        raise SchemaError(f"table {table!r} has its optional columns in another form")
+
+
+def _require_row_ids(cursor: sqlite3.Cursor, table: str) -> None:
+    try:
+        cursor.execute(f"SELECT rowid FROM main.{table} LIMIT 0").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        raise SchemaError(f"table {table!r} is made WITHOUT ROWID") from None
+
+
+def _require_indexes(cursor: sqlite3.Cursor, table: str, needed: dict[str, tuple[str, int]]) -> None:
+    """Check that the primary key has its index, and that all others are plain ones, which nothing reads."""
+    key = [name for place, name in sorted((place, name) for name, (_, place) in needed.items() if place)]
+    primary = []
+    for _, name, unique, origin, partial in cursor.execute(f"PRAGMA main.index_list({table})").fetchall():
+        quoted = name.replace('"', '""')
+        columns = cursor.execute(f'PRAGMA main.index_xinfo("{quoted}")').fetchall()
+        # In PRAGMA index_xinfo the column number of an expression is -2, and that of the row id -1.
+        names = [column for _, place, column, *_, is_key in columns if is_key and place >= 0]
+        if partial or any(place == -2 for _, place, *_ in columns):
+            raise SchemaError(f"table {table!r} has an index {excerpt(name)} over expressions")
+        if any(collation not in (None, "BINARY") for *_, collation, _ in columns):
+            raise SchemaError(f"table {table!r} has an index {excerpt(name)} with a collation")
+        if origin == "pk":
+            primary.append((_lower(name), names, any(descending for *_, descending, _, _ in columns)))
+        elif unique:  # rows would displace each other, or be left out
+            raise SchemaError(f"table {table!r} has a unique index {excerpt(name)}")
+    if primary != [(f"sqlite_autoindex_{table}_1", key, False)]:
+        raise SchemaError(f"table {table!r} has no proper index of its primary key")
+
 
 _CACHED_STATEMENTS: Final = 128  # as many as a connection keeps
 
@@ -126,16 +343,7 @@ def select_page(rows: int) -> str:
 
 @lru_cache(_CACHED_STATEMENTS)
 def select_writes(rows: int, task_path: str, channels: int = 0) -> str:
-    """Return the statement that reads the writes on top of ``rows`` checkpoints, three parameters each.
-
-    Args:
-        rows: How many checkpoints.
-        task_path: ``task_path``, or ``''`` for a table that lacks the column.
-        channels: How many channels to read, one more parameter each; 0 for all.
-
-    Returns:
-        A query of the key of the checkpoint, if there are several, and of the columns of a write.
-    """
+    """Return the statement that reads the writes on top of ``rows`` checkpoints, three parameters each."""
     only = f" AND channel IN ({', '.join('?' * channels)})" if channels else ""
     columns = f"{task_path}, task_id, idx, channel, type, value"
     if rows > 1:

@@ -5,11 +5,9 @@ log of its checkpoints: one event for each that was stored or deleted, with a ke
 """
 
 from sealpoint.threads.memory import MemoryThreadStore
-from sealpoint.threads.opening import open_thread_store
 from sealpoint.threads.postgres import PostgresThreadStore
-from sealpoint.threads.specials import Special
-from sealpoint.threads.sqlite import SqliteThreadStore
-from sealpoint.threads.store import Answer, Event, Head, Kind, Spot, ThreadStore
+from sealpoint.threads.sqlite import SqliteThreadStore, open_thread_store
+from sealpoint.threads.store import Answer, Event, Head, Kind, Special, Spot, ThreadStore
 
 __all__ = [
     "Answer",

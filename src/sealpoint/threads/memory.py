@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from sealpoint.forks import reset_in_child
-from sealpoint.threads.specials import Special
-from sealpoint.threads.store import REPLACED, Answer, Event, Head, Kind, Spot
+from sealpoint.threads.store import REPLACED, Answer, Event, Head, Kind, Special, Spot
 
 
 class MemoryThreadStore:

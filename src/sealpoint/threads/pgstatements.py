@@ -1,17 +1,20 @@
-"""Tables and statements of a thread store in Postgres, for a schema.
+"""Tables, statements and rows of a thread store in Postgres, for a schema.
 
 Names of checkpoints are bytes of UTF-8: they have the order of bytes in every database, whatever its
 encoding and collation, and may have NUL.
 """
 
-# ruff: noqa: S608 -- statements are put together from constants, a checked name and placeholders only
-
 from __future__ import annotations
 
-from typing import Final
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
-from sealpoint.threads.specials import SEPARATOR
-from sealpoint.threads.store import REPLACED, Kind
+from sealpoint.errors import ThreadStoreDownError, ThreadStoreError
+from sealpoint.threads.store import REPLACED, SEPARATOR, Answer, Head, Kind, Special, Spot, parse_specials
+
+# ruff: noqa: S608 -- statements are put together from constants, a checked name and placeholders only
+
 
 VERSION: Final = 2
 
@@ -264,3 +267,153 @@ REQUIRE_WRITABLE: Final = """
 
 HAVE_ROW: Final = frozenset({NEWEST, FIND, BETWEEN, APPEND, APPEND_ANY, TRIMMED, LAST_SPECIAL})
 """Statements that return at least one row, because ``store`` has one."""
+
+
+UPGRADE_HINT: Final = (
+    "let the owner of its schema open it once: run `sealpoint heads verify DB --threads URL` with that role"
+)
+
+Execute = Callable[..., list[tuple[Any, ...]]]
+"""Executes a statement with values in the store's schema."""
+
+
+def create(connection: Any, execute: Execute, schema: str) -> None:
+    """Create the tables, unless there are some."""
+    with connection.transaction():
+        execute(LOCK_CREATION)
+        if execute(TABLES, (schema,)):
+            return
+        if not execute(HAS_SCHEMA, (schema,)):
+            execute(CREATE_SCHEMA)
+        for statement in (*CREATE, *UPGRADE):
+            execute(statement)
+        identity = os.urandom(16).hex()
+        execute(FILL, (VERSION, identity))
+        execute(NAME, (identity,))
+
+
+def upgrade(connection: Any, execute: Execute, name: str) -> None:
+    """Add what this version has to a store of version 1."""
+    from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
+
+    try:
+        with connection.transaction():
+            execute(LONG)
+            execute(LOCK_CREATION)
+            ((version, _),) = execute(IDENTITY)
+            for statement in UPGRADE if version == 1 else ():  # another process may be faster
+                connection.extend(LONG_SECONDS)
+                execute(statement)
+            execute(SET_VERSION)
+    except (InsufficientPrivilege, ReadOnlySqlTransaction):
+        what = f"{name}: it is of an earlier version, and this role may not upgrade it"
+        raise ThreadStoreError(what, hint=UPGRADE_HINT) from None
+
+
+DAMAGED_HINT: Final = "restore it from backup, or name the schema of a thread store"
+
+
+def encoded(*texts: str) -> tuple[bytes, ...]:
+    """Return names as the bytes that the tables have."""
+    try:
+        return tuple([text.encode() for text in texts])
+    except UnicodeEncodeError:
+        raise ThreadStoreError(
+            "the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
+        ) from None
+
+
+def columns_of(heads: Iterable[Head]) -> list[list[Any]]:
+    """Return heads as the columns that `APPEND` takes."""
+    rows = [(*encoded(*spot), int(kind), mac) for spot, kind, mac in heads]
+    return [[row[column] for row in rows] for column in range(5)]
+
+
+def special_columns(specials: Iterable[tuple[Spot, Sequence[Special]]]) -> list[list[Any]]:
+    """Return events of special writes as the columns that `APPEND_SPECIALS` takes."""
+    rows = [
+        (*encoded(*spot, event.task_id), event.idx, event.call, event.since)
+        for spot, events in specials
+        for event in events
+    ]
+    return [[row[column] for row in rows] for column in range(7)]
+
+
+def answer_of(rows: Sequence[Sequence[Any]]) -> Answer:
+    """Return what rows say: clock, head and records each; there may be no head, or no records."""
+    heads = heads_of(row[1:6] for row in rows if row[5] is not None)
+    return Answer(heads, rows[0][0], specials_of([(*row[1:4], row[6]) for row in rows if row[6] is not None]))
+
+
+def specials_of(rows: Iterable[Sequence[Any]]) -> list[tuple[Spot, list[Special]]]:
+    """Return the events of special writes that rows name: a checkpoint and its records each."""
+    try:
+        return [
+            (Spot(thread_id.decode(), ns.decode(), checkpoint_id.decode()), parse_specials(records))
+            for thread_id, ns, checkpoint_id, records in rows
+        ]
+    except ValueError:
+        raise _damaged() from None
+
+
+def heads_of(rows: Iterable[Sequence[Any]]) -> list[Head]:
+    """Return the heads that rows name."""
+    try:
+        return [
+            Head(Spot(thread_id.decode(), ns.decode(), checkpoint_id.decode()), Kind(kind), mac)
+            for thread_id, ns, checkpoint_id, kind, mac in rows
+        ]
+    except ValueError:
+        raise _damaged() from None
+
+
+def _damaged() -> ThreadStoreDownError:
+    return ThreadStoreDownError("a row does not contain what a thread store writes", hint=DAMAGED_HINT)
+
+
+WRITER: Final = """
+    SELECT r.rolname::text, CASE
+            WHEN r.rolsuper THEN 'is a superuser'
+            WHEN r.rolcreaterole AND current_setting('server_version_num')::integer < 160000
+                THEN 'may make itself a member of any role (CREATEROLE)'
+            WHEN r.rolname IN ('pg_execute_server_program', 'pg_write_server_files')
+                THEN 'may write the files of the server'
+            WHEN r.oid = n.nspowner THEN 'owns its schema'
+            WHEN r.oid = c.relowner THEN 'owns ' || c.relname
+            ELSE 'may write ' || c.relname
+        END
+    FROM pg_roles AS s JOIN pg_roles AS r ON pg_has_role(s.oid, r.oid, 'MEMBER')
+    JOIN pg_namespace AS n ON n.nspname = '{schema}'
+    JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'S')
+    WHERE s.rolname = ANY(%s::text[]) AND EXISTS (
+        SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+        AND classid = %s::bigint::oid AND objid = %s::bigint::oid
+    ) AND (
+        r.rolsuper
+        OR r.rolcreaterole AND current_setting('server_version_num')::integer < 160000
+        OR r.rolname IN ('pg_execute_server_program', 'pg_write_server_files')
+        OR r.oid IN (n.nspowner, c.relowner)
+        OR has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER')
+        OR has_any_column_privilege(r.oid, c.oid, 'INSERT, UPDATE')
+    )
+    ORDER BY r.rolsuper DESC, r.oid <> s.oid, r.rolname, r.oid <> n.nspowner, c.relname LIMIT 1"""
+"""Selects a role that a session of the same cluster is, or may become, and by what right it may write.
+
+Membership counts with any option: SET ROLE may be all that it allows. An owner counts without any right,
+since it can grant itself all of them; the owner of a schema can drop the tables in it. Columns have rights of
+their own. A session of another cluster holds no lock that this one sees: nothing is returned.
+"""
+
+HINT: Final = (
+    "take this right away, and give the store a role that the saver's cannot become: CREATE ROLE threads"
+    " LOGIN; GRANT USAGE ON SCHEMA {schema} TO threads; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO"
+    " threads;"
+    " GRANT INSERT ON {schema}.heads, {schema}.specials TO threads; GRANT UPDATE (gone) ON {schema}.heads TO"
+    " threads; then name it in the URL of the store"
+    " (docs/threads.md#two-roles). For development: SealedSaver(..., allow_shared_role=True)"
+)
+
+
+def halves(lock: int) -> tuple[int, int]:
+    """Return the two numbers with which pg_locks shows an advisory lock."""
+    return lock >> 32, lock & 0xFFFFFFFF

@@ -2,26 +2,277 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sealpoint.errors import (
     SharedRoleError,
     ThreadStoreDownError,
     ThreadStoreError,
+    ThreadStoreFullError,
     ThreadStoreMissingError,
+    ThreadStoreTimeoutError,
+    excerpt,
 )
-from sealpoint.threads import pgrights, pgrows, pgtables
+from sealpoint.forks import inherited, reset_in_child
+from sealpoint.postgres import (
+    LOST,
+    OWN_PARTS,
+    READ_ONLY,
+    address_of,
+    parts_of,
+    refusal_of,
+    require_psycopg,
+    settle,
+    state_of,
+    watched_connection,
+)
 from sealpoint.threads import pgstatements as statements
-from sealpoint.threads.pgpool import ABSENT_HINT, Pool
-from sealpoint.threads.specials import Special
-from sealpoint.threads.store import PAGE_ROWS, TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
+from sealpoint.threads.pgstatements import (
+    DAMAGED_HINT,
+    HINT,
+    WRITER,
+    answer_of,
+    columns_of,
+    encoded,
+    halves,
+    heads_of,
+    special_columns,
+    specials_of,
+)
+from sealpoint.threads.store import PAGE_ROWS, TIMEOUT_SECONDS, Answer, Event, Head, Kind, Special, Spot
 
 if TYPE_CHECKING:
     from psycopg import Connection
+
+Result = TypeVar("Result")
+
+MAX_IDLE: Final = 8
+"""How many connections are kept open; threads that call at the same time may have more."""
+
+GRACE_SECONDS: Final = 0.5
+"""How much longer than the server this process waits, so that the server can report its own time limit."""
+
+_SETTINGS: Final = {
+    # Each statement has one good plan, by the index; planning takes longer than running it.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "jit": "off",
+}
+_IDLE: Final = 0
+"""libpq's PQTRANS_IDLE."""
+
+_BINARY: Final = 1
+"""The format of a parameter."""
+
+_TIMED_OUT: Final = {"57014", "55P03"}  # a statement or a lock
+_FORBIDDEN: Final = "42501"
+_DISK_FULL: Final = "53100"
+_NO_TABLE: Final = {"42P01", "3F000"}
+
+_REACH_HINT: Final = "check that psql connects with the same URL; the server's log says why it does not"
+_GRANT_HINT: Final = (
+    "name the primary server, and a role that may SELECT from the tables, INSERT into heads and specials, and"
+    " UPDATE the column gone of heads"
+)
+ABSENT_HINT: Final = "create it with create=True or `sealpoint heads adopt DB --create`"
+
+
+class Pool:
+    """Connections to one server.
+
+    Not those of psycopg_pool: its threads, which open and check connections, are not there after a fork, and
+    it has no time limit for a whole call.
+    """
+
+    def __init__(self, conninfo: str, timeout: float, prepare: Callable[[Connection[Any]], None]) -> None:
+        """Connect on demand to ``conninfo``; ``prepare`` is called with each new connection."""
+        parts = parts_of(conninfo)
+        address = None if parts is None else address_of(parts)
+        if parts is None or address is None:
+            raise ThreadStoreDownError(
+                "the URL of the thread store cannot be read", hint="write special characters in it as %XX"
+            )
+        shown = " ".join(f"{part}={value}" for part, value in address.items() if value)
+        self.name = f"thread store {excerpt(shown or 'on the default server')}"  # for messages
+        self._parts = parts
+        self._timeout, self._prepare = timeout, prepare
+        self._idle: list[Any] = []
+        self._lock = threading.Lock()
+        reset_in_child(self)
+
+    def read(self, work: Callable[..., Result], *arguments: Any, is_read: bool = True) -> Result:
+        """Call ``work`` with a connection and ``arguments``; once more if the connection is lost.
+
+        It may be called twice. ``is_read`` is false if it needs the right to write.
+        """
+        connection = self._take()
+        try:
+            return self._use(connection, work, arguments, is_read=is_read)
+        except ThreadStoreDownError:
+            if not connection.broken:
+                raise
+        return self._use(self._connect(), work, arguments, is_read=is_read)
+
+    def write(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Call ``work`` with a connection and ``arguments``, once."""
+        return self._use(self._take(), work, arguments, is_read=False)
+
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def reset_after_fork(self) -> None:
+        """Forget the connections and the lock of the parent."""
+        inherited.extend(self._idle)  # closing one would end the session of the parent
+        self._idle, self._lock = [], threading.Lock()
+
+    def _use(
+        self, connection: Any, work: Callable[..., Result], arguments: tuple[Any, ...], *, is_read: bool
+    ) -> Result:
+        connection.extend(self._timeout)
+        try:
+            result = work(connection, *arguments)
+        except require_psycopg().Error as error:
+            self._give(connection)
+            raise self._translated(error, is_read=is_read) from None
+        except ThreadStoreError:
+            self._give(connection)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        self._give(connection)
+        return result
+
+    def _take(self) -> Any:
+        """Return a connection that the server has not closed, as far as this process knows."""
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return self._connect()
+            # Input that no statement asked for is the end of the session.
+            if not connection.closed and not connection.input.poll(0):
+                return connection
+            connection.close()
+
+    def _give(self, connection: Any) -> None:
+        """Keep a connection for another call, unless it is lost or still runs a statement."""
+        if connection.broken:
+            return
+        with self._lock:
+            if connection.pgconn.transaction_status == _IDLE and len(self._idle) < MAX_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _connect(self) -> Any:
+        psycopg = require_psycopg()
+        milliseconds = max(1, int(self._timeout * 1000))
+        limits = {
+            "connect_timeout": str(max(2, math.ceil(self._timeout))),  # libpq's least is two seconds
+            "tcp_user_timeout": str(milliseconds),
+            "keepalives_idle": "30",
+        }
+        timeouts = dict.fromkeys(("statement_timeout", "lock_timeout"), f"{milliseconds}ms")
+        try:
+            connection = _connection_class().connect(**(self._parts | limits | OWN_PARTS), autocommit=True)
+        except psycopg.errors.ConnectionTimeout:
+            raise ThreadStoreTimeoutError(f"{self.name}: the server does not answer") from None
+        except (psycopg.Error, UnicodeError) as error:
+            refusal = refusal_of(str(error))
+            what = f"{self.name}: no connection: {refusal.reason if refusal else type(error).__name__}"
+            raise ThreadStoreDownError(what, hint=refusal.hint if refusal else _REACH_HINT) from None
+        connection.extend(self._timeout)
+        try:
+            settle(connection, _SETTINGS | timeouts)
+            self._prepare(connection)
+        except psycopg.Error as error:
+            connection.close()
+            raise self._translated(error, is_read=True) from None
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _translated(self, error: Any, *, is_read: bool) -> ThreadStoreError:
+        """Return our own error for one of a server, without its text, which may contain values."""
+        code = state_of(error)
+        if code in _TIMED_OUT:
+            return ThreadStoreTimeoutError(
+                f"{self.name}: the server did not answer within {self._timeout:g} s"
+            )
+        if code == READ_ONLY:
+            return ThreadStoreError(f"{self.name}: the server lets this session only read", hint=_GRANT_HINT)
+        if code == _FORBIDDEN and not is_read:
+            return ThreadStoreError(f"{self.name}: the role lacks a permission", hint=_GRANT_HINT)
+        if code == _FORBIDDEN:
+            return ThreadStoreDownError(f"{self.name}: the role may not read it", hint=_GRANT_HINT)
+        if code == _DISK_FULL:
+            return ThreadStoreFullError(f"{self.name}: the disk of the server is full")
+        if code in _NO_TABLE:
+            return ThreadStoreMissingError(f"{self.name}: its tables do not exist", hint=ABSENT_HINT)
+        if code == LOST:
+            return ThreadStoreDownError(f"{self.name}: the connection is lost", hint=_REACH_HINT)
+        return ThreadStoreDownError(f"{self.name}: {type(error).__name__} (SQLSTATE {code or 'none'})")
+
+
+@cache
+def _connection_class() -> Any:
+    """Return psycopg's connection, with a time limit in this process: a server may stop without a word.
+
+    It has one cursor for all statements: making one takes as long as executing a small statement.
+    """
+    psycopg = require_psycopg()
+
+    class LimitedConnection(watched_connection()):  # type: ignore[misc]
+        until = math.inf
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.own_cursor = self.cursor(binary=True)
+            self.prepared: dict[bytes, bytes] = {}
+            self.input = select.poll()
+            self.input.register(self.fileno(), select.POLLIN)
+
+        def extend(self, seconds: float) -> None:
+            """Wait so long for the next statement, and as much more for the server to report its limit."""
+            self.until = time.monotonic() + seconds + GRACE_SECONDS
+
+        def check(self, ready: bool) -> None:
+            if not ready and time.monotonic() > self.until:
+                raise ThreadStoreTimeoutError("the server of the thread store does not answer")
+
+        def insert(self, statement: bytes, values: Sequence[bytes]) -> int:
+            """Execute a statement without a cursor, in a third of the time."""
+            name = self.prepared.get(statement)
+            if name is None:
+                name = b"sealpoint_%d" % len(self.prepared)
+                self.pgconn.send_prepare(name, statement)
+                self._result()
+                self.prepared[statement] = name
+            self.pgconn.send_query_prepared(name, [*values], [_BINARY] * len(values))
+            return int(self._result().command_tuples or 0)
+
+        def _result(self) -> Any:
+            (result,) = self.wait(psycopg.generators.execute(self.pgconn))
+            if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+                raise psycopg.errors.error_from_result(result)
+            return result
+
+    return LimitedConnection
+
 
 FLUSHED_EVENTS: Final = 64
 """How many calls append events between two that wait for the disk."""
@@ -90,12 +341,12 @@ class PostgresThreadStore:
 
     def newest(self, thread_id: str, checkpoint_ns: str) -> Answer:
         """Return the head with the greatest id of those whose kind is PUT. See `ThreadStore`."""
-        return pgrows.answer_of(self._rows(statements.NEWEST, pgrows.encoded(thread_id, checkpoint_ns)))
+        return answer_of(self._rows(statements.NEWEST, encoded(thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Answer:
         """Return the heads of those of ``spots`` that have one. See `ThreadStore`."""
-        wanted = [pgrows.encoded(*spot) for spot in dict.fromkeys(spots)]
-        return pgrows.answer_of(
+        wanted = [encoded(*spot) for spot in dict.fromkeys(spots)]
+        return answer_of(
             self._rows(statements.FIND, [[spot[column] for spot in wanted] for column in range(3)])
         )
 
@@ -106,21 +357,19 @@ class PostgresThreadStore:
         limits = (("checkpoint_ns =", checkpoint_ns), ("checkpoint_id >=", least), ("checkpoint_id <", below))
         given = [(condition, value) for condition, value in limits if value is not None]
         conditions = "".join(f"AND {condition} %s " for condition, _ in given)
-        values = pgrows.encoded(thread_id, *(value for _, value in given))
-        return pgrows.answer_of(self._rows(statements.BETWEEN, values, conditions))
+        values = encoded(thread_id, *(value for _, value in given))
+        return answer_of(self._rows(statements.BETWEEN, values, conditions))
 
     def replaced(self, spot: Spot) -> Sequence[bytes]:
         """Return the MACs of the earlier contents of a checkpoint, the last first. See `ThreadStore`."""
-        return [mac for (mac,) in self._rows(statements.MACS, pgrows.encoded(*spot) * 2)]
+        return [mac for (mac,) in self._rows(statements.MACS, encoded(*spot) * 2)]
 
     def require_writable(self) -> None:
         """Check that heads can be appended now. See `ThreadStore`."""
         if not self._appended:  # what other processes appended before is flushed too, for `claim`
             self._pool.read(self._flush, is_read=False)
-        self._pool.read(self._try_insert, is_read=False)
-
-    def _try_insert(self, connection: Any) -> None:
-        connection.insert(_text(statements.REQUIRE_WRITABLE, self._schema), ())
+        statement = _text(statements.REQUIRE_WRITABLE, self._schema)
+        self._pool.read(lambda connection: connection.insert(statement, ()), is_read=False)
 
     def _flush(self, connection: Connection[Any]) -> None:
         rows = self._execute_flushed(connection, statements.MARK)
@@ -136,19 +385,19 @@ class PostgresThreadStore:
         Raises:
             SharedRoleError: If one may.
         """
-        for role, right in self._rows(pgrights.WRITER, (roles, *pgrights.halves(lock))):
-            raise SharedRoleError(role, right, hint=pgrights.HINT.format(schema=self._schema))
+        for role, right in self._rows(WRITER, (roles, *halves(lock))):
+            raise SharedRoleError(role, right, hint=HINT.format(schema=self._schema))
 
     def append(self, heads: Sequence[Head]) -> None:
         """Append events in one transaction. See `ThreadStore`."""
         is_put = all(head.kind is Kind.PUT for head in heads)
         if len(heads) == 1 and is_put and self._appended % FLUSHED_EVENTS:
             ((spot, _, mac),) = heads
-            self._pool.write(self._append_put, (*pgrows.encoded(*spot), mac))
+            self._pool.write(self._append_put, (*encoded(*spot), mac))
             self._appended += 1
         elif heads:
             statement = statements.APPEND if is_put else statements.APPEND_ANY
-            self._append(statement, pgrows.columns_of(heads), flushed=not is_put)
+            self._append(statement, columns_of(heads), flushed=not is_put)
 
     def _append_put(self, connection: Any, values: Sequence[bytes]) -> None:
         if not connection.insert(_text(statements.APPEND_PUT, self._schema), values):
@@ -161,9 +410,7 @@ class PostgresThreadStore:
 
     def append_specials(self, spot: Spot, specials: Sequence[Special]) -> None:
         """Append events of special writes to a checkpoint, in one transaction. See `ThreadStore`."""
-        self._pool.write(
-            self._execute, statements.APPEND_SPECIALS, pgrows.special_columns([(spot, specials)])
-        )
+        self._pool.write(self._execute, statements.APPEND_SPECIALS, special_columns([(spot, specials)]))
 
     def specials(self) -> Iterator[tuple[Spot, Sequence[Special]]]:
         """Yield the events of special writes by checkpoint. See `ThreadStore`."""
@@ -171,25 +418,25 @@ class PostgresThreadStore:
         while rows := self._rows(
             statements.SPECIALS, (*after, PAGE_ROWS), statements.ALSO_AFTER if after else ""
         ):
-            yield from pgrows.specials_of(rows)
+            yield from specials_of(rows)
             after = rows[-1][:3]
 
     def delete_thread(self, thread_id: str) -> None:
         """Append DELETED for each checkpoint of a thread whose last event is another, a page at a time."""
-        (thread,), count = pgrows.encoded(thread_id), PAGE_ROWS
+        (thread,), count = encoded(thread_id), PAGE_ROWS
         while count == PAGE_ROWS:
             rows = self._rows(statements.LIVE, (thread, PAGE_ROWS))
-            self.append(sorted(pgrows.heads_of(rows)))
+            self.append(sorted(heads_of(rows)))
             count = len(rows)
         after: tuple[bytes, ...] = ()
         further = ""
         while rows := self._rows(statements.SPECIAL_NAMES, (thread, *after, PAGE_ROWS), further):
-            self.append(pgrows.heads_of(row[:5] for row in rows if row[5]))
+            self.append(heads_of(row[:5] for row in rows if row[5]))
             after, further = rows[-1][1:3], statements.AFTER_NAME
 
     def has_live(self, thread_id: str) -> bool:
         """Whether a thread has a head whose kind is not DELETED. See `ThreadStore`."""
-        return bool(self._rows(statements.LIVE, (*pgrows.encoded(thread_id), 1)))
+        return bool(self._rows(statements.LIVE, (*encoded(thread_id), 1)))
 
     def _append(self, statement: str, values: Sequence[Any], *, flushed: bool) -> None:
         """Append events; ``flushed`` if they must reach the disk before the database deletes rows.
@@ -213,7 +460,7 @@ class PostgresThreadStore:
         """Yield the head of each checkpoint, by thread, namespace and id. See `ThreadStore`."""
         after: tuple[bytes, ...] = ()
         while rows := self._rows(statements.HEADS, (*after, PAGE_ROWS), statements.AFTER if after else ""):
-            yield from pgrows.heads_of(rows)
+            yield from heads_of(rows)
             after = rows[-1][:3]
 
     def end(self) -> int:
@@ -230,7 +477,7 @@ class PostgresThreadStore:
         """Yield the events up to a number, in their order. See `ThreadStore`."""
         after = 0
         while rows := self._rows(statements.EVENTS, (after, until, PAGE_ROWS)):
-            for (seq, at, *_), head in zip(rows, pgrows.heads_of(row[2:] for row in rows), strict=True):
+            for (seq, at, *_), head in zip(rows, heads_of(row[2:] for row in rows), strict=True):
                 yield Event(seq, head, at)
             after = rows[-1][0]
 
@@ -260,10 +507,10 @@ class PostgresThreadStore:
             rest = iter(heads)
             while batch := [*islice(rest, APPEND_ROWS)]:
                 connection.extend(statements.LONG_SECONDS)
-                self._execute(connection, statements.APPEND_ANY, pgrows.columns_of(batch))
+                self._execute(connection, statements.APPEND_ANY, columns_of(batch))
             while also := specials[:APPEND_ROWS]:
                 connection.extend(statements.LONG_SECONDS)
-                self._execute(connection, statements.APPEND_SPECIALS, pgrows.special_columns(also))
+                self._execute(connection, statements.APPEND_SPECIALS, special_columns(also))
                 specials = specials[APPEND_ROWS:]
             for name in identities:
                 self._execute(connection, statements.NAME, (name,))
@@ -316,10 +563,10 @@ class PostgresThreadStore:
     def _open(self, connection: Connection[Any]) -> None:
         """Check the tables, which are created first if that is wanted."""
         if self._creates:
-            pgtables.create(connection, partial(self._execute, connection), self._schema)
+            statements.create(connection, partial(self._execute, connection), self._schema)
         found = self._tables(connection)
         if found == statements.FIRST_COLUMNS:
-            pgtables.upgrade(connection, partial(self._execute, connection), self._pool.name)
+            statements.upgrade(connection, partial(self._execute, connection), self._pool.name)
             found = self._tables(connection)
         if not found:
             raise ThreadStoreMissingError(f"{self._pool.name}: its tables do not exist", hint=ABSENT_HINT)
@@ -342,7 +589,7 @@ class PostgresThreadStore:
         return str(rows[0][1])
 
     def _refused(self, what: str) -> ThreadStoreDownError:
-        return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=pgrows.DAMAGED_HINT)
+        return ThreadStoreDownError(f"{self._pool.name}: {what}", hint=DAMAGED_HINT)
 
 
 @cache

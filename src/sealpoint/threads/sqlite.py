@@ -2,21 +2,135 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from sealpoint.threads import statements
-from sealpoint.threads.specials import Special
-from sealpoint.threads.sqliteerrors import damaged, require_row
-from sealpoint.threads.sqlitefile import Opened
+from sealpoint.errors import ThreadStoreDownError, ThreadStoreTimeoutError
+from sealpoint.forks import inherited, reset_in_child
+from sealpoint.sqlitefile import guard
+from sealpoint.threads import sqlitefile as statements
+from sealpoint.threads.postgres import PostgresThreadStore
+from sealpoint.threads.sqlitefile import FOREIGN, Opened, connect, damaged, require_row, translated
 from sealpoint.threads.sqlitefile import create as create_file
-from sealpoint.threads.sqliterows import head_of, specials_of, values_of
-from sealpoint.threads.sqliteshared import SharedFile
-from sealpoint.threads.store import PAGE_ROWS, TIMEOUT_SECONDS, Answer, Event, Head, Kind, Spot
+from sealpoint.threads.store import (
+    PAGE_ROWS,
+    TIMEOUT_SECONDS,
+    Answer,
+    Event,
+    Head,
+    Kind,
+    Special,
+    Spot,
+    ThreadStore,
+    parse_specials,
+)
+
+
+def head_of(path: Path, *values: Any) -> Head:
+    """Return a head for the columns of a row."""
+    thread_id, ns, checkpoint_id, kind, mac = require_row(path, values, str, str, str, int, bytes)
+    if not 0 <= kind < len(Kind):
+        raise damaged(path, "a row has a kind that does not exist")
+    return Head(Spot(thread_id, ns, checkpoint_id), Kind(kind), mac)
+
+
+def specials_of(path: Path, *found: tuple[Spot, Any]) -> list[tuple[Spot, list[Special]]]:
+    """Return events of special writes, for those that have records."""
+    try:
+        return [(spot, parse_specials(records)) for spot, records in found if records is not None]
+    except (ValueError, AttributeError, TypeError):
+        raise damaged(path, "a special write is not as a thread store writes it") from None
+
+
+def values_of(heads: Iterable[Head]) -> list[tuple[Any, ...]]:
+    """Return the columns of heads that are appended now."""
+    now = int(time.time())
+    # sqlite3 searches for an adapter of each value that is bytes, and not of a bytearray.
+    return [(*spot, int(kind), bytearray(mac), now, int(kind is Kind.DELETED)) for spot, kind, mac in heads]
+
+
+Result = TypeVar("Result")
+
+
+class SharedFile:
+    """The file of a store.
+
+    A file that is replaced by a restored one of the same store is opened again by the next call.
+    """
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        """Share the file at ``path``; a call may take ``timeout`` seconds."""
+        self.path, self.identity = path, ""
+        self.opened: Opened | None = None
+        self._name = os.fspath(path)
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        reset_in_child(self)
+
+    def run(self, work: Callable[..., Result], *arguments: Any, seconds: float | None = None) -> Result:
+        """Call ``work`` with the file and ``arguments``, and return its result.
+
+        A transaction that it leaves open is rolled back.
+        """
+        if not self._lock.acquire(timeout=self._timeout):
+            raise ThreadStoreTimeoutError(f"thread store {self.path}: other threads kept it busy")
+        try:
+            found = os.stat(self._name)  # noqa: PTH116 -- half the time of `Path.stat`
+            opened = self.opened
+            if opened is None or opened.inode != (found.st_ino, found.st_dev):
+                opened = self._open()
+            opened.until = time.monotonic() + (seconds or self._timeout)
+            try:
+                return work(opened, *arguments)
+            finally:
+                if opened.connection.in_transaction:
+                    with suppress(sqlite3.Error):  # SQLite itself may have rolled back
+                        opened.connection.execute("ROLLBACK")
+        except FOREIGN as error:
+            guard.raise_cause(error)
+            raised = translated(error, self.path)
+            if isinstance(raised, ThreadStoreDownError):
+                self._close()  # the next call opens a file that was repaired or restored meanwhile
+            raise raised from None
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again."""
+        with self._lock:
+            self._close()
+
+    def reset_after_fork(self) -> None:
+        """Forget the connection and the lock of the parent."""
+        if self.opened is not None:
+            inherited.append(self.opened)  # SQLite forbids to use or close it here
+        self._lock, self.opened = threading.Lock(), None
+
+    def _open(self) -> Opened:
+        self._close()
+        opened = connect(self.path, self._timeout)
+        if self.identity not in ("", opened.identity):
+            opened.connection.close()
+            raise ThreadStoreDownError(
+                f"thread store {self.path}: the file was replaced by another thread store",
+                hint="restore the store that was there, or start the process again to use this one",
+            )
+        self.opened, self.identity = opened, opened.identity
+        return opened
+
+    def _close(self) -> None:
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened.connection.close()
+
 
 CHECKPOINT_EVENTS: Final = 500
 """How many events a store appends before it moves the log into the file, and so to the disk."""
@@ -322,9 +436,9 @@ class SqliteThreadStore:
         opened.appended = 0
         try:
             busy, pages, moved = opened.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        except sqlite3.Error:  # for instance on a full disk: nothing is lost, the log remains
-            if opened.cause is not None:
-                raise
+        except sqlite3.Error as error:  # for instance on a full disk: nothing is lost, the log remains
+            with suppress(ThreadStoreTimeoutError):
+                guard.raise_cause(error)
         else:
             if not busy and pages == moved >= 0:  # otherwise another connection reads an earlier state
                 opened.claim = clock
@@ -346,3 +460,23 @@ class SqliteThreadStore:
         rows = self._file.run(self._rows, statement)
         (number,) = require_row(self._file.path, rows[0] if rows else None, int)
         return int(number)
+
+
+_POSTGRES: Final = re.compile(r"postgres(ql)?://|service=")
+
+
+def open_thread_store(name: str, *, create: bool = False, timeout: float = TIMEOUT_SECONDS) -> ThreadStore:
+    """Open a thread store.
+
+    Args:
+        name: Path of a SQLite file; or a Postgres database, ``postgresql://...`` or ``service=NAME``.
+        create: Whether to create it if there is none.
+        timeout: How long a call may take, in seconds.
+
+    Raises:
+        ThreadStoreError: If it cannot be opened, or is not a store.
+        MissingExtraError: If psycopg is not installed, and a Postgres database is named.
+    """
+    if _POSTGRES.match(name):
+        return PostgresThreadStore(name, create=create, timeout=timeout)
+    return SqliteThreadStore(name, create=create, timeout=timeout)

@@ -2,21 +2,304 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sealpoint.errors import DatabaseCorruptError, ThreadStoreDownError, ThreadStoreMissingError
-from sealpoint.keys.folder import PrivateFolder
-from sealpoint.sqlite.extent import require_whole
-from sealpoint.sqlite.opening import create_file, open_file, prepare
-from sealpoint.threads.sqliteerrors import FOREIGN, RESTORE_HINT, damaged, translated
-from sealpoint.threads.statements import FIRST, SCHEMA, SUBQUERIES, UPGRADE, VERSION
+from sealpoint.errors import (
+    AccessError,
+    DatabaseCorruptError,
+    ThreadStoreDownError,
+    ThreadStoreError,
+    ThreadStoreFullError,
+    ThreadStoreMissingError,
+    ThreadStoreTimeoutError,
+    excerpt,
+)
+from sealpoint.keys.files import PrivateFolder
+from sealpoint.sqlitefile import guard
+from sealpoint.sqlitefile.opening import create_file, open_file, prepare, require_whole, switch_log_on
+from sealpoint.threads.store import REPLACED, SEPARATOR, Kind
+
+FOREIGN: Final = (sqlite3.Error, UnicodeError, MemoryError, OSError)
+"""What a call on the file may raise: `translated` returns our error for it."""
+
+_CREATE_HINT: Final = (
+    "create it with create=True or `sealpoint heads adopt DB --create`; if there was one, restore it"
+)
+RESTORE_HINT: Final = "name the file of a thread store, or restore it from backup"
+
+
+def damaged(path: Path, what: str) -> ThreadStoreDownError:
+    """Return the error for a file that is not as a thread store writes it."""
+    return ThreadStoreDownError(f"thread store {path}: {what}", hint=RESTORE_HINT)
+
+
+def require_row(path: Path, row: Sequence[Any] | None, *types: type) -> Sequence[Any]:
+    """Return a row whose values have these types; in a damaged file they may have any."""
+    if row is None or any(type(value) is not wanted for value, wanted in zip(row, types, strict=True)):
+        raise damaged(path, "a row does not contain what a thread store writes")
+    return row
+
+
+def translated(error: Exception, path: Path) -> ThreadStoreError:
+    """Return the error of a thread store for one of SQLite or of the file system."""
+    name = f"thread store {path}"
+    if isinstance(error, ThreadStoreError):
+        return error
+    if isinstance(error, DatabaseCorruptError | AccessError):  # what another account has put there
+        return ThreadStoreDownError(f"{name}: {error}", hint=error.hint)
+    if isinstance(error, UnicodeEncodeError):
+        return ThreadStoreError(
+            f"{name}: the name of a checkpoint holds a lone surrogate", hint="use Unicode text"
+        )
+    if isinstance(error, sqlite3.Error):
+        return _of_sqlite(error, path)
+    if isinstance(error, OSError):
+        return _of_system(error, path)
+    return damaged(path, "the file is damaged")
+
+
+def _of_sqlite(error: sqlite3.Error, path: Path) -> ThreadStoreError:
+    name = f"thread store {path}"
+    exact = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    code = exact & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return ThreadStoreTimeoutError(f"{name}: another connection kept it locked")
+    if code == sqlite3.SQLITE_FULL or exact == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return ThreadStoreFullError(f"{name}: the disk is full")
+    if code == sqlite3.SQLITE_READONLY and exact != sqlite3.SQLITE_READONLY_DBMOVED:
+        return ThreadStoreError(
+            f"{name}: the file, or its log beside it, may not be written",
+            hint="let this account write to it, and to its folder",
+        )
+    if code == sqlite3.SQLITE_CANTOPEN and path.exists():
+        # SQLite needs to create the log, even for reading.
+        if os.access(path, os.R_OK) and not os.access(path.parent, os.W_OK):
+            return ThreadStoreError(
+                f"{name}: the folder may not be written",
+                hint="let this account write to it, and to its folder",
+            )
+        return ThreadStoreDownError(f"{name}: the file, or its log beside it, cannot be opened")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return damaged(path, "the file is damaged, or not a database")
+    if code == sqlite3.SQLITE_AUTH:
+        return damaged(path, "a trigger or a view would have run")
+    if str(error).startswith("Could not decode to UTF-8"):
+        return damaged(path, "a row contains text that is not UTF-8")
+    return ThreadStoreDownError(
+        f"{name}: SQLite reports {excerpt(getattr(error, 'sqlite_errorname', 'an error'))}"
+    )
+
+
+def _of_system(error: OSError, path: Path) -> ThreadStoreError:
+    name = f"thread store {path}"
+    if isinstance(error, FileNotFoundError):
+        if path.parent.is_dir():
+            return ThreadStoreMissingError(f"{name}: there is no such file", hint=_CREATE_HINT)
+        return ThreadStoreMissingError(
+            f"{name}: there is no such folder", hint="create the folder, or name another"
+        )
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return ThreadStoreError(
+            f"{name}: this account may not write to it, or to its folder",
+            hint="let this account write to it, and to its folder",
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ThreadStoreFullError(f"{name}: the disk is full")
+    return ThreadStoreDownError(
+        f"{name}: {errno.errorcode.get(error.errno or 0, 'the file cannot be opened')}"
+    )
+
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
+
+VERSION: Final = 2
+
+_HEADS: Final = """CREATE TABLE heads (
+    seq INTEGER PRIMARY KEY,
+    thread_id TEXT NOT NULL,
+    checkpoint_ns TEXT NOT NULL,
+    checkpoint_id TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    mac BLOB NOT NULL,
+    at INTEGER NOT NULL
+{}) STRICT"""
+
+_KEPT: Final = (
+    """CREATE TABLE store (
+    version INTEGER NOT NULL,
+    identity TEXT NOT NULL,
+    raised INTEGER NOT NULL,
+    trimmed INTEGER NOT NULL
+) STRICT""",
+    "CREATE TABLE identities (identity TEXT NOT NULL) STRICT",
+    "CREATE TABLE adopted (seq INTEGER NOT NULL, at INTEGER NOT NULL, reason TEXT NOT NULL) STRICT",
+)
+_BY_CHECKPOINT: Final = "CREATE INDEX heads_by_checkpoint ON heads (thread_id, checkpoint_ns, checkpoint_id)"
+
+_SECOND: Final = (
+    "CREATE INDEX heads_live ON heads (thread_id, checkpoint_ns, kind, checkpoint_id) WHERE gone = 0",
+    """CREATE TABLE specials (
+    seq INTEGER PRIMARY KEY,
+    thread_id TEXT NOT NULL,
+    checkpoint_ns TEXT NOT NULL,
+    checkpoint_id TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    idx INTEGER NOT NULL,
+    call BLOB NOT NULL,
+    since INTEGER NOT NULL,
+    head_seq INTEGER NOT NULL
+) STRICT""",
+    "CREATE INDEX specials_by_checkpoint ON specials (thread_id, checkpoint_ns, checkpoint_id)",
+)
+
+FIRST: Final = (*_KEPT, _HEADS.format(""), _BY_CHECKPOINT)
+"""The schema of version 1."""
+
+# The column as ALTER TABLE writes it.
+SCHEMA: Final = (
+    *_KEPT,
+    _HEADS.format(", gone INTEGER NOT NULL DEFAULT 0"),
+    _BY_CHECKPOINT,
+    *_SECOND,
+)
+
+UPGRADE: Final = (
+    "ALTER TABLE heads ADD COLUMN gone INTEGER NOT NULL DEFAULT 0",
+    f"""UPDATE heads SET gone = 1 WHERE kind = {Kind.DELETED:d} OR EXISTS (
+        SELECT 1 FROM heads AS later WHERE later.thread_id = heads.thread_id
+        AND later.checkpoint_ns = heads.checkpoint_ns AND later.checkpoint_id = heads.checkpoint_id
+        AND later.seq > heads.seq
+    )""",
+    *_SECOND,
+)
+"""What makes a store of version 1 one of version 2, but for the version itself."""
+
+SUBQUERIES: Final = ("latest", "head", "every")
+"""Names of subqueries: SQLite's authorizer sees them as it sees views."""
+
+_SPOT: Final = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+
+END: Final = "SELECT coalesce(max(seq), 0) FROM heads"
+CLOCK: Final = f"SELECT raised, ({END}) FROM store LIMIT 1"
+
+_RECORD: Final = "seq || ' ' || idx || ' ' || since || ' ' || hex(call) || ' ' || hex(task_id)"
+_LIVE: Final = f"""head_seq >= coalesce((
+            SELECT max(seq) FROM heads AS deleted WHERE deleted.kind = {Kind.DELETED:d}
+            AND deleted.thread_id = special.thread_id AND deleted.checkpoint_ns = special.checkpoint_ns
+            AND deleted.checkpoint_id = special.checkpoint_id), 0)"""
+
+
+def _specials(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> str:
+    """Return a subquery for the events of special writes to a checkpoint, as records."""
+    return f"""(SELECT group_concat({_RECORD}, '{SEPARATOR}') FROM specials AS special
+        WHERE special.thread_id = {thread_id} AND special.checkpoint_ns = {checkpoint_ns}
+        AND special.checkpoint_id = {checkpoint_id} AND {_LIVE})"""
+
+
+_OF_HEADS: Final = _specials("heads.thread_id", "heads.checkpoint_ns", "heads.checkpoint_id")
+
+# One descent of the index; answers if the greatest id was not deleted.
+NEWEST: Final = f"""
+    SELECT checkpoint_id, kind, mac, {_OF_HEADS}, (SELECT raised FROM store), ({END}) FROM heads
+    WHERE thread_id = ? AND checkpoint_ns = ?
+    ORDER BY checkpoint_id DESC, seq DESC LIMIT 1"""
+
+_LAST: Final = """NOT EXISTS (
+            SELECT 1 FROM heads AS latest WHERE latest.thread_id = heads.thread_id
+            AND latest.checkpoint_ns = heads.checkpoint_ns AND latest.checkpoint_id = heads.checkpoint_id
+            AND latest.seq > heads.seq
+        )"""
+
+# ``gone`` marks events that a later one has replaced, if that deletes: they are in the log, and not in this
+# index, whose first entry is the answer. Without the mark an event is compared with those after it.
+NEWEST_PUT: Final = f"""
+    SELECT head.checkpoint_id, head.kind, head.mac,
+        {_specials("head.thread_id", "head.checkpoint_ns", "head.checkpoint_id")}, raised, ({END})
+    FROM store LEFT JOIN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac FROM heads INDEXED BY heads_live
+        WHERE thread_id = ? AND checkpoint_ns = ? AND kind = {Kind.PUT:d} AND gone = 0 AND {_LAST}
+        ORDER BY checkpoint_id DESC, seq DESC LIMIT 1
+    ) AS head"""
+
+FIND: Final = f"""
+    SELECT head.kind, head.mac, {_specials("?", "?", "?")}, raised, ({END})
+    FROM store LEFT JOIN (SELECT kind, mac FROM heads WHERE {_SPOT} ORDER BY seq DESC LIMIT 1) AS head"""
+
+# SQLite takes columns that are not grouped from the row that has the max().
+BETWEEN: Final = f"""
+    SELECT checkpoint_ns, checkpoint_id, kind, mac, {_OF_HEADS}, max(seq) FROM heads INDEXED BY heads_live
+    WHERE thread_id = ? AND gone = 0 {{}}
+    GROUP BY checkpoint_ns, checkpoint_id HAVING kind <> {Kind.DELETED:d}"""
+
+MACS: Final = f"""
+    SELECT mac FROM heads WHERE {_SPOT} AND length(mac) > 0
+    AND mac <> (SELECT mac FROM heads AS latest WHERE {_SPOT} ORDER BY seq DESC LIMIT 1)
+    GROUP BY mac ORDER BY max(seq) DESC LIMIT {REPLACED}"""
+
+# BEGIN IMMEDIATE succeeds on a file that is read-only; a statement that would write does not.
+REQUIRE_WRITABLE: Final = "UPDATE store SET raised = raised WHERE 0"
+
+APPEND: Final = """
+    INSERT INTO heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at, gone)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+REPLACE: Final = f"UPDATE heads SET gone = 1 WHERE {_SPOT} AND gone = 0"
+
+LAST_SPECIAL: Final = "SELECT coalesce(max(seq), 0) FROM specials"
+
+APPEND_SPECIAL: Final = f"""
+    INSERT INTO specials (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, call, since, head_seq)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ({END}))"""
+
+SPECIALS: Final = f"""
+    SELECT thread_id, checkpoint_ns, checkpoint_id, group_concat({_RECORD}, '{SEPARATOR}')
+    FROM specials AS special WHERE {_LIVE} {{}}
+    GROUP BY thread_id, checkpoint_ns, checkpoint_id
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
+ALSO_AFTER: Final = "AND (thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
+
+LIVE: Final = f"""
+    SELECT checkpoint_ns, checkpoint_id FROM heads INDEXED BY heads_live
+    WHERE thread_id = ? AND gone = 0 AND kind <> {Kind.DELETED:d} AND {_LAST} LIMIT ?"""
+
+# A checkpoint that was not recorded may have special writes that were.
+SPECIAL_NAMES: Final = f"""
+    SELECT checkpoint_ns, checkpoint_id, max({_LIVE}) FROM specials AS special WHERE thread_id = ? {{}}
+    GROUP BY checkpoint_ns, checkpoint_id ORDER BY checkpoint_ns, checkpoint_id LIMIT ?"""
+AFTER_NAME: Final = "AND (checkpoint_ns, checkpoint_id) > (?, ?)"
+
+HEADS: Final = """
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, mac, max(seq) FROM heads {}
+    GROUP BY thread_id, checkpoint_ns, checkpoint_id
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
+AFTER: Final = "WHERE (thread_id, checkpoint_ns, checkpoint_id) > (?, ?, ?)"
+
+EVENTS: Final = """
+    SELECT seq, thread_id, checkpoint_ns, checkpoint_id, kind, mac, at FROM heads
+    WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
+
+PAGE: Final = """
+    SELECT thread_id, checkpoint_ns, checkpoint_id, kind, at, max(seq) FROM heads {}
+    GROUP BY thread_id, checkpoint_ns, checkpoint_id
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT ?"""
+
+FORGET: Final = f"DELETE FROM heads WHERE {_SPOT}"
+# The last number is kept, so that it is not used again.
+FORGET_SPECIALS: Final = f"DELETE FROM specials WHERE {_SPOT} AND seq < ({LAST_SPECIAL})"
+TRIMMED: Final = "UPDATE store SET trimmed = trimmed + ?"
+
+RAISE: Final = f"""
+    UPDATE store SET raised = max(raised, ? - ({END}))"""
+RECORD: Final = "INSERT INTO adopted SELECT coalesce(max(seq), 0), ?, ? FROM heads"
+NAME: Final = "INSERT INTO identities SELECT ? WHERE ? NOT IN (SELECT identity FROM identities)"
+
 
 _NEW: Final = "new.db"
 _APPLICATION_ID: Final = 0x53505448  # "SPTH"
@@ -27,50 +310,29 @@ UPGRADE_SECONDS: Final = 60.0
 _LOG_PAGES: Final = 4000
 """Size at which SQLite itself moves the log into the file; the store does it earlier, see `claim`."""
 
-_STEP_OPCODES: Final = 10_000
-"""How often a statement is checked: about every 0.3 ms."""
-
 
 class Opened:
-    """A file that is open, and what was read from it and written to it since.
+    """A file that is open, and what was read from it and written to it since."""
 
-    Attributes:
-        connection: Compiles no trigger and no view, and ends a statement that is late.
-        inode: Inode and device, which another file under the same name does not have.
-        identity: Name of the store.
-        appended: Events since the log was last moved into the file; ``None`` before the first change.
-        claim: See `ThreadStore`.
-        until: When a statement is late, by `time.monotonic`.
-        cause: Exception of a signal handler that ended a statement, which SQLite would drop.
-    """
+    __slots__ = ("_path", "appended", "claim", "connection", "identity", "inode", "until")
 
-    __slots__ = ("appended", "cause", "claim", "connection", "identity", "inode", "until")
-
-    def __init__(self, connection: sqlite3.Connection, inode: tuple[int, int], timeout: float) -> None:
-        """Guard ``connection`` from now on."""
-        self.connection, self.inode = connection, inode
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, inode: tuple[int, int], timeout: float
+    ) -> None:
+        """Let ``connection`` compile no trigger and no view, and end a statement that is late."""
+        self._path, self.connection, self.inode = path, connection, inode
         self.identity = ""
         self.claim = 0
-        self.appended: int | None = None
+        self.appended: int | None = None  # since the log was last moved; `None` before the first change
         self.until = time.monotonic() + timeout
-        self.cause: BaseException | None = None
         prepare(connection, _authorize)
-        # A generator that has begun, because a signal handler may raise before the first line of a function.
-        ticks = self._ticks()
-        next(ticks)
-        connection.set_progress_handler(partial(next, ticks), _STEP_OPCODES)
+        connection.set_progress_handler(guard.make_handler(self._require_time), guard.STEP_OPCODES)
 
-    def _ticks(self) -> Iterator[int]:
-        late = 0
-        while True:
-            try:
-                while True:  # inside of ``try``: a handler may raise where a loop begins again
-                    yield late
-                    late = int(time.monotonic() > self.until)
-            except GeneratorExit:
-                return
-            except BaseException as error:  # noqa: BLE001 -- `SharedFile.run` raises it
-                self.cause, late = error, 1
+    def _require_time(self) -> None:
+        if time.monotonic() > self.until:
+            raise ThreadStoreTimeoutError(
+                f"thread store {self._path}: a call took longer than the time limit"
+            )
 
 
 def _authorize(_action: int, _first: object, _second: object, _schema: object, owner: str | None) -> int:
@@ -79,11 +341,7 @@ def _authorize(_action: int, _first: object, _second: object, _schema: object, o
 
 
 def create(path: Path) -> None:
-    """Create an empty store, unless there is a file: complete, and readable for this account only.
-
-    Raises:
-        ThreadStoreError: If the folder does not exist, cannot be written to, or has no space.
-    """
+    """Create an empty store, unless there is a file: complete, and readable for this account only."""
     if path.exists():
         return
     try:
@@ -110,22 +368,19 @@ def _fill(folder: PrivateFolder) -> None:
 
 
 def connect(path: Path, timeout: float) -> Opened:
-    """Open a store, with its settings made and its schema checked.
-
-    Raises:
-        ThreadStoreError: If it is missing, not a store, damaged, locked, or cannot be read.
-    """
+    """Open a store, with its settings made and its schema checked."""
     try:
         before = path.stat()
         connection = open_file(path, "mode=rw", timeout=timeout)
         try:
-            opened = Opened(connection, (before.st_ino, before.st_dev), timeout)
-            _settle(connection)
+            opened = Opened(path, connection, (before.st_ino, before.st_dev), timeout)
+            connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             with closing(connection.cursor()) as cursor:
-                require_whole(cursor, path.resolve())  # its log is beside the target of a link
-            _upgrade(opened)
-            opened.identity = _identify(connection, path)
-            _switch_log_on(connection)
+                require_whole(cursor, path.resolve())  # of a link, the log is at the target
+                _upgrade(opened)
+                opened.identity = _identify(connection, path)
+                switch_log_on(cursor)  # again, if another program has changed the mode
             after = path.stat()
             if (after.st_ino, after.st_dev) != opened.inode:
                 raise ThreadStoreDownError(f"thread store {path}: another file replaced it just now")
@@ -133,14 +388,9 @@ def connect(path: Path, timeout: float) -> Opened:
             connection.close()
             raise
     except (*FOREIGN, DatabaseCorruptError) as error:
+        guard.raise_cause(error)
         raise translated(error, path) from None
     return opened
-
-
-def _settle(connection: sqlite3.Connection) -> None:
-    """Make the settings."""
-    connection.execute("PRAGMA synchronous = NORMAL")  # heads are not more durable than checkpoints
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 
 
 def _upgrade(opened: Opened) -> None:
@@ -184,18 +434,6 @@ def _identify(connection: sqlite3.Connection, path: Path) -> str:
     if version != VERSION:
         raise ThreadStoreDownError(
             f"thread store {path}: its version is {version}, and this sealpoint reads {VERSION}",
-            hint="use the sealpoint that wrote it, or a later one",
+            hint="upgrade to the release that wrote it, or a later one",
         )
     return identity
-
-
-def _switch_log_on(connection: sqlite3.Connection) -> None:
-    """Use WAL again, if another program has changed the mode; a store that cannot be written to is left."""
-    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    if mode == "wal":
-        return
-    try:
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
-            raise

@@ -7,16 +7,90 @@ The log is only appended to. The last event of a checkpoint says what the databa
     DELETED   none; a row that is there was put back
 
 A checkpoint without an event is newer than the last head, or older than the store. Beside the log of
-checkpoints there is one of special writes, see `sealpoint.threads.specials`; DELETED ends those before it.
+checkpoints there is one of special writes; DELETED ends those before it.
+
+Formats. A record of a special write is what the statements of the stores return, in hex where it says so;
+records are separated by commas. Over the lines of all events there is one root, see `sealpoint.merkle`.
+
+record  number, index, since, call in hex and task in hex, separated by spaces
+line    JSON in ASCII without spaces: [seq, kind, MAC in hex, thread, namespace, checkpoint, time]
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
-from sealpoint.threads.specials import Special
+SEPARATOR: Final = ","
+NOTHING_REPLACED: Final = -1
+"""`Special.since` of a write that may have replaced nothing."""
+
+
+Calls = dict[tuple[str, int | None], bytes]
+"""Ids of the calls of writes, by task and index; empty for those without one. A write of the user that is not
+bound to its row has no index: it may be in any place."""
+
+
+class Special(NamedTuple):
+    """One event: a call of ``put_writes`` has stored a special write of a task, or a write of the user.
+
+    Attributes:
+        seq: Its number among these events: greater than that of every one before it. 0 if it has none yet.
+        task_id: The task.
+        idx: The fixed index of the write; of the user's its position.
+        call: Identifies the call: 8 bytes. Empty if `adopt` found no write there.
+        since: Number of the last event before the call began: those up to it are replaced.
+    """
+
+    seq: int
+    task_id: str
+    idx: int
+    call: bytes
+    since: int
+
+
+def parse_specials(records: str | None) -> list[Special]:
+    """Return the events of records; none for ``None``."""
+    found = []
+    for record in records.split(SEPARATOR) if records else ():
+        seq, idx, since, call, task = record.split(" ")
+        found.append(
+            Special(int(seq), bytes.fromhex(task).decode(), int(idx), bytes.fromhex(call), int(since))
+        )
+    return found
+
+
+def contradiction(events: Sequence[Special], rows: Calls) -> tuple[str, bool] | None:
+    """Compare the special writes of a checkpoint with the events that were read before them.
+
+    A write of a call that has no event is newer: its process ended before it was recorded. The result is the
+    task of a write that is not the last one, and whether it is missing.
+    """
+    standing = standing_calls(events)
+    known = {(event.task_id, event.idx, event.call) for event in events}
+    for place, calls in standing.items():
+        call = rows.get(place, rows.get((place[0], None)) if place[1] >= 0 else None)
+        if call is None and any(calls):
+            return place[0], True
+        if call and call not in calls and (*place, call) in known:
+            return place[0], False
+    return None
+
+
+def standing_calls(events: Sequence[Special]) -> dict[tuple[str, int], set[bytes]]:
+    """Return the calls that no later one has replaced, by task and index."""
+    last = dict[tuple[str, int], int]()
+    for _, task_id, idx, _, since in events:
+        last[task_id, idx] = max(last.get((task_id, idx), NOTHING_REPLACED), since)
+    standing = dict[tuple[str, int], set[bytes]]()
+    for seq, task_id, idx, call, _ in events:
+        calls = standing.setdefault((task_id, idx), set())
+        if seq > last[task_id, idx]:
+            calls.add(call)
+    return standing
+
 
 MAC_BYTES: Final = 16
 """Size of the keyed hash of a checkpoint's content: HMAC-SHA-256, its first 128 bits (RFC 4868)."""
@@ -230,3 +304,9 @@ class ThreadStore(Protocol):
     def close(self) -> None:
         """Close the store's connection."""
         ...
+
+
+def line_of(event: Event) -> bytes:
+    """Return the line of an event."""
+    (spot, kind, mac), seq, at = event.head, event.seq, event.at
+    return json.dumps([seq, int(kind), mac.hex(), *spot, at], separators=(",", ":")).encode()

@@ -25,10 +25,10 @@ from fuzz.sqlitefile.edits import (
 )
 from fuzz.sqlitefile.format import SqliteFile, Value, encode_record
 from fuzz.sqlitefile.oracle import VALUES
+from sealpoint.admin.databases.rows import Batch
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.rotate import rotate
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.rows import Batch
-from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.maintenance.rotate import rotate
 from sealpoint.sqlite import SqliteSaver
 from tests.attacks.case import Case, Read, Reading, Scene
 from tests.attacks.maintenance import COUNTERS, ONE_OLD_KEY, READERS, TWO_KEYS, cases, mark_if_run
@@ -221,7 +221,7 @@ def _timed(name: str) -> Callable[[Scene], Read]:
         path = _write(scene, partial(_dag, name))
 
         def read() -> Reading:
-            from sealpoint.cli import app
+            from sealpoint.admin.cli import app
 
             ring = path.with_name("keys.toml")
             ring.write_text(_RING, encoding="ascii")

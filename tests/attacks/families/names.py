@@ -9,8 +9,8 @@ from typing import Any, Final
 from tests.attacks.blobs import cases
 from tests.attacks.canaries import VARIABLE
 from tests.attacks.case import Case, Scene
-from tests.support.forge import ext, named, pack
-from tests.support.wire import extension
+from tests.support.values.forge import ext, named, pack
+from tests.support.values.wire import extension
 
 ALL: Final = "strict plaintext inert"
 TOUCH: Final = f'touch "${VARIABLE}"'

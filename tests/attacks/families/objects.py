@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.attacks.blobs import cases
 from tests.attacks.case import Case
-from tests.support.forge import ext, named, pack
+from tests.support.values.forge import ext, named, pack
 
 MESSAGES: Final = "langchain_core.messages"
 BAD_JSON: Final = '{"a": "' + "\\u0041" * 60_000

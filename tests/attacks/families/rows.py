@@ -10,8 +10,8 @@ import ormsgpack
 from tests.attacks import swollen
 from tests.attacks.case import Case
 from tests.attacks.stores import cases, checkpoint, quoted
-from tests.support.forge import named, pack, pairs
-from tests.support.wire import nested_extensions
+from tests.support.values.forge import named, pack, pairs
+from tests.support.values.wire import nested_extensions
 
 _WRITE: Final = """INSERT INTO writes
     (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value)"""

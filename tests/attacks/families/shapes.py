@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from tests.attacks.blobs import Build, cases
 from tests.attacks.case import Case
-from tests.support.forge import ext, named, pack, pairs
-from tests.support.wire import extension, nested_extensions
+from tests.support.values.forge import ext, named, pack, pairs
+from tests.support.values.wire import extension, nested_extensions
 
 ALL: Final = "strict plaintext inert"
 SMALL: Final = "strict strict-thread inert-thread"

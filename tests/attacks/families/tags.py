@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.attacks.case import Case, Forge, Read, Reading, Scene
 from tests.attacks.families.names import TOUCH
 from tests.attacks.sides import LangGraph
-from tests.support.forge import named, pack
+from tests.support.values.forge import named, pack
 
 VALUE: Final = {"a": 1}
 _REGIONS: Final = 16
@@ -229,7 +229,7 @@ def legacy() -> Iterator[Case]:
 
 
 def _deep() -> bytes:
-    from tests.support.wire import nested_extensions
+    from tests.support.values.wire import nested_extensions
 
     return nested_extensions(7, 2000)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.attacks.blobs import cases
 from tests.attacks.case import Case
-from tests.support.forge import named, pack
+from tests.support.values.forge import named, pack
 
 BOTH: Final = "strict plaintext"
 PRIME: Final = 2**61 - 1

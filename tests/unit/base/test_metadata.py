@@ -1,4 +1,4 @@
-"""Metadata: what of a config is stored, and that JSON goes in and out strictly."""
+"""JSON columns: what of a config is stored as metadata, strict JSON, and the one text of a sealed value."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sealpoint.base import (
-    EXCLUDED_METADATA_KEYS,
     get_checkpoint_metadata,
     get_serializable_checkpoint_metadata,
 )
 from sealpoint.base import metadata as metadata_module
 from sealpoint.base.metadata import decode_metadata, encode_metadata
+from sealpoint.base.place import decode_value, encode_value
 from sealpoint.errors import MetadataError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -26,27 +26,6 @@ json_values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
     max_leaves=8,
 )
-
-
-def test_what_the_metadata_says_goes_before_the_config() -> None:
-    config: Any = {"configurable": {"a": 1, "b": 2, "c": 3}, "metadata": {"a": 4, "b": 5}}
-    assert get_checkpoint_metadata(config, {"a": 0}) == {"a": 0, "b": 5, "c": 3}  # type: ignore[typeddict-unknown-key]
-
-
-def test_what_is_never_stored() -> None:
-    unstored: dict[str, Any] = dict.fromkeys(EXCLUDED_METADATA_KEYS, "x") | {
-        "__own": 1,
-        "none": None,
-        "list": [],
-        "bytes": b"",
-    }
-    config: Any = {"configurable": unstored, "metadata": unstored}
-    assert get_checkpoint_metadata(config, {}) == {}
-
-
-def test_text_loses_its_nul_characters() -> None:
-    config: Any = {"configurable": {"a": "x\x00y"}}
-    assert get_checkpoint_metadata(config, {"run_id": "\x00"}) == {"run_id": "", "a": "xy"}
 
 
 class Tier(StrEnum):
@@ -64,11 +43,6 @@ def test_text_of_another_class_becomes_plain() -> None:
 def test_metadata_is_a_mapping(metadata: Any) -> None:
     with pytest.raises(AttributeError):
         get_checkpoint_metadata({"configurable": {"a": 1}}, metadata)
-
-
-def test_text_loses_its_lone_surrogates() -> None:
-    """They have no form in UTF-8; LangGraph leaves them out too."""
-    assert encode_metadata({"run_id": "x\ud800y"}) == b'{"run_id": "xy"}'
 
 
 CHANGED: dict[str, Any] = {
@@ -118,17 +92,6 @@ def test_what_goes_in_comes_out(metadata: Any) -> None:
     assert decode_metadata(data) == decode_metadata(data.decode()) == metadata
 
 
-@given(metadata=st.dictionaries(st.text(), st.text(), max_size=4))
-def test_what_is_stored_can_always_be_read(metadata: Any) -> None:
-    """Also where keys are the same without their lone surrogates: those are refused."""
-    try:
-        data = encode_metadata(metadata)
-    except MetadataError:
-        assert len({key.encode("utf-8", "ignore") for key in metadata}) < len(metadata)
-    else:
-        assert decode_metadata(data) == json.loads(data)
-
-
 def test_an_error_does_not_repeat_the_metadata() -> None:
     with pytest.raises(MetadataError) as caught:
         decode_metadata(b'{"secret": "hunter2", "secret": "hunter3"}')
@@ -136,9 +99,10 @@ def test_an_error_does_not_repeat_the_metadata() -> None:
     assert caught.value.__cause__ is None
 
 
-keys = st.text(max_size=2) | st.integers(0, 1) | st.none() | st.booleans() | st.just(0.0)
+any_text = st.text(st.characters(), max_size=3)  # with lone surrogates
+keys = any_text | st.integers(0, 1) | st.none() | st.booleans() | st.just(0.0)
 any_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just(b"bytes"),
+    st.none() | st.booleans() | st.integers() | st.floats() | any_text | st.just(b"bytes"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
     max_leaves=8,
 )
@@ -170,3 +134,15 @@ def test_what_is_not_read_back_would_be_read_back(metadata: Any) -> None:
 def test_what_could_not_be_read_back_is_not_stored(metadata: Any) -> None:
     with pytest.raises(MetadataError):
         encode_metadata(metadata)
+
+
+@given(value=st.binary(max_size=40), bit=st.integers(min_value=0))
+@example(value=b"", bit=11)  # of a character whose last four bits have no meaning
+def test_a_sealed_value_has_one_text(value: bytes, bit: int) -> None:
+    """Any flipped bit is another value, or none."""
+    value += b"."
+    assert decode_value(encode_value(value)) == value
+    text = bytearray(encode_value(value), "ascii")
+    text[bit // 8 % len(text)] ^= 1 << bit % 8
+    found = decode_value(text.decode("latin-1"))
+    assert found is None or encode_value(found) == text.decode("latin-1")

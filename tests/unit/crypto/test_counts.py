@@ -12,7 +12,7 @@ import pytest
 
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import SealedValueError
-from tests.support.rings import (
+from tests.support.keys.rings import (
     NEW,
     OLD,
     SECRET,
@@ -44,9 +44,10 @@ def test_every_way_of_sealing_and_opening_counts() -> None:
         tag, blob = cipher.seal("msgpack", b"value", row=row, secret=secret)
         cipher.open(tag, blob, row=row, secret=secret)
     cipher.decrypt(*cipher.encrypt(b"value"))
-    cipher.reseal(*seal_with_old())
+    cipher.open(*seal_with_old())
+    assert cipher.stats().sealed is not cipher.stats().sealed  # a copy
     assert counts(cipher) == {
-        "sealed": {"new": 6},
+        "sealed": {"new": 5},
         "opened": {"new": 5, "old": 1},
         "opened_retired": {"old": 1},
     }
@@ -74,18 +75,11 @@ def test_failures_are_counted_by_class_alone() -> None:
         cipher.seal("a b", b"value")
     assert counts(cipher) == {"sealed": {"new": 1}, "opened": {}, "opened_retired": {}}
     assert cipher.stats().refused == {
-        "BlobError": 1,
+        "SealedValueError": 1,
         "IntegrityError": 1,
         "TagError": 2,
         "UnknownKeyError": 1,
     }
-
-
-def test_reading_changes_nothing_and_gives_a_copy() -> None:
-    cipher = make_cipher()
-    cipher.seal("msgpack", b"value")
-    assert [cipher.stats().sealed for _ in range(3)] == [{"new": 1}] * 3
-    assert cipher.stats().sealed is not cipher.stats().sealed
 
 
 def test_a_change_of_ring_goes_on_counting(tmp_path: Path) -> None:

@@ -8,51 +8,43 @@ import pytest
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sealpoint.crypto.eax import AesEax
+from sealpoint.crypto.legacy import AesEax
 from sealpoint.crypto.suites import (
     IN_PLACE_BYTES,
-    Cobblestone256,
-    Xaes256Gcm,
     derive_xaes_key,
     make_suite,
     random_source,
 )
-from sealpoint.errors import BlobError, IntegrityError, UnknownSuiteError
-from tests.support.rings import NEW, OTHER, SUITES
+from sealpoint.errors import IntegrityError, SealedValueError, UnknownSuiteError
+from tests.support.keys.rings import NEW, SUITES
 
 CHUNK = 16 * 1024
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
-@pytest.mark.parametrize("name", SUITES)
-def test_round_trip_around_the_chunk_size(name: str, size: int) -> None:
-    suite, data = make_suite(name, NEW), bytes(size)
-    assert suite.open(suite.seal(data, b"context"), b"context") == data
+SIZES = [
+    *(0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK),
+    *(IN_PLACE_BYTES + more for more in (-1, 0, 1, 15, 16, CHUNK - 1, CHUNK, CHUNK + 5, 7 * CHUNK + 16)),
+]
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
-def test_cobblestone_size(size: int) -> None:
-    """Salt 24, commitment 32, and a tag of 16 for every chunk, of which the last is never full."""
-    blob = Cobblestone256(NEW).seal(bytes(size), b"")
-    assert len(blob) == 24 + 32 + size + 16 * (size // CHUNK + 1)
-
-
-LARGE = [IN_PLACE_BYTES + more for more in (-1, 0, 1, 15, 16, CHUNK - 1, CHUNK, CHUNK + 5, 7 * CHUNK + 16)]
-
-
-@pytest.mark.parametrize("size", LARGE)
+@pytest.mark.parametrize("size", SIZES)
 def test_what_is_sealed_in_one_buffer_is_the_same_message(size: int) -> None:
-    """The other way, which joins parts, opens it, and what that has sealed is opened in one buffer."""
+    """The library, which joins parts, opens it, and what that has sealed opens.
+
+    Cobblestone: salt 24, commitment 32, and a tag of 16 for every chunk, of which the last is never full.
+    """
     data = os.urandom(size)
     opening, sealing = Cobblestone256Decryptor(NEW, b"context"), Cobblestone256Encryptor(NEW, b"context")
-    blob = Cobblestone256(NEW).seal(data, b"context")
+    blob = make_suite("cobblestone256", NEW).seal(data, b"context")
     assert (type(blob), len(blob)) == (bytes, 24 + 32 + size + 16 * (size // CHUNK + 1))
     assert opening.update(blob) + opening.finalize() == data
-    opened = Cobblestone256(NEW).open(sealing.update(data) + sealing.finalize(), b"context")
+    opened = make_suite("cobblestone256", NEW).open(sealing.update(data) + sealing.finalize(), b"context")
     assert (type(opened), opened) == (bytes, data)
-    blob = Xaes256Gcm(NEW).seal(data, b"context")
+    blob = make_suite("xaes256gcm", NEW).seal(data, b"context")
     assert (type(blob), len(blob)) == (bytes, size + 40)
     assert AESGCM(derive_xaes_key(NEW, blob[:12])).decrypt(blob[12:24], blob[24:], b"context") == data
+    opened = make_suite("xaes256gcm", NEW).open(blob, b"context")
+    assert (type(opened), opened) == (bytes, data)
 
 
 @pytest.mark.parametrize("cut", [1, 15, 16, 17, CHUNK - 1, CHUNK, CHUNK + 15, CHUNK + 16, CHUNK + 17])
@@ -83,10 +75,6 @@ def test_a_failed_opening_leaves_nothing_in_a_frame(name: str, at: int) -> None:
         error = error.__context__
 
 
-def test_xaes_size() -> None:
-    assert len(Xaes256Gcm(NEW).seal(bytes(100), b"")) == 24 + 100 + 16
-
-
 @pytest.mark.parametrize("name", SUITES)
 def test_sealing_twice_gives_different_bytes(name: str) -> None:
     """Salt and the nonce's second half are drawn anew for every value."""
@@ -96,19 +84,11 @@ def test_sealing_twice_gives_different_bytes(name: str) -> None:
     assert first[-20:] != second[-20:]
 
 
-@pytest.mark.parametrize("name", SUITES)
-def test_another_key_or_context_does_not_open(name: str) -> None:
-    blob = make_suite(name, NEW).seal(b"value", b"context")
-    for key, context in [(OTHER, b"context"), (NEW, b"contexT"), (NEW, b"")]:
-        with pytest.raises(IntegrityError):
-            make_suite(name, key).open(blob, context)
-
-
 @pytest.mark.parametrize(("name", "least"), [("cobblestone256", 72), ("xaes256gcm", 40), ("aes", 32)])
 def test_a_blob_too_short_has_an_error_of_its_own(name: str, least: int) -> None:
     suite = make_suite(name, NEW)
     for size in (0, 1, least - 1):
-        with pytest.raises(BlobError):
+        with pytest.raises(SealedValueError):
             suite.open(bytes(size), b"")
     with pytest.raises(IntegrityError):
         suite.open(bytes(least), b"")

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sealpoint.base.coordinates import METADATA
+from sealpoint.base.place import METADATA
 from sealpoint.crypto import RingCipher
 
 KEY = "__sealpoint__"

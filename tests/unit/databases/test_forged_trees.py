@@ -11,14 +11,14 @@ import pytest
 from fuzz.sqlitefile import honest
 from fuzz.sqlitefile.edits import root_of
 from fuzz.sqlitefile.format import TABLE_INTERIOR, SqliteFile, write_varint
+from sealpoint.admin.databases.rows import Batch, Progress, pages
+from sealpoint.admin.databases.sqlite import rows as cleartext
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.maintenance.verify import verify
 from sealpoint.crypto import RingCipher
-from sealpoint.databases.rows import Batch, Progress
-from sealpoint.databases.sqlite import cleartext
-from sealpoint.databases.sqlite.columns import CHECKPOINTS
-from sealpoint.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError
-from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.verify import pages, verify
 
 SHAPE = honest.Shape(512, ("k2",), 24)
 SMALL = Batch(rows=4)
@@ -96,27 +96,18 @@ def test_an_honest_tree_is_read_to_its_end(tmp_path: Path) -> None:
         assert max(verified(store)) == 24 * 3
 
 
-def test_no_row_is_passed_by(path: Path) -> None:
-    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
-        list(verified(store))
+READS: dict[str, Callable[[SqliteRows], object]] = {
+    "verify": lambda store: list(verified(store)),
+    "rotate": lambda store: list(rotate(store, RingCipher(honest.ring("k1")), batch=SMALL)),
+    "a second batch": lambda store: list(pages(store, CHECKPOINTS, batch=SMALL)),
+    "metadata": lambda store: list(store.cleartext.records()),
+    "count": lambda store: store.count(),
+}
 
 
-def test_no_row_is_left_under_its_old_key(path: Path) -> None:
-    with closing(SqliteRows(path, writable=True)) as store, pytest.raises(DatabaseCorruptError):
-        list(rotate(store, RingCipher(honest.ring("k1")), batch=SMALL))
-
-
-def test_a_second_batch_is_read_of_no_such_tree(path: Path) -> None:
-    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
-        list(pages(store, CHECKPOINTS, batch=SMALL))
-
-
-def test_metadata_is_read_of_no_such_tree(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("read", READS)
+def test_no_row_is_passed_by(path: Path, read: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one left under its old key, or counted twice."""
     monkeypatch.setattr(cleartext, "BATCH", SMALL)
-    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
-        list(store.cleartext.records())
-
-
-def test_rows_are_not_counted_twice(path: Path) -> None:
-    with closing(SqliteRows(path)) as store, pytest.raises(DatabaseCorruptError):
-        store.count()
+    with closing(SqliteRows(path, writable=True)) as store, pytest.raises(DatabaseCorruptError):
+        READS[read](store)

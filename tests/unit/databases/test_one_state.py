@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.audit import audit
+from sealpoint.admin.maintenance.status import status
 from sealpoint.errors import StoppedError
-from sealpoint.maintenance.audit import audit
-from sealpoint.maintenance.status import status
-from tests.support.sealed import write
+from tests.support.databases.sealed import write
 
 
 def rows(store: SqliteRows) -> tuple[int, ...]:

@@ -11,20 +11,20 @@ import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from fuzz.sqlitefile.format import INTERIOR, SqliteFile
 from fuzz.sqlitefile.gaps import gaps, slack_bytes
-from sealpoint.databases.rows import Residue
-from sealpoint.databases.sqlite import slack
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.rows import Residue
+from sealpoint.admin.databases.sqlite import slack
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.audit import audit, audit_reasons
+from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.scrub import scrub
 from sealpoint.errors import AccessError
-from sealpoint.maintenance.audit import audit, audit_reasons
-from sealpoint.maintenance.result import Reason
-from sealpoint.maintenance.scrub import scrub
-from tests.support.sealed import make_ring, write
+from tests.support.databases.sealed import make_ring, write
 
 MARK: Final = "Kumquat-4711 was read here"
 NOTHING: Final = Residue(0, 0, 0, 0)
@@ -84,15 +84,19 @@ def insert(connection: sqlite3.Connection, rows: int, text: str = "", key: str =
     )
 
 
+def delete(connection: sqlite3.Connection, like: str = "u%") -> None:
+    connection.execute("DELETE FROM writes WHERE thread_id LIKE ?", (like,))
+
+
 def end_of_row(connection: sqlite3.Connection) -> None:
     insert(connection, 1, MARK)
-    connection.execute("DELETE FROM writes WHERE thread_id LIKE 'u%'")
+    delete(connection)
 
 
 def middle_of_rows(connection: sqlite3.Connection) -> None:
     insert(connection, 1, MARK)
     insert(connection, 1, key="v")
-    connection.execute("DELETE FROM writes WHERE thread_id LIKE 'u%'")
+    delete(connection)
 
 
 def shorter(connection: sqlite3.Connection) -> None:
@@ -105,25 +109,21 @@ def grown_table(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM writes WHERE rowid > 1")
     insert(connection, 1, MARK * 10)
     insert(connection, 300, key="v")
-    connection.execute("DELETE FROM writes WHERE thread_id LIKE 'u%'")
-
-
-def key_of_index(connection: sqlite3.Connection) -> None:
-    insert(connection, 1, key=MARK)
-    connection.execute("DELETE FROM writes WHERE thread_id LIKE 'Kumquat%'")
+    delete(connection)
 
 
 def grown_index(connection: sqlite3.Connection) -> None:
+    """The same of an index, whose leaves keep the key, too."""
     insert(connection, 10, key=MARK * 5)
     insert(connection, 300, key="v")
-    connection.execute("DELETE FROM writes WHERE thread_id LIKE 'Kumquat%'")
+    delete(connection, "Kumquat%")
 
 
 def tail_of_chain(connection: sqlite3.Connection) -> None:
     """An overflow page that is used again in the transaction that has freed it."""
     insert(connection, 1, MARK * 1000)
     connection.execute("BEGIN")
-    connection.execute("DELETE FROM writes WHERE thread_id LIKE 'u%'")
+    delete(connection)
     for size in (8250, 8500):  # the ends of most chains fill their pages, but not of these
         insert(connection, 1, "x" * size, key=f"v{size}")
     connection.execute("COMMIT")
@@ -139,7 +139,6 @@ CASES: dict[str, tuple[Callable[[sqlite3.Connection], None], str]] = {
     "free-block": (middle_of_rows, "table leaf block"),
     "shorter": (shorter, "table leaf"),
     "table-interior": (grown_table, "table interior gap"),
-    "index-leaf": (key_of_index, "index leaf"),
     "index-interior": (grown_index, "index interior"),
     "overflow": (tail_of_chain, "overflow"),
     "schema": (schema, "table leaf"),
@@ -246,10 +245,10 @@ def test_a_journal_of_an_interrupted_change_is_not_passed_over(path: Path, tmp_p
 
 
 @pytest.mark.parametrize("page_bytes", [1024, 4096, 65536])
-@pytest.mark.parametrize("auto_vacuum", ["NONE", "FULL"])
-def test_the_number_is_that_of_another_parser(tmp_path: Path, page_bytes: int, auto_vacuum: str) -> None:
+@pytest.mark.parametrize("pragma", ["auto_vacuum = NONE", "auto_vacuum = FULL"])
+def test_the_number_is_that_of_another_parser(tmp_path: Path, page_bytes: int, pragma: str) -> None:
     path = tmp_path / "x.db"
-    make(path, f"page_size = {page_bytes}", f"auto_vacuum = {auto_vacuum}")
+    make(path, f"page_size = {page_bytes}", pragma)
     chance = random.Random(page_bytes)
     with closing(connect(path)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
@@ -274,6 +273,7 @@ except sqlite3.OperationalError as error:
 
 def test_locks_of_this_process_are_kept(path: Path) -> None:
     """A process loses them when it closes any descriptor of the file."""
+    path = path.rename(path.with_name("- ä\n%20?x=1#"))  # a file may have any name
     with closing(connect(path)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM writes").fetchone()
@@ -283,30 +283,12 @@ def test_locks_of_this_process_are_kept(path: Path) -> None:
         assert done.stdout == "database is locked\n"
 
 
-def test_a_file_may_have_any_name(path: Path) -> None:
-    assert residue(path.rename(path.with_name("- ä\n%20?x=1#"))) == NOTHING
-
-
 # --- forged files -----------------------------------------------------------------------------
-
-
-def run_program(path: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-IS", slack.__file__, str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
 
 
 def tree(file: SqliteFile) -> int:
     """An interior page."""
     return next(number for number in range(2, len(file.pages)) if file.page(number)[0] in INTERIOR)
-
-
-def cycle_of_tree(file: SqliteFile) -> None:
-    number = tree(file)
-    file.page(number)[8:12] = number.to_bytes(4, "big")
-
-
-def far_child(file: SqliteFile) -> None:
-    file.page(tree(file))[8:12] = b"\xff\xff\xff\xff"
 
 
 def cycle_of_free_list(file: SqliteFile) -> None:
@@ -316,57 +298,37 @@ def cycle_of_free_list(file: SqliteFile) -> None:
     file.set_field("free pages", 2**31)
 
 
-def many_free_pages(file: SqliteFile) -> None:
-    trunk = file.append(b"\0\0\0\0\xff\xff\xff\xff")
-    file.set_field("first free page", trunk)
-
-
-def cycle_of_blocks(file: SqliteFile) -> None:
-    page = file.page(tree(file))
-    page[1:3] = (2000).to_bytes(2, "big")
-    page[2000:2004] = b"\x07\xd0\0\x04"
-
-
 def cycle_of_chain(file: SqliteFile) -> None:
-    for number in range(1, len(file.pages) + 1):
-        if file.page(number)[0] == 13 or number == 1:
-            for cell in file.cells(number):
-                if cell.overflow:
-                    file.page(cell.overflow)[:4] = cell.overflow.to_bytes(4, "big")
-                    return
-    pytest.fail("no chain")
+    leaves = [number for number in range(1, len(file.pages) + 1) if file.page(number)[0] == 13]
+    cell = next(cell for number in leaves for cell in file.cells(number) if cell.overflow)
+    file.page(cell.overflow)[:4] = cell.overflow.to_bytes(4, "big")
 
 
-def many_cells(file: SqliteFile) -> None:
-    file.page(tree(file))[3:5] = b"\xff\xff"
+def edits(*changes: tuple[int, bytes], number: int = 0) -> Callable[[SqliteFile], None]:
+    """Overwrite parts of a page, by default of an interior one."""
+
+    def forge(file: SqliteFile) -> None:
+        page = file.page(number or tree(file))
+        for start, data in changes:
+            page[start : start + len(data)] = data
+
+    return forge
 
 
-def far_cell(file: SqliteFile) -> None:
-    file.page(tree(file))[12:14] = b"\xff\xff"
-
-
-def endless_varint(file: SqliteFile) -> None:
-    page = file.page(tree(file))
-    page[12:14] = (4090).to_bytes(2, "big")
-    page[4090:] = b"\xff" * 6
-
-
-def bad_page_size(file: SqliteFile) -> None:
-    file.page(1)[16:18] = b"\x10\x01"
-
-
-FORGERIES: Final = (
-    cycle_of_tree,
-    far_child,
-    cycle_of_free_list,
-    many_free_pages,
-    cycle_of_blocks,
-    cycle_of_chain,
-    many_cells,
-    far_cell,
-    endless_varint,
-    bad_page_size,
-)
+FORGERIES: Final[dict[str, Callable[[SqliteFile], None]]] = {
+    "cycle of the tree": lambda file: edits((8, tree(file).to_bytes(4, "big")))(file),
+    "far child": edits((8, b"\xff\xff\xff\xff")),
+    "cycle of the free list": cycle_of_free_list,
+    "many free pages": lambda file: file.set_field(
+        "first free page", file.append(b"\0\0\0\0\xff\xff\xff\xff")
+    ),
+    "cycle of blocks": edits((1, b"\x07\xd0"), (2000, b"\x07\xd0\0\x04")),
+    "cycle of a chain": cycle_of_chain,
+    "many cells": edits((3, b"\xff\xff")),
+    "far cell": edits((12, b"\xff\xff")),
+    "endless varint": edits((12, b"\x0f\xfa"), (4090, b"\xff" * 6)),
+    "bad page size": edits((16, b"\x10\x01"), number=1),
+}
 
 
 @pytest.fixture
@@ -378,12 +340,13 @@ def large(path: Path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
-def test_a_file_that_cannot_be_parsed_ends_the_walk(path: Path, large: bytes, forge: Any) -> None:
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_file_that_cannot_be_parsed_ends_the_walk(path: Path, large: bytes, forgery: str) -> None:
     file = SqliteFile(large)
-    forge(file)
+    FORGERIES[forgery](file)
     path.write_bytes(file.to_bytes())
-    done = run_program(path)
+    command = [sys.executable, "-IS", slack.__file__, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     assert (done.returncode, done.stdout, done.stderr) == (slack.DAMAGED, "", "")
 
 

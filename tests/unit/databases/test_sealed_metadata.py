@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.audit import audit
+from sealpoint.admin.maintenance.decrypt import decrypt
+from sealpoint.admin.maintenance.rotate import outstanding
 from sealpoint.errors import RowError
-from sealpoint.maintenance.audit import audit
-from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.rotate import outstanding
-from tests.support.sealed import failures, make_cipher, moved, run, write
+from tests.support.databases.sealed import failures, make_cipher, moved, run, write
 from tests.unit.databases.frames import document, put_metadata, sealed
 
 K1 = make_cipher("k1")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.cells import Cell, Selection, Where
-from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
+from sealpoint.admin.databases.cells import Cell, Selection, Where
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
 from sealpoint.errors import RowError
 
 TAGS: dict[str, tuple[Any, str]] = {

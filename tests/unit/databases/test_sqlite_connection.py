@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.cli.exits import Exit, exit_code
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.cli.exits import Exit, exit_code
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.keys.lock import holding
+from sealpoint.admin.maintenance.decrypt import decrypt
 from sealpoint.errors import AccessError, StoppedError
 from sealpoint.keys.files import write_private
-from sealpoint.keys.lock import holding
-from sealpoint.maintenance.decrypt import decrypt
-from tests.support.sealed import VALUES, make_cipher, tags_of, values_of, write
+from tests.support.databases.sealed import VALUES, make_cipher, tags_of, values_of, write
 
 
 @pytest.fixture

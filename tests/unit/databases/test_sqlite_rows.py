@@ -6,22 +6,20 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sealpoint.databases.cells import Cell, Selection
-from sealpoint.databases.rows import Batch, Progress, TagCount
-from sealpoint.databases.sqlite import rows as sqlite_rows
-from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.cells import Cell, Column, Selection
+from sealpoint.admin.databases.rows import Batch, TagCount
+from sealpoint.admin.databases.sqlite import rows as sqlite_rows
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
 from sealpoint.errors import DatabaseCorruptError, DatabaseMissingError, SchemaError, StoppedError
-from sealpoint.maintenance.rotate import rotate
-from tests.support.schemas import CHECKPOINTS as MAKE_CHECKPOINTS
-from tests.support.schemas import REFUSED
-from tests.support.sealed import make_cipher, put, values_of, write
+from tests.support.databases.schemas import CHECKPOINTS as MAKE_CHECKPOINTS
+from tests.support.databases.sealed import values_of, write
 
 
 @pytest.fixture
@@ -37,15 +35,6 @@ def to_new(value: Cell) -> tuple[str, bytes]:
 # --- opening --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("writable", [False, True])
-def test_nothing_is_made(tmp_path: Path, writable: bool) -> None:
-    with pytest.raises(DatabaseMissingError):
-        SqliteRows(tmp_path / "missing.db", writable=writable)
-    with pytest.raises(DatabaseMissingError):
-        SqliteRows(tmp_path, writable=writable)
-    assert [*tmp_path.iterdir()] == []
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [
@@ -56,59 +45,42 @@ def test_nothing_is_made(tmp_path: Path, writable: bool) -> None:
         ("dangling", "no file at dangling"),
     ],
 )
-def test_the_message_says_what_a_path_leads_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
+@pytest.mark.parametrize("writable", [False, True])
+def test_what_is_no_file_is_named_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str, *, writable: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("dangling").symlink_to("missing")
     with pytest.raises(DatabaseMissingError) as caught:
-        SqliteRows(path)
+        SqliteRows(path, writable=writable)
     assert str(caught.value) == message
     assert ("variable" in caught.value.hint) is (path == "")
+    assert {file.name for file in tmp_path.iterdir()} == {"folder", "dangling"}
 
 
 @pytest.mark.parametrize("writable", [False, True])
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path, writable: bool) -> None:
-    path = tmp_path / "x.db"
-    path.write_bytes(b"text" * 1000)
-    with pytest.raises(DatabaseCorruptError):
-        SqliteRows(path, writable=writable)
-
-
-def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE other (x)")
-    with pytest.raises(SchemaError, match="neither of the tables"):
-        SqliteRows(path)
-
-
-@pytest.mark.parametrize("statements", REFUSED.values(), ids=REFUSED)
-def test_what_the_saver_refuses_is_refused(tmp_path: Path, statements: list[str]) -> None:
-    """Also a trigger, which an update would set off."""
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        (["CREATE TABLE other (x)"], "neither of the tables"),
+        ([f"{MAKE_CHECKPOINTS} WITHOUT ROWID"], None),
+        # An update would set it off. tests/unit/sqlite has all that is refused.
+        ([MAKE_CHECKPOINTS, "CREATE TRIGGER x AFTER UPDATE ON checkpoints BEGIN SELECT 1; END"], "trigger"),
+    ],
+)
+def test_another_schema_is_refused(
+    tmp_path: Path, statements: list[str], message: str | None, *, writable: bool
+) -> None:
     path = tmp_path / "x.db"
     with closing(sqlite3.connect(path)) as connection:
         for statement in statements:
             connection.execute(statement)
-    with pytest.raises(SchemaError):
-        SqliteRows(path, writable=True)
-
-
-def test_a_table_without_row_ids_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"{MAKE_CHECKPOINTS} WITHOUT ROWID")
-    with pytest.raises(SchemaError):
-        SqliteRows(path)
-
-
-def test_a_name_may_have_every_character_of_a_url(tmp_path: Path) -> None:
-    path = tmp_path / "a b?c=d#e%20é.db"
-    write(path, "k1", "a")
-    with closing(SqliteRows(path)) as store:
-        assert sum(count.rows for count in store.count()) > 0
-        assert store.name == str(path)
+    with pytest.raises(SchemaError, match=message):
+        SqliteRows(path, writable=writable)
+    path.write_bytes(b"text" * 1000)
+    with pytest.raises(DatabaseCorruptError):
+        SqliteRows(path, writable=writable)
 
 
 def test_a_store_for_reading_changes_nothing(path: Path) -> None:
@@ -140,12 +112,6 @@ def test_a_thread_may_be_read_alone(path: Path, store: SqliteRows) -> None:
         values = store.read(table, None, Selection(thread_id="b")).cells
         assert {value.where.key[0] for value in values} == {"b"}
         assert len(values) == len(store.read(table, None, Selection(thread_id="a")).cells)
-
-
-def test_a_value_larger_than_a_batch_is_a_page_of_its_own(path: Path, store: SqliteRows) -> None:
-    page = store.read(CHECKPOINTS, None, batch=Batch(size_bytes=1))
-    assert len(page.cells) == 1
-    assert page.last is not None
 
 
 @pytest.mark.parametrize("column", ["thread_id", "type", "channel"])
@@ -201,13 +167,6 @@ def test_a_page_that_begins_before_its_beginning_is_refused(tmp_path: Path) -> N
         store.read(CHECKPOINTS, row_id - 2, batch=Batch(rows=1))
 
 
-def test_metadata_comes_row_by_row(path: Path, store: SqliteRows) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        expected = [metadata for (metadata,) in connection.execute("SELECT metadata FROM checkpoints")]
-    assert [*(record.metadata for record in store.cleartext.records())] == expected
-    assert [*store.cleartext.inline()] == []
-
-
 # --- changing -------------------------------------------------------------------------------------
 
 
@@ -226,13 +185,6 @@ def test_what_a_change_raises_leaves_the_batch_as_it_was(path: Path, store: Sqli
     assert not store.connection.in_transaction
 
 
-def test_a_batch_is_stored_when_the_store_is_closed(path: Path) -> None:
-    with closing(SqliteRows(path, writable=True)) as store:
-        done = store.rewrite(CHECKPOINTS, None, to_new)
-    assert (done.seen, done.changed, done.raced, done.last) == (3, 3, 0, None)
-    assert {value.tag for value in values_of(path) if value.where.column == CHECKPOINTS} == {"new"}
-
-
 def test_a_batch_is_one_transaction(path: Path, store: SqliteRows) -> None:
     """Another connection sees none of it or all of it."""
     with closing(sqlite3.connect(path)) as other:
@@ -245,74 +197,40 @@ def test_a_batch_is_one_transaction(path: Path, store: SqliteRows) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "blob"), [("other", None), (None, b"other"), ("other", b"other")], ids=["tag", "value", "both"]
+    ("column", "statement"),
+    [
+        (CHECKPOINTS, "UPDATE {} SET type = 'other'"),
+        (CHECKPOINTS, "UPDATE {} SET checkpoint = X'6f74686572'"),
+        (CHECKPOINTS, "UPDATE {} SET type = 'other', checkpoint = X'6f74686572'"),
+        (CHECKPOINTS, "DELETE FROM {}"),
+        # Row id, tag and bytes are those of the row that was read; its name is not.
+        *(
+            (WRITES, f"UPDATE {{}} SET {name} = 77")
+            for name in ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel")
+        ),
+    ],
 )
-def test_a_value_that_changed_meanwhile_is_left(
-    path: Path, store: SqliteRows, tag: str | None, blob: bytes | None
+def test_a_row_that_changed_meanwhile_is_left(
+    path: Path, store: SqliteRows, column: Column, statement: str
 ) -> None:
-    first = values_of(path)[0]
-    theirs = (tag or first.tag, blob or first.value)
+    values = [value for value in values_of(path) if value.where.column == column]
+    left: list[Cell] = []
 
     def interfere(value: Cell) -> tuple[str, bytes]:
-        if value == first:
+        if value == values[0]:
             with closing(sqlite3.connect(path)) as connection, connection:
-                put(connection, first, *theirs)
+                words = f"{statement.format(column.table)} WHERE rowid = ?"
+                assert connection.execute(words, (value.where.locator,)).rowcount == 1
+            left.extend(each for each in values_of(path) if each not in values)
         return to_new(value)
 
-    done = store.rewrite(CHECKPOINTS, None, interfere)
+    done = store.rewrite(column, None, interfere)
     store.settle()
-    assert (done.changed, done.raced) == (2, 1)
-    assert (values_of(path)[0].tag, values_of(path)[0].value) == theirs
-
-
-def test_a_row_that_was_deleted_meanwhile_stays_deleted(path: Path, store: SqliteRows) -> None:
-    first = values_of(path)[0]
-
-    def delete(value: Cell) -> tuple[str, bytes]:
-        if value == first:
-            with closing(sqlite3.connect(path)) as connection, connection:
-                connection.execute("DELETE FROM checkpoints WHERE rowid = ?", (first.where.locator,))
-        return to_new(value)
-
-    assert store.rewrite(CHECKPOINTS, None, delete).raced == 1
-    store.settle()
-    assert first.where.key not in [value.where.key for value in values_of(path)]
-
-
-@pytest.mark.parametrize(
-    "column", ["thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel"]
-)
-def test_a_row_that_became_another_is_left(path: Path, store: SqliteRows, column: str) -> None:
-    """Its row id, tag and bytes are those of the row that was read; its name is not."""
-    first = next(value for value in values_of(path) if value.where.column == WRITES)
-
-    def rename(value: Cell) -> tuple[str, bytes]:
-        if value == first:
-            with closing(sqlite3.connect(path)) as connection, connection:
-                connection.execute(f"UPDATE writes SET {column} = 77 WHERE rowid = ?", (first.where.locator,))
-        return to_new(value)
-
-    assert store.rewrite(WRITES, None, rename).raced == 1
-    store.settle()
-    (left,) = [
-        each
-        for each in values_of(path)
-        if each.where.column == WRITES and each.where.locator == first.where.locator
+    assert (done.changed, done.raced) == (len(values) - 1, 1)
+    after = [value for value in values_of(path) if value.where.column == column]
+    assert [value for value in after if value.tag != "new"] == [
+        value for value in left if value.where.column == column
     ]
-    assert (left.tag, left.value) == (first.tag, first.value)
-
-
-def test_the_metadata_and_all_other_columns_stay_as_they_are(path: Path, store: SqliteRows) -> None:
-    statements = (
-        "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata FROM checkpoints",
-        "SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel FROM writes",
-    )
-    with closing(sqlite3.connect(path)) as connection:
-        before = [connection.execute(statement).fetchall() for statement in statements]
-        for table in store.columns:
-            store.rewrite(table, None, to_new)
-        store.settle()
-        assert [connection.execute(statement).fetchall() for statement in statements] == before
 
 
 # --- the commit that goes on behind ---------------------------------------------------------------
@@ -327,7 +245,10 @@ READS: dict[str, Callable[[SqliteRows], object]] = {
 
 @pytest.mark.parametrize("name", READS)
 def test_nothing_is_read_of_a_batch_before_it_is_stored(path: Path, name: str) -> None:
-    """A reader keeps it from being stored here, as one may with a rollback journal: nothing has changed."""
+    """A reader keeps it from being stored here, as one may with a rollback journal: nothing has changed.
+
+    Nothing is asked of the connection meanwhile: SQLite mixes up the answers to two threads.
+    """
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA journal_mode = delete")
         before = values_of(path)
@@ -372,19 +293,6 @@ class Later:
             work()
 
 
-@pytest.mark.parametrize("name", READS)
-def test_nothing_is_asked_of_the_connection_while_a_commit_goes_on(
-    store: SqliteRows, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """SQLite mixes up the answers to two threads, and a rollback fails while a statement is at work."""
-    monkeypatch.setattr(store, "_behind", Behind(1))
-    store.rewrite(CHECKPOINTS, None, to_new, batch=Batch(rows=2))
-    asked: list[str] = []
-    store.connection.set_trace_callback(asked.append)
-    READS[name](store)
-    assert asked[0] == "COMMIT"
-
-
 def lock_for(*seconds: float) -> Callable[[], float]:
     """A clock by which the first batches hold the lock so long, and all others not at all."""
     moments = chain.from_iterable((0.0, end) for end in chain(seconds, repeat(0.0)))
@@ -408,19 +316,3 @@ def test_each_lock_is_told_once(
         seen.append(done.lock_seconds)
         after = done.last
     assert (seen, after) == (told, None)
-
-
-def test_batches_grow_again_after_one_that_kept_writers_waiting(
-    path: Path, store: SqliteRows, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To the size that was asked for. It is told with the next batch, when one more is read already."""
-    for thread_id in "bcdef":
-        write(path, "k1", thread_id)
-    monkeypatch.setattr(sqlite_rows, "perf_counter", lock_for(0.2))
-    monkeypatch.setattr(store, "_behind", Behind(0))
-    events = rotate(store, make_cipher("k2", "k1"), batch=Batch(rows=4))
-    rows = [
-        0,
-        *(event.rows for event in events if isinstance(event, Progress) and event.table == "checkpoints"),
-    ]
-    assert [after - before for before, after in pairwise(rows)] == [4, 4, 4, 2, 4]

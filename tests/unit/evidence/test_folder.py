@@ -1,47 +1,58 @@
-"""A ledger's folder with files that are none, are endless, or are larger than any that is written."""
+"""A ledger's folder in which an attacker put pipes, links, endless files, or second names of other files."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sealpoint.errors import LedgerTamperedError
-from sealpoint.evidence import Ledger, recovery, verify_ledger
-from sealpoint.evidence import folder as folders
-from sealpoint.evidence.folder import digest_of
-from sealpoint.evidence.proof import make_proof
-from sealpoint.evidence.report.changes import find_changes
-from sealpoint.maintenance.result import Reason
-from tests.support.ledgers import SIGNER, add, make_entry, make_ledger
+from sealpoint.admin.evidence import Ledger, verify_ledger
+from sealpoint.admin.evidence.folder import digest_of
+from sealpoint.admin.evidence.report.sources import find_changes
+from sealpoint.admin.evidence.verify import make_proof
+from sealpoint.admin.maintenance.result import Reason
+from sealpoint.errors import EntryError, LedgerTamperedError
+from tests.support.keys.ledgers import SIGNER, add, make_entry, make_ledger
 
 # A read that waits fails by name.
 pytestmark = pytest.mark.timeout(60)
 
-KINDS = ["fifo", "folder", "endless", "link"]
+KINDS = ["fifo", "socket", "folder", "endless", "link"]
 DIGEST = "sha256:" + "0" * 64
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_ledger(tmp_path / "ledger")
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
     return tmp_path / "ledger"
 
 
 def put(path: Path, kind: str) -> None:
     """Put what is no regular file at a path; a link leads to the file that was there."""
+    away = Path.cwd() / path.name
     if kind == "link" and path.exists():
-        path.rename(path.parent.parent / path.name)
+        path.rename(away)
     path.unlink(missing_ok=True)
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to("/dev/zero" if kind == "endless" else path.parent.parent / path.name)
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(os.path.relpath(path))
+        case "folder":
+            path.mkdir()
+        case _:
+            path.symlink_to("/dev/zero" if kind == "endless" else away)
+
+
+def is_whole_after_another_entry(folder: Path) -> bool:
+    head = add(Ledger(folder, SIGNER), "more")
+    return not verify_ledger(folder, SIGNER.key, [head.line.encode()]).reasons
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,22 +60,19 @@ def put(path: Path, kind: str) -> None:
 def test_what_is_no_file_is_found_by_a_check(folder: Path, name: str, kind: str) -> None:
     pin = (folder / "checkpoint").read_bytes()
     put(folder / name, kind)
-    assert Reason.LEDGER_BROKEN in verify_ledger(folder, SIGNER.key, [pin]).reasons
+    assert verify_ledger(folder, SIGNER.key, [pin]).reasons == {Reason.LEDGER_BROKEN}
     assert Reason.LEDGER_BROKEN in find_changes(folder, None, DIGEST, SIGNER.key, [pin]).reasons
     with pytest.raises(LedgerTamperedError, match="regular file"):
         make_proof(folder, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_key_is_refused(folder: Path, kind: str) -> None:
+def test_key_and_next_head_that_are_no_files_are_not_read(folder: Path, kind: str) -> None:
     put(folder / "vkey", kind)
     with pytest.raises(LedgerTamperedError, match="regular file"):
         verify_ledger(folder)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_next_head_is_not_used(folder: Path, kind: str) -> None:
     put(folder / "checkpoint.new", kind)
+    assert verify_ledger(folder, SIGNER.key).reasons == {Reason.PIN_NOT_GIVEN}
     with (folder / "entries.jsonl").open("ab") as stream:
         stream.write(b"torn")
     assert Reason.LEDGER_BROKEN in verify_ledger(folder, SIGNER.key).reasons
@@ -74,63 +82,100 @@ def test_what_is_no_next_head_is_not_used(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize("name", ["entries.jsonl", "checkpoint", "vkey", "entries.torn.new"])
 def test_writer_refuses_what_is_no_file(folder: Path, name: str, kind: str) -> None:
     put(folder / name, kind)
-    with pytest.raises((LedgerTamperedError, OSError)):
+    with pytest.raises((LedgerTamperedError, OSError)) as caught:
         add(Ledger(folder, SIGNER), "more")
+    assert kind != "fifo" or "is not a regular file" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["fifo", "endless", "link"])
+@pytest.mark.parametrize("kind", ["fifo", "socket", "endless", "link"])
 @pytest.mark.parametrize("name", ["edge", "checkpoint.new"])
 def test_writer_replaces_what_may_be_deleted(folder: Path, name: str, kind: str) -> None:
     put(folder / name, kind)
-    head = add(Ledger(folder, SIGNER), "more")
-    assert not verify_ledger(folder, SIGNER.key, [head.line.encode()]).reasons
+    assert is_whole_after_another_entry(folder)
+    assert (folder / name).is_file()
 
 
-@pytest.mark.parametrize("text", ["[" * 60_000, '{"edge": ' + "[" * 60_000, "x" * (1 << 20)])
-def test_edge_of_any_text_is_made_anew(folder: Path, text: str) -> None:
-    (folder / "edge").write_text(text)
-    head = add(Ledger(folder, SIGNER), "more")
-    assert not verify_ledger(folder, SIGNER.key, [head.line.encode()]).reasons
-
-
-def test_torn_rest_is_read_up_to_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["checkpoint.new", "edge"])
+def test_pipe_between_two_entries_does_not_wait(folder: Path, name: str) -> None:
+    """As a command adds two; whoever holds the reading end gets nothing that keeps the writer."""
     ledger = Ledger(folder, SIGNER)
-    monkeypatch.setattr(recovery, "_MAX_PENDING", 1_000)
-    (folder / "entries.torn.new").write_bytes(bytes(1_001))
-    with pytest.raises(LedgerTamperedError, match="over 1000 bytes"):
-        add(ledger, "more")
-    (folder / "entries.torn.new").write_bytes(bytes(1_000))
-    add(ledger, "more")
-    recovered = [json.loads(line) for line in ledger.folder.entries.read_bytes().splitlines()][-2]
-    assert recovered["counts"] == {"bytes": 1_000}
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "huge"])
-def test_what_is_no_document_is_missing(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(folder, SIGNER)
-    monkeypatch.setattr(folders, "MAX_DOCUMENT_BYTES", 1_000)
-    data = b"x" * (1_001 if kind == "huge" else 1_000)
-    file = ledger.folder.document(digest_of(data))
-    file.write_bytes(data)
+    add(ledger, "begin")
     with ledger.writing(make_entry()) as writer:
-        writer.add(replace(make_entry(), documents=[digest_of(data)]))
-    if kind != "huge":
-        assert verify_ledger(folder, SIGNER.key).documents == 1
-        put(file, kind)
-    assert Reason.DOCUMENTS_MISSING in verify_ledger(folder, SIGNER.key).reasons
+        put(folder / name, "fifo")
+        if name == "edge":
+            writer.add(make_entry("end"))
+        else:
+            with pytest.raises(OSError, match="No such device"):
+                writer.add(make_entry("end"))
+    assert is_whole_after_another_entry(folder)
 
 
 @pytest.mark.parametrize("name", ["edge", "checkpoint.new"])
 def test_second_name_of_a_file_is_not_written_over(folder: Path, tmp_path: Path, name: str) -> None:
     """Also between two entries of one process, which reads less."""
-    ledger, other = Ledger(folder, SIGNER), tmp_path / "file"
+    ledger, ring = Ledger(folder, SIGNER), tmp_path / "keys.toml"
     for _ in range(2):
-        other.write_bytes(b"of the account that signs")
+        ring.write_text("version = 1\n" * 9)
         (folder / name).unlink(missing_ok=True)
-        (folder / name).hardlink_to(other)
+        (folder / name).hardlink_to(ring)
         with ledger.writing(make_entry()) as writer:
-            head = writer.add(make_entry("more"))
-        assert other.read_bytes() == b"of the account that signs"
+            writer.add(make_entry("more"))
+        assert ring.read_text() == "version = 1\n" * 9
+    assert is_whole_after_another_entry(folder)
+
+
+def test_torn_rest_is_read_up_to_a_bound(folder: Path) -> None:
+    ledger, torn = Ledger(folder, SIGNER), folder / "entries.torn.new"
+    for size in (1 << 40, (1 << 20) + 1):
+        with torn.open("wb") as file:
+            file.truncate(size)
+        with pytest.raises(LedgerTamperedError, match="over 1048576 bytes"):
+            add(ledger, "more")
+    torn.write_bytes(bytes(1 << 20))
+    add(ledger, "more")
+    recovered = [json.loads(line) for line in ledger.folder.entries.read_bytes().splitlines()][-2]
+    assert recovered["counts"] == {"bytes": 1 << 20}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "huge", "changed", "deleted"])
+def test_what_is_not_the_document_is_missing(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is read in parts, up to the bound of what a writer takes."""
+    limit = 3_000_000
+    monkeypatch.setattr("sealpoint.admin.evidence.folder.MAX_DOCUMENT_BYTES", limit)
+    ledger, data = Ledger(folder, SIGNER), bytes(limit + (kind == "huge"))
     with ledger.writing(make_entry()) as writer:
-        head = writer.add(make_entry("more"))
-    assert not verify_ledger(folder, SIGNER.key, [head.line.encode()]).reasons
+        file = ledger.folder.document(digest_of(data))
+        file.write_bytes(data)
+        writer.add(replace(make_entry(), documents=[digest_of(data)]))
+    if kind != "huge":
+        assert verify_ledger(folder, SIGNER.key).documents == 1
+    if kind in KINDS:
+        put(file, kind)
+    elif kind == "changed":
+        file.write_bytes(data[:-1] + b"x")
+    elif kind == "deleted":
+        file.unlink()
+    verdict = verify_ledger(folder, SIGNER.key)
+    assert verdict.reasons == {Reason.DOCUMENTS_MISSING, Reason.PIN_NOT_GIVEN}
+    assert verdict.documents == 0
+
+
+def test_document_that_could_not_be_read_again_is_not_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sealpoint.admin.evidence.ledger.MAX_DOCUMENT_BYTES", 9)
+    with Ledger(folder, SIGNER).writing(make_entry()) as writer:
+        writer.add_document(bytes(9))
+        with pytest.raises(EntryError, match="at most 9 bytes"):
+            writer.add_document(bytes(10))
+
+
+def test_document_outside_the_folder_is_not_read(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_bytes(b"")
+    with Ledger(folder, SIGNER).writing(make_entry()) as writer:
+        writer.add(replace(make_entry(), documents=["../secret", "sha256:../../secret"]))
+    verdict = verify_ledger(folder, SIGNER.key)
+    assert (verdict.documents, len(verdict.problems)) == (0, 2)
+    assert Reason.DOCUMENTS_MISSING in verdict.reasons

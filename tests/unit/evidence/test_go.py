@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sealpoint.evidence.proof import make_proof
-from tests.support.ledgers import make_ledger
+from sealpoint.admin.evidence.verify import make_proof
+from tests.support.keys.ledgers import make_ledger
 
 PROGRAM = Path(__file__).with_name("check.go")
 LIBRARIES = Path("/usr/share/gocode")  # of Debian

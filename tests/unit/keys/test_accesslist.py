@@ -7,20 +7,19 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
 
+from sealpoint.admin.keys import edit
 from sealpoint.crypto import KeyRing
 from sealpoint.errors import FilePermissionsError
-from sealpoint.keys import edit
 from sealpoint.keys.files import read_private
 from sealpoint.keys.sources import parse_source
-from tests.support.forks import in_child
-from tests.support.rings import NEW, states_text, write
+from tests.support.keys.rings import NEW, ring_text, states_text, write, write_ring
+from tests.unit.keys.conftest import needs_root, outcome_as
 
 if sys.platform != "linux":
     pytest.skip("access lists of this form are of Linux", allow_module_level=True)
@@ -28,8 +27,6 @@ if sys.platform != "linux":
 ACCOUNT, OWN_GROUP, OTHER, OTHER_GROUP = 12345, 23456, 34567, 45678
 ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
 TAGS: Final = {"user": 0x01, "u": 0x02, "group": 0x04, "g": 0x08, "mask": 0x10, "other": 0x20}
-SHARED: Final = 0o022
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
 
 
 def packed(text: str) -> bytes:
@@ -76,7 +73,6 @@ def of_root(path: Path) -> Path:
     ("named", "message"),
     [
         (f"u{OTHER}:4", f"user {OTHER} can read it"),
-        (f"u{OTHER}:6", f"user {OTHER} can read it"),
         (f"u{OTHER}:2", f"user {OTHER} can write it"),
         (f"u{OTHER}:1", f"user {OTHER} can execute it"),
         (f"g{OTHER_GROUP}:4", f"group {OTHER_GROUP} can read it"),
@@ -119,12 +115,14 @@ def test_entry_that_grants_others_nothing_passes(tmp_path: Path, text: str) -> N
     ],
 )
 def test_ring_file_may_be_readable_and_not_writable(tmp_path: Path, text: str, allowed: bool) -> None:
-    path = give(of_root(write(tmp_path / "keys.toml", NEW)), text)
+    """Nor readable if it has a key in it."""
+    path = give(of_root(write_ring(tmp_path, ring_text())), text)
     if allowed:
-        assert read_private(path, forbidden=SHARED) == NEW
-    else:
-        with pytest.raises(FilePermissionsError, match="write it"):
-            read_private(path, forbidden=SHARED)
+        assert KeyRing.load(path).active_id == "k1"
+        write(path, states_text(k1="active"))
+        give(path, text)
+    with pytest.raises(FilePermissionsError, match="can read it" if allowed else "write it"):
+        KeyRing.load(path)
 
 
 RULE = [
@@ -144,17 +142,6 @@ RULE = [
 ]
 
 
-def outcome_as_account(work: Callable[[], object]) -> str:
-    def as_other() -> str:
-        os.setgroups([OWN_GROUP])
-        os.setgid(OWN_GROUP)
-        os.setuid(ACCOUNT)
-        work()
-        return "ok"
-
-    return in_child(as_other).partition(":")[0]
-
-
 @needs_root
 @pytest.mark.parametrize(("owner", "group", "text", "allowed"), RULE)
 def test_rule_for_another_account(owner: int, group: int, text: str, allowed: bool) -> None:
@@ -163,24 +150,35 @@ def test_rule_for_another_account(owner: int, group: int, text: str, allowed: bo
         os.chown(write(path, NEW), owner, group)
         give(path, text)
         path.parent.chmod(0o755)
-        outcome = outcome_as_account(lambda: parse_source({"file": "k1"}).read(path.parent))
+        outcome = outcome_as(ACCOUNT, [OWN_GROUP], lambda: parse_source({"file": "k1"}).read(path.parent))
     assert outcome == ("ok" if allowed else "FilePermissionsError")
 
 
 # --- files that commands write ----------------------------------------------------------------
 
 
-def test_default_list_of_a_folder_opens_no_key_file(tmp_path: Path) -> None:
-    """Of the permissions that a folder gives its new files, none are left on a file that is made private."""
-    give(tmp_path, f"user:7 u{OTHER}:7 group:7 mask:7 other:0", DEFAULT)
-    ring = tmp_path / "keys.toml"
-    key_id = edit.create_ring(ring, "k1")
-    edit.stage_key(ring, "k2")
-    for file in (tmp_path / "keys.d").iterdir():
-        assert mode(file) == 0o600
-        assert len(read_private(file)) > 0
-    assert (key_id, mode(ring) & SHARED) == ("k1", 0)
-    assert read_private(ring, forbidden=SHARED).startswith(b"#")
+def test_default_list_of_a_folder_opens_no_file(tmp_path: Path) -> None:
+    """Of the permissions that a folder gives its new files, none are left on a file that is made private.
+
+    Also if the folder got its list after the ring was made.
+    """
+    for folder, is_late in (("a", False), ("b", True)):
+        ring = tmp_path / folder / "keys.toml"
+        ring.parent.mkdir(mode=0o755)
+        default = f"user:7 u{OTHER}:7 group:7 mask:7 other:0"
+        if not is_late:
+            give(ring.parent, default, DEFAULT)
+        edit.create_ring(ring, "k1")
+        if is_late:
+            give(ring.parent, default, DEFAULT)
+        edit.stage_key(ring, "k2")
+        for file in (ring.parent / "keys.d").iterdir():
+            assert mode(file) == 0o600
+            assert len(read_private(file)) > 0
+        assert mode(ring) & 0o022 == 0
+        assert KeyRing.load(ring).ids == ("k1", "k2")
+        if is_late:
+            assert (list_of(ring), mode(ring)) == (None, 0o644)
 
 
 def test_changed_ring_keeps_its_list(tmp_path: Path) -> None:
@@ -192,20 +190,3 @@ def test_changed_ring_keeps_its_list(tmp_path: Path) -> None:
     before = list_of(ring), mode(ring)
     edit.stage_key(ring, "k2")
     assert (list_of(ring), mode(ring)) == before
-
-
-def test_changed_ring_gets_no_list(tmp_path: Path) -> None:
-    """Not that of its folder either, which may be younger than the ring."""
-    ring = tmp_path / "keys.toml"
-    edit.create_ring(ring, "k1")
-    give(tmp_path, f"user:7 u{OTHER}:7 group:7 mask:7 other:0", DEFAULT)
-    edit.stage_key(ring, "k2")
-    assert (list_of(ring), mode(ring)) == (None, 0o644)
-
-
-def test_ring_with_keys_in_it_that_another_account_can_read(tmp_path: Path) -> None:
-    ring = of_root(write(tmp_path / "keys.toml", states_text(k1="active").encode()))
-    assert KeyRing.load(ring).active_id == "k1"
-    give(ring, f"user:6 u{OTHER}:4 group:0 mask:4 other:0")
-    with pytest.raises(FilePermissionsError, match=f"user {OTHER} can read it"):
-        KeyRing.load(ring)

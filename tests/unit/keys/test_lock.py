@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
-from sealpoint.errors import HeldError, OutputNameError, StoppedError
-from sealpoint.keys.lock import SUFFIX, holding
+from sealpoint.admin.keys.lock import SUFFIX, holding
+from sealpoint.errors import HeldError, OutputError, StoppedError
 
 
 @pytest.fixture
@@ -21,31 +21,18 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_holds_and_others_are_told(path: Path) -> None:
-    with holding(path):
-        with pytest.raises(HeldError, match=r"x\.db"), holding(path):
-            pass
-        with holding(path.with_name("y.db")):
-            pass
-    with holding(path):
-        pass
-
-
-def test_nothing_is_left_behind(path: Path) -> None:
-    with pytest.raises(KeyError), holding(path):
-        raise KeyError
-    assert [*path.parent.iterdir()] == [path]
-
-
-def test_a_hold_is_the_same_by_whatever_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative path, or a link to the file."""
+def test_one_holds_and_others_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whatever name: a relative path, or a link to the file. Nothing is left behind."""
     link = path.with_name("link.db")
     link.symlink_to(path)
     monkeypatch.chdir(path.parent)
     with holding(path):
-        for name in (Path("x.db"), Path(f"../{path.parent.name}/x.db"), link):
-            with pytest.raises(HeldError), holding(name):
+        for name in (path, Path("x.db"), Path(f"../{path.parent.name}/x.db"), link):
+            with pytest.raises(HeldError, match=r"x\.db"), holding(name):
                 pass
+        with pytest.raises(KeyError), holding(path.with_name("y.db")):
+            raise KeyError
+    assert {*path.parent.iterdir()} == {path, link}
 
 
 def test_a_hold_keeps_other_processes_away_and_dies_with_its_own(path: Path) -> None:
@@ -112,19 +99,16 @@ def test_a_hold_on_a_file_that_was_taken_away_is_none(path: Path, monkeypatch: p
 
 
 def test_no_link_is_followed(path: Path) -> None:
-    """Somebody may have put one there to have a file made elsewhere."""
+    """Somebody may have put one there to have a file made elsewhere. Nor is a missing folder made."""
     target = path.with_name("target")
     path.with_name(path.name + SUFFIX).symlink_to(target)
     with pytest.raises(StoppedError), holding(path):
         pass
     assert not target.exists()
-
-
-def test_a_folder_that_is_missing_is_no_hold(tmp_path: Path) -> None:
-    with pytest.raises(StoppedError), holding(tmp_path / "missing" / "x.db"):
+    with pytest.raises(StoppedError), holding(path.parent / "missing" / "x.db"):
         pass
 
 
 def test_a_name_without_room_for_that_of_its_lock_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OutputNameError, match="too long"), holding(tmp_path / ("n" * 242)):
+    with pytest.raises(OutputError, match="too long"), holding(tmp_path / ("n" * 242)):
         pytest.fail("it is held")

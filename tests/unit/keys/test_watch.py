@@ -11,22 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
-from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, Tag, check_value, cipher
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher, cipher
 from sealpoint.errors import (
-    CheckValueError,
     KeyDestroyedError,
     KeyDisabledError,
     NoActiveKeyError,
     RingRollbackError,
     UnknownKeyError,
 )
-from sealpoint.keys import watch
-from sealpoint.keys.rollback import require_later
-from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS
-from tests.support.rings import (
+from sealpoint.keys.watch import LOOK_SECONDS, RETRY_SECONDS, require_later
+from tests.support.keys.rings import (
     NEW,
     OLD,
     OTHER,
@@ -38,8 +36,7 @@ from tests.support.rings import (
     states_text,
     write,
 )
-
-VALUE = "msgpack", b"value"
+from tests.unit.keys.conftest import VALUE, sealed_under, sealing_id
 
 
 @pytest.fixture
@@ -48,37 +45,46 @@ def file(tmp_path: Path) -> Path:
     return write(tmp_path / "keys.toml", states_text(k1="active"))
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, in a list: it goes on when a test says so."""
-    now = [1000.0]
-    for module in (cipher, watch):
-        monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    return now
+def open_in_row(subject: RingCipher) -> object:
+    more: dict[str, Any] = {"row": {"a": "b"}, "secret": SECRET}
+    value = RingCipher(KeyRing([Key("k2", material_of("k2"), KeyState.ACTIVE)])).seal(*VALUE, **more)
+    return subject.open(*value, **more)
 
 
-def sealed_under(key_id: str) -> tuple[str, bytes]:
-    """A value from a host whose active key is another."""
-    return RingCipher(KeyRing([Key(key_id, material_of(key_id), KeyState.ACTIVE)])).seal(*VALUE)
+Act = Callable[[RingCipher], object]
+CALLS: dict[str, Act] = {
+    "open": lambda subject: subject.open(*sealed_under("k1")),
+    "encrypt": lambda subject: subject.encrypt(b"value"),
+}
+ACTIVE, STAGED_TOO = {"k1": "active"}, {"k1": "active", "k2": "staged"}
+PROMOTED = {"k1": "decrypt-only", "k2": "active"}
+AT_ONCE: dict[str, tuple[dict[str, str], dict[str, str], Act, type[Exception]]] = {
+    "new key": (ACTIVE, STAGED_TOO, lambda subject: subject.open(*sealed_under("k2")), UnknownKeyError),
+    "new key, with row and secret": (ACTIVE, STAGED_TOO, open_in_row, UnknownKeyError),
+    "enabled key": ({"k1": "disabled", "k2": "active"}, PROMOTED, CALLS["open"], KeyDisabledError),
+    "first active key": ({"k1": "staged"}, ACTIVE, sealing_id, NoActiveKeyError),
+    "first active key, LangGraph's serializer": (
+        {"k1": "staged"},
+        ACTIVE,
+        CALLS["encrypt"],
+        NoActiveKeyError,
+    ),
+}
 
 
-def sealing_id(subject: RingCipher) -> str | None:
-    return Tag.parse(subject.seal(*VALUE)[0]).key_id
-
-
-def test_ring_remembers_its_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the root, so that a daemon may leave the folder."""
-    monkeypatch.chdir(file.parent)
-    assert KeyRing.load("keys.toml").path == file
-    assert make_ring().path is None
-
-
-def test_new_key_opens_at_once(file: Path) -> None:
-    """Staged here, active on another host already: it opens, and does not seal before its time."""
-    subject = RingCipher(KeyRing.load(file))
-    replace(file, states_text(k1="active", k2="staged"))
-    assert subject.open(*sealed_under("k2")).typed == VALUE
-    assert sealing_id(subject) == "k1"
+@pytest.mark.parametrize("put", [replace, write])
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_call_that_lacks_a_key_reads_a_changed_file_at_once(
+    file: Path, put: Callable[[Path, str], Path], name: str
+) -> None:
+    """A key that is staged here may be active on another host already; it does not seal before its time."""
+    before, after, act, error = AT_ONCE[name]
+    subject = RingCipher(KeyRing.load(write(file, states_text(**before))))
+    with pytest.raises(error):
+        act(subject)
+    put(file, states_text(**after))
+    act(subject)
+    assert sealing_id(subject) == ("k2" if after is PROMOTED else "k1")
 
 
 def test_promoted_key_seals_at_the_next_look(file: Path, clock: list[float]) -> None:
@@ -104,37 +110,13 @@ def test_time_is_that_of_the_last_ring_taken_over(file: Path, clock: list[float]
         assert sealing_id(subject) == "k2"
 
 
-@pytest.mark.parametrize("act", [RingCipher.open, RingCipher.reseal])
-def test_opening_looks_too(file: Path, clock: list[float], act: Callable[..., object]) -> None:
-    subject, value = RingCipher(KeyRing.load(file)), sealed_under("k1")
-    replace(file, states_text(k1="decrypt-only", k2="active"))
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_looks(file: Path, clock: list[float], name: str) -> None:
+    subject = RingCipher(KeyRing.load(file))
+    replace(file, states_text(**PROMOTED))
     clock[0] += LOOK_SECONDS
-    act(subject, *value)
+    CALLS[name](subject)
     assert subject.ring.active_id == "k2"
-
-
-def test_encrypt_looks_too(file: Path, clock: list[float]) -> None:
-    subject = RingCipher(KeyRing.load(file))
-    replace(file, states_text(k1="decrypt-only", k2="active"))
-    clock[0] += LOOK_SECONDS
-    assert subject.encrypt(b"value")[0] == "cobblestone256@k2"
-
-
-def test_new_key_opens_at_once_with_row_and_secret(file: Path) -> None:
-    other = RingCipher(KeyRing([Key("k2", material_of("k2"), KeyState.ACTIVE)]))
-    subject = RingCipher(KeyRing.load(file))
-    replace(file, states_text(k1="active", k2="staged"))
-    tag, blob = other.seal(*VALUE, row={"a": "b"}, secret=SECRET)
-    assert subject.open(tag, blob, row={"a": "b"}, secret=SECRET).typed == VALUE
-
-
-def test_key_that_is_enabled_again_opens_at_once(tmp_path: Path) -> None:
-    file = write(tmp_path / "keys.toml", states_text(k1="disabled", k2="active"))
-    subject, value = RingCipher(KeyRing.load(file)), sealed_under("k1")
-    with pytest.raises(KeyDisabledError):
-        subject.open(*value)
-    replace(file, states_text(k1="decrypt-only", k2="active"))
-    assert subject.open(*value).typed == VALUE
 
 
 def test_disabled_and_destroyed_keys_are_refused_from_the_next_look_on(
@@ -151,44 +133,14 @@ def test_disabled_and_destroyed_keys_are_refused_from_the_next_look_on(
             subject.open(*value)
 
 
-def test_first_active_key_seals_at_once(tmp_path: Path) -> None:
-    file = write(tmp_path / "keys.toml", states_text(k1="staged"))
-    subject = RingCipher(KeyRing.load(file))
-    with pytest.raises(NoActiveKeyError):
-        subject.seal(*VALUE)
-    replace(file, states_text(k1="active"))
-    assert sealing_id(subject) == "k1"
-
-
-def test_first_active_key_encrypts_at_once(tmp_path: Path) -> None:
-    """Under LangGraph's own serializer too nobody waits for the next look."""
-    file = write(tmp_path / "keys.toml", states_text(k1="staged"))
-    subject = RingCipher(KeyRing.load(file))
-    with pytest.raises(NoActiveKeyError):
-        subject.encrypt(b"value")
-    replace(file, states_text(k1="active"))
-    assert subject.encrypt(b"value")[0] == "cobblestone256@k1"
-
-
-def test_edited_in_place(file: Path) -> None:
-    subject = RingCipher(KeyRing.load(file))
-    write(file, states_text(k1="active", k2="staged"))
-    assert subject.open(*sealed_under("k2")).typed == VALUE
-
-
-def test_following_can_be_switched_off(file: Path, clock: list[float]) -> None:
-    subject, value = RingCipher(KeyRing.load(file), follow=False), sealed_under("k2")
+@pytest.mark.parametrize("is_by_hand", [False, True])
+def test_following_can_be_switched_off(file: Path, clock: list[float], is_by_hand: bool) -> None:
+    """A ring that was made by hand follows nothing."""
+    by_hand = KeyRing([Key("k1", material_of("k1"), KeyState.ACTIVE)])
+    subject = RingCipher(by_hand) if is_by_hand else RingCipher(KeyRing.load(file), follow=False)
     replace(file, states_text(k1="decrypt-only", k2="active"))
     clock[0] += 10 * LOOK_SECONDS
     assert sealing_id(subject) == "k1"
-    with pytest.raises(UnknownKeyError):
-        subject.open(*value)
-
-
-def test_ring_by_hand_follows_nothing(clock: list[float]) -> None:
-    subject = RingCipher(make_ring())
-    clock[0] += 10 * LOOK_SECONDS
-    assert sealing_id(subject) == "new"
     with pytest.raises(UnknownKeyError):
         subject.open(*sealed_under("k2"))
 
@@ -367,25 +319,6 @@ def test_material_that_is_exchanged_while_the_key_is_disabled(
     assert subject.open(*value).typed == VALUE
 
 
-def test_material_that_is_exchanged_does_not_have_its_check_value(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What whoever keeps check values meets, also in a process that starts."""
-    write(tmp_path / "k1.key", OTHER)
-    disabled, enabled = (
-        states_text(k2="active") + GONE.format(state) + f"check = '{check_value(OLD)}'\n"
-        for state in ("disabled", "decrypt-only")
-    )
-    file = write(tmp_path / "keys.toml", disabled)
-    subject = RingCipher(KeyRing.load(file))
-    replace(file, enabled)
-    with pytest.raises(KeyDisabledError):
-        subject.open(*sealed_under("k1"))
-    assert "key 'k1': the material is not the one that 'check' was made from" in caplog.text
-    with pytest.raises(CheckValueError):
-        KeyRing.load(file)
-
-
 def test_rings_that_follow_each_other() -> None:
     """Keys and an index key may be added, in any state."""
     more = KeyRing([Key("k2", NEW, KeyState.DISABLED), *make_ring().keys], index=OLD)
@@ -443,38 +376,6 @@ def test_child_of_a_fork_follows(file: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{VALUE}\n"), done.stderr
 
 
-RUNNING = """
-import sys
-from sealpoint.crypto import KeyRing, RingCipher
-cipher = RingCipher(KeyRing.load(sys.argv[1]))
-print("ready", flush=True)
-for line in sys.stdin:
-    tag, blob = line.split()
-    print(cipher.reseal(tag, bytes.fromhex(blob))[0], flush=True)
-"""
-
-
-def test_running_process_goes_through_a_change_of_key(file: Path) -> None:
-    """Stage, promote, promote back: another process, never restarted, seals with the key of the day."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", RUNNING, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        assert process.stdin
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        days = [
-            ({"k1": "active", "k2": "staged"}, "k2", "k1"),
-            ({"k1": "decrypt-only", "k2": "active", "k3": "staged"}, "k3", "k2"),
-            ({"k1": "active", "k2": "decrypt-only", "k3": "staged", "k4": "staged"}, "k4", "k1"),
-        ]
-        for states, met, seals in days:
-            replace(file, states_text(**states))
-            tag, blob = sealed_under(met)
-            print(tag, blob.hex(), file=process.stdin, flush=True)
-            assert process.stdout.readline() == f"msgpack+cobblestone256@{seals}\n"
-
-
 @pytest.mark.parametrize("way", [[], ["disabled"], ["disabled", "compromised"]])
 @pytest.mark.parametrize("state", ["staged", "decrypt-only", "active"])
 def test_compromised_key_is_not_trusted_again(
@@ -491,14 +392,11 @@ def test_compromised_key_is_not_trusted_again(
         clock[0] += LOOK_SECONDS
         with contextlib.suppress(KeyDisabledError):
             subject.open(*sealed_under("k1"))
-        key = subject.ring.get_key("k1")
-        assert key is not None
-        assert key.state.value == step
+        assert [key.state.value for key in subject.ring.keys if key.id == "k1"] == [step]
     replace(file, states_text(k1=state, **others))
     clock[0] += LOOK_SECONDS
     with contextlib.suppress(KeyDisabledError):
         subject.open(*sealed_under("k1"))
     assert "'k1'" in caplog.text
-    key = subject.ring.get_key("k1")
-    assert key is not None
-    assert key.state.value == ["compromised", *way][-1]
+    found = [key.state.value for key in subject.ring.keys if key.id == "k1"]
+    assert found == [["compromised", *way][-1]]

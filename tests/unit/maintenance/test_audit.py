@@ -1,22 +1,31 @@
-"""Audit: what anybody can read is found and counted, and never quoted."""
+"""Audit and status: what anybody can read is found and counted, and never quoted."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterator
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealpoint.databases.cleartext import InlineValue
-from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.maintenance import audit as module
-from sealpoint.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, label, shape
-from tests.support.foreign import GOLDEN, SECRET, insert, rows_of, write
+from sealpoint import KeyState
+from sealpoint.admin.databases.cells import InlineValue, require_decodable
+from sealpoint.admin.databases.rows import MAX_TAGS, RowStore, TagCount
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance import audit as module
+from sealpoint.admin.maintenance.audit import MAX_EXAMPLES, MAX_LABELS, Audit, audit, label, shape
+from sealpoint.admin.maintenance.status import MAX_KEYS, MAX_TYPES, Share, status
+from sealpoint.crypto.tag import Kind, classify
+from sealpoint.errors import RowError, UnknownTypeError
+from sealpoint.keys.entry import RingEntry
+from tests.support.databases.foreign import GOLDEN, SECRET, insert, rows_of, write
+
+MANY = [InlineValue(chr(97 + n // 26) + chr(97 + n % 26), "string", 2) for n in range(500)]
 
 
 def audit_of(path: Path) -> Audit:
@@ -26,49 +35,37 @@ def audit_of(path: Path) -> Audit:
 
 
 def test_sealed_database_is_sealed_and_silent(tmp_path: Path) -> None:
-    found = audit_of(write(tmp_path / "a.db", sealed=True))
-    assert (found.rows, found.open_rows, found.is_sealed, found.is_silent) == (2, 0, True, True)
+    path = write(tmp_path / "a.db", {f"t{number}": {} for number in range(5)}, sealed=True)
+    insert(path, [("null+cobblestone256@k1", b"")], None)  # metadata that is absent says nothing
+    found = audit_of(path)
+    assert (found.rows, found.open_rows, found.is_sealed, found.is_silent) == (11, 0, True, True)
     assert all(field.known for field in found.metadata.fields)
+    insert(path, [("msgpack", b"\xc0"), ("msgpack+rot13@k1", b"\xc0"), (None, None)], thread="b")
+    assert audit_of(path).open_rows == 3
 
 
-@pytest.mark.parametrize("name", ["plain.db", "older.db", "langgraph-aes.db", "langgraph-aes-3.1.2.db"])
-def test_what_sealpoint_did_not_seal_is_open(name: str) -> None:
-    found = audit_of(GOLDEN / name)
-    assert found.open_rows == found.rows > 0
-    assert not found.is_sealed
-
-
-def test_one_plaintext_row_among_many_is_found(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", {f"t{number}": {} for number in range(50)}, sealed=True)
-    insert(path, [("msgpack", b"\xc0")])
-    assert audit_of(path).open_rows == 1
-
-
-def test_value_with_a_tag_of_nobody_counts_as_open(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", sealed=True)
-    insert(path, [("msgpack+rot13@k1", b"\xc0"), (None, None)])
-    assert audit_of(path).open_rows == 2
-
-
-def test_scalars_of_a_config_are_found_in_metadata(tmp_path: Path) -> None:
-    """LangGraph stores them in the clear, whatever the serializer."""
+def test_metadata_is_shown_as_types_and_shapes(tmp_path: Path) -> None:
+    """LangGraph stores scalars of a config in the clear, whatever the serializer, and did so with writes."""
     config = {"user_email": "ada.byron@example.com", "age": 36, "premium": True}
-    found = audit_of(write(tmp_path / "a.db", sealed=True, configurable=config))
+    path = write(tmp_path / "a.db", sealed=True, configurable=config)
+    users = {f"user{number:06}@example.com": f"{number}" for number in range(1_000)}
+    insert(
+        path, [("null+cobblestone256@k1", b"")], json.dumps({"writes": {"node": {"text": SECRET}}, **users})
+    )
+    found = audit_of(path)
     fields = {field.key: field for field in found.metadata.fields if not field.known}
-    assert fields.keys() == config.keys()
-    assert fields["user_email"].types == ("text",)
-    assert fields["user_email"].examples == ("21: aaa.aaaaa@aaaaaaa.aaa",)
-    assert fields["age"].examples == ("99",)
-    assert fields["premium"].examples == ()
+    users_key = "22: aaaa999999@aaaaaaa.aaa"
+    assert fields.keys() == {*config, "writes", users_key}
+    assert {key: (field.rows, field.types, field.examples) for key, field in fields.items()} == {
+        "user_email": (1, ("text",), ("21: aaa.aaaaa@aaaaaaa.aaa",)),
+        "age": (1, ("number",), ("99",)),
+        "premium": (1, ("boolean",), ()),
+        "writes": (1, ("object",), ("1 inside",)),
+        users_key: (1_000, ("text",), ("1: 9", "2: 99", "3: 999")),
+    }
+    assert MAX_EXAMPLES == 3
     assert found.is_sealed
     assert not found.is_silent
-
-
-def test_metadata_of_older_graphs_holds_whole_values(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", sealed=True)
-    insert(path, [("null+cobblestone256@k1", b"")], json.dumps({"writes": {"node": {"text": SECRET}}}))
-    (field,) = (field for field in audit_of(path).metadata.fields if not field.known)
-    assert (field.key, field.types, field.examples) == ("writes", ("object",), ("1 inside",))
 
 
 def test_nothing_that_is_readable_is_quoted(tmp_path: Path) -> None:
@@ -90,14 +87,15 @@ def test_nothing_that_is_readable_is_quoted(tmp_path: Path) -> None:
         b"not json",
         b"\xff\xfe",
         b'{"a": NaN}',
+        b'{"a": 1e999}',
+        b'{"a": ' + b"9" * 100_000 + b"}",
         b'{"a": 1, "a": 2}',
         b"[1]",
         "text",
         7,
-        2.5,
         b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_metadata_that_is_not_strict_json_is_counted(tmp_path: Path, metadata: Any) -> None:
     path = write(tmp_path / "a.db", sealed=True)
@@ -105,12 +103,6 @@ def test_metadata_that_is_not_strict_json_is_counted(tmp_path: Path, metadata: A
     found = audit_of(path)
     assert (found.metadata.rows, found.metadata.unreadable) == (2, 1)
     assert not found.is_silent
-
-
-def test_absent_metadata_is_none(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", sealed=True)
-    insert(path, [("null+cobblestone256@k1", b"")], None)
-    assert audit_of(path).is_silent
 
 
 def test_many_keys_of_metadata_are_bounded_and_counted(tmp_path: Path) -> None:
@@ -122,31 +114,14 @@ def test_many_keys_of_metadata_are_bounded_and_counted(tmp_path: Path) -> None:
     assert sum(field.rows for field in metadata.fields) + metadata.other_rows == 3 + 2 * 10_000
 
 
-def test_keys_like_a_users_fall_together(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.db", sealed=True)
-    users = {f"user{number:06}@example.com": f"{number}" for number in range(1_000)}
-    insert(path, [("null+cobblestone256@k1", b"")], json.dumps(users))
-    (field,) = (field for field in audit_of(path).metadata.fields if not field.known)
-    assert (field.key, field.rows) == ("22: aaaa999999@aaaaaaa.aaa", 1_000)
-    assert len(field.examples) <= MAX_EXAMPLES
-
-
-def test_addresses_in_ids_are_found(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "a.db", {"a@example.com": {}, "user:b%40example.org:7": {}, "plain": {}}, sealed=True
-    )
-    (found,) = audit_of(path).addresses
-    assert (found.column, found.texts) == ("thread_id", 2)
+@pytest.mark.parametrize("bound", [10, 1])
+def test_addresses_in_ids_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
+    """And counted, up to a bound."""
+    monkeypatch.setattr(module, "MAX_ADDRESSES", bound)
+    threads: dict[str, dict[str, Any]] = {"a@example.com": {}, "user:b%40example.org:7": {}, "plain": {}}
+    (found,) = audit_of(write(tmp_path / "a.db", threads, sealed=True)).addresses
+    assert (found.column, found.texts) == ("thread_id", min(bound, 2))
     assert set(found.examples) == {"13: a@aaaaaaa.aaa", "22: aaaa:a%99aaaaaaa.aaa:9"}
-
-
-def test_addresses_beyond_the_bound_are_no_longer_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MAX_ADDRESSES", 5)
-    path = write(tmp_path / "a.db", {f"user{number}@example.com": {} for number in range(9)})
-    (found,) = audit_of(path).addresses
-    assert found.texts == 5
 
 
 @pytest.mark.parametrize("text", ["a@b", "@", "a@b.", "me@home", "x" * 3000 + "a@example.com", "1f1e@" * 500])
@@ -154,36 +129,29 @@ def test_text_without_an_address_is_none(tmp_path: Path, text: str) -> None:
     assert audit_of(write(tmp_path / "a.db", {text: {}})).addresses == ()
 
 
-def audit_inline(path: Path, *channels: tuple[str, str]) -> Audit:
-    """The audit of a sealed file with inline values, which a Postgres saver keeps readable."""
-
-    def inline() -> Iterator[InlineValue]:
-        yield from (InlineValue(channel, kind, 2) for channel, kind in channels)
-
-    with closing(SqliteRows(write(path, sealed=True))) as store:
-        store.cleartext.inline = inline  # type: ignore[method-assign]
-        return audit(store)
-
-
-def test_inline_values_are_shown_by_channel(tmp_path: Path) -> None:
-    found = audit_inline(tmp_path / "a.db", ("name", "string"), ("ann@example.com", "number"))
-    assert [(part.channel, part.kind, part.rows) for part in found.inline] == [
-        ("name", "string", 2),
-        ("15: aaa@aaaaaaa.aaa", "number", 2),
-    ]
-    assert found.is_sealed
-    assert not found.is_silent
-
-
-def test_inline_nulls_say_nothing(tmp_path: Path) -> None:
-    assert audit_inline(tmp_path / "a.db", ("branch:to:node", "null")).is_silent
-
-
-def test_inline_channels_are_bounded(tmp_path: Path) -> None:
-    names = (chr(97 + n // 26) + chr(97 + n % 26) for n in range(500))
-    found = audit_inline(tmp_path / "a.db", *((name, "string") for name in names))
-    assert len(found.inline) == MAX_LABELS
-    assert found.other_inline == 2 * (500 - MAX_LABELS)
+@pytest.mark.parametrize(
+    ("values", "shown", "is_silent"),
+    [
+        (
+            [InlineValue("name", "string", 2), InlineValue("ann@example.com", "number", 2)],
+            [InlineValue("name", "string", 2), InlineValue("15: aaa@aaaaaaa.aaa", "number", 2)],
+            False,
+        ),
+        ([InlineValue("branch:to:node", "null", 2)], [InlineValue("branch:to:node", "null", 2)], True),
+        (MANY, MANY[:MAX_LABELS], False),
+    ],
+    ids=["strings", "nulls", "many"],
+)
+def test_inline_values_are_shown_by_channel(
+    tmp_path: Path, values: list[InlineValue], shown: list[InlineValue], is_silent: bool
+) -> None:
+    """Those that a Postgres saver keeps readable in a database that is sealed."""
+    with closing(SqliteRows(write(tmp_path / "a.db", sealed=True))) as store:
+        store.cleartext.inline = lambda: iter(values)  # type: ignore[method-assign]
+        found = audit(store)
+    assert sorted(found.inline) == sorted(shown)
+    assert found.other_inline == 2 * max(0, len(values) - MAX_LABELS)
+    assert (found.is_sealed, found.is_silent) == (True, is_silent)
 
 
 @given(st.text())
@@ -204,14 +172,175 @@ def test_shape_of_what_is_no_text_is_short(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["user_id", "langgraph_api_url", "branch:to:node", "__start__", "ls_provider"]
+    ("text", "is_shown"),
+    [
+        *((text, True) for text in ("user_id", "langgraph_api_url", "branch:to:node", "__start__", "x" * 48)),
+        *((text, False) for text in ("a b", "ann@example.com", "x_1234567", "größe", "x" * 49, "", "7up")),
+        *((text, False) for text in ("a\x1b[m", "user\n")),
+    ],
 )
-def test_name_of_a_programmer_is_shown(text: str) -> None:
-    assert label(text) == text
+def test_only_names_of_a_programmer_are_shown(text: str, is_shown: bool) -> None:
+    assert label(text) == (text if is_shown else shape(text))
+
+
+def entry(key_id: str, state: KeyState, suite: str | None = None) -> RingEntry:
+    """What a ring file says about a key."""
+    return RingEntry(key_id, state, suite=suite, source="file")
+
+
+def shares_of(path: Path, *entries: RingEntry) -> list[Share]:
+    """Status of a file; with a ring, if there are entries."""
+    with rows_of(path) as store:
+        return status(store, entries or None)
+
+
+class Counts:
+    """A store of which nothing is known but its counts."""
+
+    def __init__(self, counts: list[TagCount]) -> None:
+        self.counts = counts
+
+    def count(self, damage: object = None) -> list[TagCount]:
+        return self.counts
+
+
+def status_of(counts: list[TagCount]) -> list[Share]:
+    """Status of counts: a store that has nothing else to ask for shows that no value is read."""
+    return status(cast("RowStore", Counts(counts)))
+
+
+@pytest.mark.parametrize("state", KeyState)
+def test_state_is_what_the_ring_says(state: KeyState) -> None:
+    for share in shares_of(GOLDEN / "sealed.db", entry("k1", state)):
+        assert (share.kind, share.suite, share.key_id) == (Kind.SEALED, "cobblestone256", "k1")
+        assert share.state == state.value
+    assert {share.state for share in shares_of(GOLDEN / "sealed.db")} == {None}
+    elsewhere = shares_of(GOLDEN / "sealed.db", entry("k2", state))
+    assert {share.state for share in elsewhere} == {"not in the ring"}
+
+
+def test_legacy_key_is_known_by_its_suite() -> None:
+    """Such rows name no key; a key that happens to be called so is another one."""
+    path = GOLDEN / "langgraph-aes.db"
+    legacy = entry("langgraph", KeyState.DECRYPT_ONLY, "aes")
+    assert {(share.kind, share.state) for share in shares_of(path, legacy)} == {(Kind.LEGACY, "decrypt-only")}
+    assert {share.state for share in shares_of(path, entry("aes", KeyState.ACTIVE))} == {"not in the ring"}
+
+
+def test_flags_make_shares_of_their_own() -> None:
+    tags = [
+        "msgpack+xaes256gcm@k1",
+        "msgpack+xaes256gcm.row@k1",
+        "null+xaes256gcm.row@k1",
+        "null+xaes256gcm.dek.row@k1",
+    ]
+    shares = status_of([TagCount("writes", tag, 1, 10) for tag in tags])
+    assert [(share.flags, share.rows, share.size_bytes) for share in shares] == [
+        (("row",), 2, 20),
+        ((), 1, 10),
+        (("dek", "row"), 1, 10),
+    ]
 
 
 @pytest.mark.parametrize(
-    "text", ["a b", "ann@example.com", "x_1234567", "größe", "x" * 49, "", "7up", "a\x1b[m", "user\n"]
+    "tag",
+    [
+        None,
+        7,
+        b"msgpack",
+        "",
+        "+aes",
+        "a\0b",
+        "msgpack\n",
+        "msgpack+rot13@k1",
+        "msgpack+cobblestone256",
+        "msgpack+cobblestone256.col@k1",
+        "msgpack+cobblestone256:" + "k" * 65,
+        "x" * 65,
+    ],
 )
-def test_name_like_a_users_is_masked(text: str) -> None:
-    assert label(text) == shape(text)
+def test_tag_that_says_nothing_is_unknown(tag: Any) -> None:
+    """It counts as neither sealed nor plaintext, and is shown escaped."""
+    assert classify(tag) == (Kind.UNKNOWN, None)
+    (share,) = status_of([TagCount("writes", tag, 3, 5)])
+    assert (share.kind, share.rows, share.key_id) == (Kind.UNKNOWN, 3, None)
+    assert all(shown.isprintable() and shown.isascii() for shown in share.types)
+
+
+@pytest.mark.parametrize("count", [MAX_TAGS - 1, MAX_TAGS + 1])
+def test_more_tags_than_an_agent_could_make_are_refused(tmp_path: Path, count: int) -> None:
+    """And those of the agent; as many as there may be are few shares."""
+    path = write(tmp_path / "a.db")
+    insert(path, ((f"x{number}+rot13@k1", b"") for number in range(count)))
+    if count > MAX_TAGS:
+        with pytest.raises(RowError, match="'checkpoints' has over 100000 different tags"):
+            shares_of(path)
+        return
+    share, *_ = (share for share in shares_of(path) if share.table == "checkpoints")
+    assert (share.kind, share.rows, share.tags, len(share.types)) == (Kind.UNKNOWN, count, count, MAX_TYPES)
+
+
+def test_commonest_keys_are_kept() -> None:
+    """Made-up keys with a row each do not hide the one that is in use."""
+    counts = [TagCount("writes", f"msgpack+xaes256gcm@a{number}", 1, 1) for number in range(500)]
+    rest, kept, *others = status_of([*counts, TagCount("writes", "msgpack+xaes256gcm@z1", 9, 9)])
+    assert (rest.key_id, rest.rows, rest.tags) == (None, 501 - MAX_KEYS, 501 - MAX_KEYS)
+    assert (kept.key_id, kept.rows) == ("z1", 9)
+    assert {share.rows for share in others} == {1}
+
+
+tags = st.one_of(
+    st.none() | st.integers() | st.binary(max_size=3) | st.text(max_size=8),
+    st.builds(
+        "{}+{}@{}".format,
+        st.sampled_from(["msgpack", "null"]),
+        st.sampled_from(["xaes256gcm", "xaes256gcm.row", "x"]),
+        st.integers(0, 300),
+    ),
+)
+
+
+@given(
+    st.lists(
+        st.builds(TagCount, st.sampled_from(["a", "b"]), tags, st.integers(1, 9), st.integers(0, 9)),
+        max_size=400,
+    )
+)
+def test_every_row_is_in_one_share(counts: list[TagCount]) -> None:
+    """Whatever the tags, nothing is lost and nothing counted twice."""
+    shares = status_of(counts)
+    for sums in ("rows", "size_bytes"):
+        wanted, found = Counter[str](), Counter[str]()
+        for count in counts:
+            wanted[count.table] += getattr(count, sums)
+        for share in shares:
+            found[share.table] += getattr(share, sums)
+        assert found == wanted
+    plain = [
+        (*dataclasses.astuple(share)[:6], share.is_skipped, share.is_pickle)
+        for share in shares
+        if share.kind is not Kind.SEALED
+    ]
+    assert len(set(plain)) == len(plain)
+
+
+KINDS = ("msgpack", "json", "null", "bytes", "bytearray", "pickle", "yaml", "Msgpack", "p")
+
+
+@pytest.mark.parametrize("suffix", ["", "+aes", "+xaes256gcm@k1"])
+def test_types_that_rotation_refuses_have_a_share_of_their_own(suffix: str) -> None:
+    """Under a key of ours, all types are rotated."""
+    shares = status_of([TagCount("writes", f"{kind}{suffix}", 2, 3) for kind in KINDS])
+    found = {share.types: (share.rows, share.is_skipped, share.is_pickle) for share in shares}
+    if suffix.endswith("@k1"):
+        assert found == {KINDS[:MAX_TYPES]: (18, False, False)}
+        return
+    assert found == {
+        ("msgpack", "json", "null", "bytes", "bytearray"): (10, False, False),
+        ("yaml", "Msgpack", "p"): (6, True, False),
+        ("pickle",): (2, True, True),
+    }
+    for kind in KINDS:
+        is_skipped = any(kind in share.types and share.is_skipped for share in shares)
+        with pytest.raises(UnknownTypeError) if is_skipped else nullcontext():
+            require_decodable(kind, {"msgpack": b"\xc0", "json": b"{}"}.get(kind, b""))

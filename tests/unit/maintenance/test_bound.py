@@ -10,19 +10,16 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.maintenance.audit import audit
-from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.inspect import Readable, inspect
-from sealpoint.maintenance.inventory import inventory
-from sealpoint.maintenance.rotate import outstanding
-from sealpoint.maintenance.status import status
-from sealpoint.maintenance.trial import trial
-from sealpoint.maintenance.verification import Verification
+from sealpoint.admin.databases.rows import Failure
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.audit import audit
+from sealpoint.admin.maintenance.decrypt import decrypt
+from sealpoint.admin.maintenance.inspect import Readable, inspect, inventory
+from sealpoint.admin.maintenance.status import status
+from sealpoint.admin.maintenance.verify import Verification, trial
 from sealpoint.serde import EncryptedSerializer
-from tests.support.bound import PLAIN, PRIVATE, SECRET, cipher_of, sealed_file, write_file
-from tests.support.sealed import failures, moved, run, write
+from tests.support.databases.bound import PLAIN, PRIVATE, SECRET, cipher_of, write_file
+from tests.support.databases.sealed import failures, write
 
 K2 = cipher_of("k2")
 PARENT = "parent_checkpoint_id"
@@ -53,8 +50,12 @@ def test_all_of_it_verifies(path: Path) -> None:
     with closing(SqliteRows(path)) as store:
         values = sum(share.rows for share in status(store))
         assert all(share.flags == ("row",) for share in status(store))
+        types = inventory(store, K2)
+        assert failures([*trial(store, EncryptedSerializer(K2))]) == []
     assert (run.opened["k2"], run.bound, run.unbound.rows) == (values, values, 0)
     assert run.orphans.rows == 0
+    assert types.failures == 0
+    assert ("langgraph.types", "Interrupt") in types.constructors
 
 
 EDITS: dict[str, tuple[str, str]] = {
@@ -76,57 +77,63 @@ EDITS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_row_is_named(path: Path, edit: str) -> None:
+def test_an_edited_row_is_named_and_makes_no_copy(path: Path, edit: str) -> None:
     statement, cause = EDITS[edit]
     change(path, statement)
     found, _ = verified(path)
     assert found
     assert all(failure.place["checkpoint_id"] for failure in found)
     assert cause in str(found[0].error).lower(), found[0].error
+    failed, rows = decrypted(path)
+    assert (bool(failed), rows) == (True, {})
 
 
 @pytest.mark.parametrize(
-    "statement",
+    "statements",
     [
-        f"UPDATE checkpoints SET {PARENT} = NULL",
-        "UPDATE checkpoints SET metadata = '{}'",
-        "UPDATE writes SET task_path = 'x'",
+        (f"UPDATE checkpoints SET {PARENT} = NULL",),
+        ("UPDATE checkpoints SET metadata = '{}'",),
+        (
+            "UPDATE writes SET idx = -(idx + 100), task_path = 'x'",
+            "UPDATE writes SET idx = idx % 2 * 500 - idx",
+        ),
     ],
 )
-def test_what_reading_does_not_use_is_accepted(path: Path, statement: str) -> None:
-    change(path, statement)
+def test_what_reading_does_not_use_is_accepted(path: Path, statements: tuple[str, ...]) -> None:
+    """`SealedSaver` reads the sealed places of writes, which a copy has too."""
+    before = decrypted(path)[1]
+    path.with_name("out.db").unlink()
+    change(path, *statements)
     assert verified(path)[0] == []
+    assert sorted(decrypted(path)[1]["writes"], key=repr) == sorted(before["writes"], key=repr)
 
 
-@pytest.mark.parametrize("idx", [77, -9])
-def test_a_write_that_is_stored_twice_is_named(path: Path, idx: int) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "rows", "deleted", "named"),
+    [
+        ([77], "1 GROUP BY task_id LIMIT 2", "0", 2),
+        ([-9], "1 GROUP BY task_id LIMIT 2", "0", 2),
+        ([77, 78], "rowid = 3", "rowid = 3", 1),
+    ],
+)
+def test_a_write_that_is_stored_twice_is_named(
+    path: Path, numbers: list[int], rows: str, deleted: str, named: int
+) -> None:
     columns = "thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value, task_path"
-    copied = columns.replace("idx", str(idx))
-    change(path, f"INSERT INTO writes ({columns}) SELECT {copied} FROM writes GROUP BY task_id LIMIT 2")
-    found, _ = verified(path)
-    assert [failure.table for failure in found] == ["writes", "writes"]
-    assert "stored twice" in str(found[0].error)
-
-
-def test_two_copies_of_a_write_that_was_deleted_are_named(path: Path) -> None:
-    columns = "thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value, task_path"
-    for idx in (77, 78):
+    for idx in numbers:
         copied = columns.replace("idx", str(idx))
-        change(path, f"INSERT INTO writes ({columns}) SELECT {copied} FROM writes WHERE rowid = 3")
-    change(path, "DELETE FROM writes WHERE rowid = 3")
+        change(path, f"INSERT INTO writes ({columns}) SELECT {copied} FROM writes WHERE {rows}")
+    change(path, f"DELETE FROM writes WHERE {deleted}")
     found, _ = verified(path)
-    assert len(found) == 1
-
-
-def test_writes_whose_numbers_are_exchanged_are_accepted(path: Path) -> None:
-    """`SealedSaver` reads the sealed numbers."""
-    change(path, "UPDATE writes SET idx = -(idx + 100)", "UPDATE writes SET idx = idx % 2 * 500 - idx")
-    assert verified(path)[0] == []
+    assert [failure.table for failure in found] == ["writes"] * named
+    assert "stored twice" in str(found[0].error)
 
 
 def test_what_is_no_checkpoint_is_named(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     write(path, "k2", "a")
+    _, run = verified(path)
+    assert (run.bound, run.unbound.rows, run.unbound.places) == (0, 0, ())  # no row is bound
     with closing(SqliteRows(path, writable=True)) as store:
         column = store.columns[0]
         store.rewrite(column, None, lambda cell: K2.seal("msgpack", b"\x80", row=cell.where.row))
@@ -144,48 +151,12 @@ def test_unbound_rows_among_bound_ones_are_counted(path: Path) -> None:
     assert run.unbound.places[0]["thread_id"] == "late"
 
 
-def test_without_a_bound_row_none_is_called_unbound(tmp_path: Path) -> None:
-    path = tmp_path / "app.db"
-    write(path, "k2", "a")
-    _, run = verified(path)
-    assert (run.bound, run.unbound.rows, run.unbound.places) == (0, 0, ())
-
-
-def test_rotation_keeps_what_is_sealed(path: Path) -> None:
-    def states(key_id: str) -> list[Any]:
-        with sealed_file(path, key_id, **PRIVATE) as saver:
-            saver.serde = EncryptedSerializer(cipher_of("k3", "k2"))
-            return [*saver.list(None)]
-
-    before = states("k2")
-    k3 = cipher_of("k3", "k2")
-    assert moved(run(path, k3)) == verified(path, k3)[1].bound
-    with closing(SqliteRows(path)) as store:
-        assert outstanding(store, "k3") == []
-    assert verified(path, cipher_of("k3"))[0] == []
-    assert states("k3") == before
-
-
-def test_types_are_counted(path: Path) -> None:
-    with closing(SqliteRows(path)) as store:
-        found = inventory(store, K2)
-    assert found.failures == 0
-    assert ("langgraph.types", "Interrupt") in found.constructors
-
-
-def test_a_trial_decodes_every_value(path: Path) -> None:
-    with closing(SqliteRows(path)) as store:
-        assert failures([*trial(store, EncryptedSerializer(K2))]) == []
-
-
-def thread_of(path: Path) -> str:
-    with closing(sqlite3.connect(path)) as connection:
-        return str(connection.execute("SELECT thread_id FROM checkpoints").fetchone()[0])
-
-
 def test_inspect_shows_what_is_sealed(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        ((stored,),) = connection.execute("SELECT DISTINCT thread_id FROM checkpoints").fetchall()
     with closing(SqliteRows(path)) as store:
-        shown = [*inspect(store, K2, thread_of(path))]
+        shown = [*inspect(store, K2, stored)]
+        assert [*inspect(store, K2, "t")] == shown
     values = [found for found in shown if isinstance(found, Readable)]
     assert len(values) == len(shown)
     first = next(found for found in values if found.table == "checkpoints")
@@ -193,11 +164,6 @@ def test_inspect_shows_what_is_sealed(path: Path) -> None:
     assert first.sealed_with["metadata"]["user_id"] == f"zoe {SECRET}"
     write_ = next(found for found in values if found.table == "writes")
     assert write_.sealed_with["idx"] == write_.place["idx"]
-
-
-def test_inspect_finds_a_thread_by_its_id(path: Path) -> None:
-    with closing(SqliteRows(path)) as store:
-        assert [*inspect(store, K2, "t")] == [*inspect(store, K2, thread_of(path))]
 
 
 def test_audit_finds_nothing_of_the_state(path: Path) -> None:
@@ -225,31 +191,14 @@ def decrypted(path: Path) -> tuple[list[Failure], dict[str, list[tuple[Any, ...]
     return found, rows
 
 
-def test_a_copy_has_the_ids_of_threads(path: Path) -> None:
-    _, rows = decrypted(path)
-    assert {row[0] for table in rows.values() for row in table} == {"t"}
-
-
 def test_a_copy_has_all_metadata_and_no_parent_that_was_pruned(path: Path) -> None:
     change(path, f"UPDATE checkpoints SET {PARENT} = NULL WHERE rowid = 2")
     with closing(sqlite3.connect(path)) as connection:
         parents = [row[0] for row in connection.execute(f"SELECT {PARENT} FROM checkpoints")]
-    assert decrypted(path)[0] == []
-    with closing(sqlite3.connect(path.with_name("out.db"))) as connection:
-        found = connection.execute(f"SELECT metadata, {PARENT} FROM checkpoints").fetchall()
-    assert all(json.loads(metadata)["user_id"] == f"zoe {SECRET}" for metadata, _ in found)
-    assert [parent for _, parent in found] == parents
-
-
-def test_a_copy_has_the_places_that_were_sealed(path: Path) -> None:
-    before = decrypted(path)[1]
-    path.with_name("out.db").unlink()
-    change(path, "UPDATE writes SET idx = -(idx + 100), task_path = 'x'")
-    assert sorted(decrypted(path)[1]["writes"], key=repr) == sorted(before["writes"], key=repr)
-
-
-def test_edited_metadata_makes_no_copy(path: Path) -> None:
-    change(path, EDITS["step"][0])
     found, rows = decrypted(path)
-    assert found
-    assert rows == {}
+    assert found == []
+    assert {row[0] for table in rows.values() for row in table} == {"t"}
+    with closing(sqlite3.connect(path.with_name("out.db"))) as connection:
+        copied = connection.execute(f"SELECT metadata, {PARENT} FROM checkpoints").fetchall()
+    assert all(json.loads(metadata)["user_id"] == f"zoe {SECRET}" for metadata, _ in copied)
+    assert [parent for _, parent in copied] == parents

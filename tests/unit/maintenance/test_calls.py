@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,15 +13,15 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
 
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.postgres.rows import PostgresRows
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Failure
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.verify import Verification
 from sealpoint.errors import WritesLostError
-from sealpoint.maintenance.verification import Verification
-from sealpoint.sealed.made import MARK
+from sealpoint.sealed.entry import MARK
 from tests.sealed.scene import NEW, at, checkpoint_id
-from tests.support.bound import cipher_of, sealed_file, sealed_schema
-from tests.support.server import schema, server
+from tests.support.databases.bound import cipher_of, sealed_file, sealed_schema
+from tests.support.servers.postgres import schema, server
 
 THREAD: Final = "t"
 
@@ -46,46 +46,48 @@ class Place:
     """A database: what is found in it, and statements on it."""
 
     def __init__(self, kind: str, place: str) -> None:
-        self.kind, self.place = kind, place
-        self.table = "writes" if kind == "sqlite" else "checkpoint_writes"
+        self.is_file, self.place = kind == "sqlite", place
+        self.table, self.mark = ("writes", "?") if self.is_file else ("checkpoint_writes", "%s")
 
-    def run(self, condition: str) -> None:
-        statement = f"DELETE FROM {self.table} WHERE {condition}"
-        connect: Any = sqlite3.connect if self.kind == "sqlite" else psycopg.connect
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Execute a statement; ``{}`` in it stands for the table of writes. Return its rows."""
+        connect: Any = sqlite3.connect if self.is_file else psycopg.connect
         with closing(connect(self.place)) as connection:
-            assert connection.execute(statement).rowcount
+            cursor = connection.execute(statement.replace("{}", self.table), values)
+            assert cursor.rowcount
+            found = cursor.fetchall() if cursor.description else []
             connection.commit()
+        return list(found)
+
+    def delete(self, condition: str) -> None:
+        self.run(f"DELETE FROM {{}} WHERE {condition}")
 
     def found(self) -> list[tuple[str, str]]:
         """The errors, each with the checkpoint."""
-        store = SqliteRows(Path(self.place)) if self.kind == "sqlite" else PostgresRows(self.place)
+        store = SqliteRows(Path(self.place)) if self.is_file else PostgresRows(self.place)
         with closing(store):
             run = Verification(store, cipher_of(), require_bound=True)
             failures = [event for event in run.events() if isinstance(event, Failure)]
         return [(type(each.error).__name__, each.place["checkpoint_id"]) for each in failures]
 
-
-@contextmanager
-def filled(kind: str, config: Any, folder: Path) -> Iterator[Place]:
-    with ExitStack() as stack:
-        place = str(folder / "x.db") if kind == "sqlite" else stack.enter_context(schema(server(config)))
-        opening: Any = sealed_file(Path(place)) if kind == "sqlite" else sealed_schema(place)
-        with opening as saver:
-            fill(saver)
-        yield Place(kind, place)
+    def saver(self) -> AbstractContextManager[Any]:
+        return sealed_file(Path(self.place)) if self.is_file else sealed_schema(self.place)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with filled(request.param, request.config, tmp_path) as made:
+    """A database in which nothing is missing."""
+    with ExitStack() as stack:
+        is_file = request.param == "sqlite"
+        place = str(tmp_path / "x.db") if is_file else stack.enter_context(schema(server(request.config)))
+        made = Place(request.param, place)
+        with made.saver() as saver:
+            fill(saver)
+        assert made.found() == []
         yield made
 
 
 C1, C2 = checkpoint_id(1), checkpoint_id(2)
-
-
-def test_nothing_is_missing(place: Place) -> None:
-    assert place.found() == []
 
 
 @pytest.mark.parametrize(
@@ -101,46 +103,31 @@ def test_nothing_is_missing(place: Place) -> None:
     ],
 )
 def test_writes_deleted(place: Place, gone: str, expected: list[str]) -> None:
-    place.run(gone)
+    place.delete(gone)
     assert place.found() == [(WritesLostError.__name__, checkpoint) for checkpoint in expected]
 
 
 def test_halves_of_two_results(place: Place) -> None:
     """The second result of a node, and one write of the first in the place of its own."""
-    connect: Any = sqlite3.connect if place.kind == "sqlite" else psycopg.connect
-    with closing(connect(place.place)) as connection:
-        statement = f"SELECT * FROM {place.table} WHERE task_id = 'first' AND checkpoint_id = '{C2}'"
-        earlier = connection.execute(f"{statement} AND idx = 1").fetchone()
-    place.run(f"task_id = 'first' AND checkpoint_id = '{C2}'")
-    opening: Any = sealed_file(Path(place.place)) if place.kind == "sqlite" else sealed_schema(place.place)
-    with opening as saver:
+    first = f"task_id = 'first' AND checkpoint_id = '{C2}'"
+    (earlier,) = place.run(f"SELECT * FROM {{}} WHERE {first} AND idx = 1")
+    place.delete(first)
+    with place.saver() as saver:
         saver.put_writes(at(THREAD, "", C2), [("log", ["x"]), ("note", 3)], "first")
     assert place.found() == []
-    place.run(f"task_id = 'first' AND checkpoint_id = '{C2}' AND idx = 1")
-    mark = "?" if place.kind == "sqlite" else "%s"
-    with closing(connect(place.place)) as connection:
-        values = ", ".join([mark] * len(earlier))
-        connection.execute(f"INSERT INTO {place.table} VALUES ({values})", earlier)
-        connection.commit()
+    place.delete(f"{first} AND idx = 1")
+    place.run(f"INSERT INTO {{}} VALUES ({', '.join([place.mark] * len(earlier))})", earlier)
     assert place.found() == [(WritesLostError.__name__, C2)]
 
 
 def test_a_value_that_does_not_open_is_named_once(place: Place) -> None:
-    statement = f"UPDATE {place.table} SET task_path = task_path"
-    connect: Any = sqlite3.connect if place.kind == "sqlite" else psycopg.connect
-    value = "value" if place.kind == "sqlite" else "blob"
-    broken = "x'00'" if place.kind == "sqlite" else "'\\x00'"
-    with closing(connect(place.place)) as connection:
-        connection.execute(f"{statement}, {value} = {broken} WHERE task_id = 'first' AND idx = 1")
-        connection.commit()
-    assert [error for error, _ in place.found()] == ["BlobError", "BlobError"]
+    value = "value = x'00'" if place.is_file else "blob = '\\x00'"
+    place.run(f"UPDATE {{}} SET {value} WHERE task_id = 'first' AND idx = 1")
+    assert [error for error, _ in place.found()] == ["SealedValueError", "SealedValueError"]
 
 
 def test_a_deleted_checkpoint_needs_no_writes(place: Place) -> None:
     """Its child has no parent then, which is counted as such."""
-    place.run(f"checkpoint_id = '{C1}'")
-    connect: Any = sqlite3.connect if place.kind == "sqlite" else psycopg.connect
-    with closing(connect(place.place)) as connection:
-        connection.execute(f"DELETE FROM checkpoints WHERE checkpoint_id = '{C1}'")
-        connection.commit()
+    place.delete(f"checkpoint_id = '{C1}'")
+    place.run(f"DELETE FROM checkpoints WHERE checkpoint_id = '{C1}'")
     assert place.found() == []

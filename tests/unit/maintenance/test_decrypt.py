@@ -7,34 +7,34 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sealpoint.databases.cells import Cell
-from sealpoint.databases.rows import Progress
+from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.keys.lock import holding
+from sealpoint.admin.maintenance.decrypt import decrypt, find_leftovers
+from sealpoint.crypto import RingCipher
 from sealpoint.errors import (
     AccessError,
-    DatabaseMissingError,
     HeldError,
-    OutputExistsError,
-    OutputNameError,
+    OutputError,
     PlaintextError,
     RowError,
-    SchemaError,
     SealpointError,
 )
-from sealpoint.keys.lock import holding
-from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.partial import find_leftovers
-from tests.support.harm import HARM
-from tests.support.sealed import (
+from tests.support.databases.bound import PRIVATE, sealed_file
+from tests.support.databases.checkpoints import at, make
+from tests.support.databases.harm import HARM
+from tests.support.databases.sealed import (
     SMALL,
     bind,
     checked,
     failures,
     make_cipher,
+    make_ring,
     moved,
     opened,
     put,
@@ -44,6 +44,8 @@ from tests.support.sealed import (
     values_of,
     write,
 )
+
+LOGS = ("-journal", "-wal", "-shm")
 
 
 @pytest.fixture
@@ -58,12 +60,11 @@ def files(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_langgraphs_plain_saver_reads_the_copy(path: Path, out: Path, mode: str) -> None:
-    for thread_id, kind in {"b": "k2", "c": "eax", "d": "gcm"}.items():
-        write(path, kind, thread_id)
-    expected = {
-        thread_id: states(path, sealing(kind), thread_id)
-        for thread_id, kind in {"a": "k1", "b": "k2", "c": "eax", "d": "gcm"}.items()
-    }
+    kinds = {"a": "k1", "b": "k2", "c": "eax", "d": "gcm", "e": "k1"}
+    for thread_id in "bcde":
+        write(path, kinds[thread_id], thread_id)
+    expected = {thread_id: states(path, sealing(kind), thread_id) for thread_id, kind in kinds.items()}
+    bind(path, make_cipher("k1"), "e")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {mode}")
     before = values_of(path)
@@ -74,13 +75,6 @@ def test_langgraphs_plain_saver_reads_the_copy(path: Path, out: Path, mode: str)
     assert checked(out) == "ok"
     assert values_of(path) == before
     assert files(path) == {"x.db", "out.db"}
-
-
-def test_values_bound_to_rows_come_out_too(path: Path, out: Path) -> None:
-    expected = states(path, sealing("k1"), "a")
-    bind(path, make_cipher("k1"), "a")
-    list(decrypt(path, out, make_cipher("k1")))
-    assert states(out, None, "a") == expected
 
 
 def modes_beside(out: Path) -> list[int]:
@@ -103,60 +97,57 @@ def test_the_copy_is_its_owners_alone_at_every_moment(path: Path, out: Path, mas
     assert out.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "link", "broken link"])
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "broken link", "source", *LOGS])
 def test_what_is_there_already_is_not_touched(path: Path, out: Path, kind: str) -> None:
+    before, file = values_of(path), Path(f"{out}{kind}") if kind in LOGS else out
     if kind == "folder":
         out.mkdir()
-    elif kind == "file":
-        out.write_text("mine")
-    else:
+    elif kind == "source":
+        out = path
+    elif "link" in kind:
         out.symlink_to(path if kind == "link" else path.with_name("missing"))
-    with pytest.raises(OutputExistsError):
+    else:
+        file.write_text("mine")
+    there = files(path)
+    with pytest.raises(OutputError):
         list(decrypt(path, out, make_cipher("k1")))
-    assert files(path) == {"x.db", "out.db"}
-    assert kind != "file" or out.read_text() == "mine"
+    assert files(path) == there
+    assert values_of(path) == before
+    assert kind not in ("file", *LOGS) or file.read_text() == "mine"
 
 
-def test_what_came_there_meanwhile_is_not_touched(path: Path, out: Path) -> None:
+@pytest.mark.parametrize("moment", ["run", "last"])
+@pytest.mark.parametrize("links", [True, False])
+def test_what_comes_there_meanwhile_is_not_touched(
+    path: Path, out: Path, monkeypatch: pytest.MonkeyPatch, moment: str, links: bool
+) -> None:
+    """Also after the last look, before the copy has its name, and where a file cannot have two names."""
+    if not links:
+        monkeypatch.setattr(os, "link", refuse_link)
     run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
     next(run)
-    out.write_text("mine")
-    with pytest.raises(OutputExistsError):
+    if moment == "run":
+        out.write_text("mine")
+    else:
+        monkeypatch.setattr(os, "fsync", lambda _: out.write_text("mine"))
+    with pytest.raises(OutputError):
         list(run)
     assert out.read_text() == "mine"
     assert files(path) == {"x.db", "out.db"}
 
 
-@pytest.mark.parametrize("error", [None, errno.EPERM], ids=["links", "no links"])
-def test_what_comes_there_at_the_last_moment_is_not_touched(
-    path: Path, out: Path, monkeypatch: pytest.MonkeyPatch, error: int | None
-) -> None:
-    """After the last look, and before the copy has its name: also where a file cannot have two names."""
-    genuine = os.link
-
-    def link(*names: str, **folders: Any) -> None:
-        if error is not None:
-            raise OSError(error, os.strerror(error))
-        genuine(*names, **folders)
-
-    monkeypatch.setattr(os, "link", link)
-    monkeypatch.setattr(os, "fsync", lambda _: out.write_text("mine"))
-    with pytest.raises(OutputExistsError):
-        list(decrypt(path, out, make_cipher("k1")))
-    assert out.read_text() == "mine"
-    assert files(path) == {"x.db", "out.db"}
+def refuse_link(*_: str, **__: Any) -> None:
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
-def test_a_copy_gets_its_name_where_a_file_cannot_have_two(
-    path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: str, **__: Any) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", refuse)
-    list(decrypt(path, out, make_cipher("k1")))
-    assert opened(out, make_cipher("k1")) == opened(path, make_cipher("k1"))
-    assert files(path) == {"x.db", "out.db"}
+@pytest.mark.parametrize(("name", "links"), [("out.db", False), ("n" * 239, True)])
+def test_names_of_copies(path: Path, monkeypatch: pytest.MonkeyPatch, name: str, links: bool) -> None:
+    """Any name that is not too long, also where a file cannot have two."""
+    if not links:
+        monkeypatch.setattr(os, "link", refuse_link)
+    list(decrypt(path, path.with_name(name), make_cipher("k1")))
+    assert opened(path.with_name(name), make_cipher("k1")) == opened(path, make_cipher("k1"))
+    assert files(path) == {"x.db", name}
 
 
 @pytest.mark.parametrize("name", [".", "/", "n" * 300, "n" * 240, "é" * 120, "n/" * 2100 + "n"])
@@ -165,63 +156,54 @@ def test_a_name_that_no_file_can_have_is_refused(
 ) -> None:
     """For good: another run would meet the same. Also if only a file beside it would be named too long."""
     monkeypatch.chdir(path.parent)
-    with pytest.raises(OutputExistsError if len(name) == 1 else OutputNameError):
+    with pytest.raises(OutputError):
         list(decrypt(path, name, make_cipher("k1")))
     assert files(path) == {"x.db"}
 
 
-def test_a_long_name_serves(path: Path) -> None:
-    out = path.with_name("n" * 239)
-    list(decrypt(path, out, make_cipher("k1")))
-    assert tags_of(out) >= {"msgpack"}
+def set_column(what: str, connection: sqlite3.Connection, _: Cell) -> None:
+    connection.execute(f"UPDATE {what} WHERE rowid = 2")
 
 
-def test_the_source_is_not_the_place(path: Path) -> None:
-    before = values_of(path)
-    with pytest.raises(OutputExistsError):
-        list(decrypt(path, path, make_cipher("k1")))
-    assert values_of(path) == before
+UNREADABLE: dict[str, tuple[Callable[[sqlite3.Connection, Cell], object], type[SealpointError] | None]] = {
+    **{name: (harm, None) for name, harm in HARM.items()},
+    "no key sealed it": (
+        lambda connection, value: put(connection, value, "msgpack", b"\x80"),
+        PlaintextError,
+    ),
+    "a plain pickle": (lambda connection, value: put(connection, value, "pickle", b"\x80"), PlaintextError),
+    **{
+        what: (partial(set_column, what), RowError)
+        for what in (
+            "checkpoints SET parent_checkpoint_id = X'00'",
+            "checkpoints SET metadata = 1",
+            "checkpoints SET thread_id = CAST(X'FF' AS TEXT)",
+        )
+    },
+}
 
 
-@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+@pytest.mark.parametrize(("harm", "error"), UNREADABLE.values(), ids=UNREADABLE)
 def test_a_value_that_does_not_open_leaves_no_copy(
-    path: Path, out: Path, harm: Callable[[sqlite3.Connection, Cell], None]
+    path: Path,
+    out: Path,
+    harm: Callable[[sqlite3.Connection, Cell], object],
+    error: type[SealpointError] | None,
 ) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         harm(connection, values_of(path)[1])
     (failure,) = failures(list(decrypt(path, out, make_cipher("k1"))))
     assert failure.place == values_of(path)[1].where.names
-    assert files(path) == {"x.db"}
-
-
-@pytest.mark.parametrize("tag", ["msgpack", "pickle", "json"])
-def test_a_value_that_nobody_sealed_leaves_no_copy(path: Path, out: Path, tag: str) -> None:
-    """In the copy it would pass for one that a holder of the key wrote."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        put(connection, values_of(path)[1], tag, b"\x80")
-    (failure,) = failures(list(decrypt(path, out, make_cipher("k1"))))
-    assert isinstance(failure.error, PlaintextError)
-    assert files(path) == {"x.db"}
-
-
-def test_a_key_that_is_missing_leaves_no_copy(path: Path, out: Path) -> None:
-    assert len(failures(list(decrypt(path, out, make_cipher("k2"))))) == len(values_of(path))
-    assert files(path) == {"x.db"}
-
-
-def test_a_run_that_nobody_finishes_leaves_no_copy(path: Path, out: Path) -> None:
-    run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
-    assert isinstance(next(run), Progress)
-    assert "out.db" not in files(path)
-    run.close()
+    assert error is None or isinstance(failure.error, error)
     assert files(path) == {"x.db"}
 
 
 def test_the_copy_is_of_one_moment(path: Path, out: Path) -> None:
-    """What agents write meanwhile is not in it."""
+    """What agents write meanwhile is not in it, and it has no name before its end."""
     before = opened(path, make_cipher("k1"))
     for _ in decrypt(path, out, make_cipher("k1"), batch=SMALL):
         write(path, "k1", "b")
+        assert "out.db" not in files(path)
     assert opened(out, make_cipher("k1")) == before
 
 
@@ -242,30 +224,23 @@ def leave_partials(out: Path) -> set[str]:
     return {folder.name, file.name}
 
 
-def test_what_a_killed_run_left_is_taken_away(path: Path, out: Path) -> None:
-    leave_partials(out)
-    others = leave_partials(path.with_name("other.db"))
-    list(decrypt(path, out, make_cipher("k1")))
-    assert {name for name in files(path) if "-journal" not in name} == {"x.db", "out.db", *others}
-
-
-def test_what_a_killed_run_left_is_found(path: Path, out: Path) -> None:
-    """Not what a run works in, a download of another program, or a link."""
+def test_what_a_killed_run_left_is_found_and_taken_away(path: Path, out: Path) -> None:
+    """Not what a run works in or what others leave, a download of another program, or a link."""
     left = leave_partials(out)
-    leave_partials(path.with_name("held.db"))
+    held = leave_partials(path.with_name("held.db"))
     path.with_name(".film.mkv.partial").write_bytes(b"half of it")
     path.with_name(".link.partial").symlink_to(path)
     path.with_name(".link.partial-0123ab").symlink_to(path.parent)
     with holding(path.with_name("held.db")):
         assert {file.name for file in find_leftovers(path.parent)} == left
-
-
-def test_a_run_at_work_is_not_taken_for_what_was_left(path: Path, out: Path) -> None:
-    run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
-    next(run)
-    assert any(".partial" in name for name in files(path))
-    assert find_leftovers(path.parent) == []
-    run.close()
+        others = {name for name in files(path) if ".out.db" not in name}
+        run = decrypt(path, out, make_cipher("k1"), batch=SMALL)
+        next(run)
+        assert find_leftovers(path.parent) == []  # but a run at work
+        run.close()
+        assert {name for name in files(path) if "-journal" not in name} >= held
+        assert {name for name in files(path) if ".out.db" not in name} == others
+        assert not any(".out.db" in name for name in files(path))
 
 
 def test_nothing_is_written_beside_the_private_folder(path: Path, out: Path) -> None:
@@ -382,75 +357,33 @@ def test_nothing_of_the_source_but_its_rows_reaches_the_copy(path: Path, out: Pa
     assert opened(out, make_cipher("k1")) == opened(path, make_cipher("k1"))
 
 
-def forge_counts(path: Path) -> None:
-    """Give each table an index that covers its tags and values, and that is empty."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute("CREATE TABLE blank (x)")
-        connection.execute("CREATE INDEX checkpoints_full ON checkpoints (type, checkpoint)")
-        connection.execute("CREATE INDEX writes_full ON writes (type, value)")
-        for table in ("checkpoints", "writes"):
-            connection.execute(f"CREATE INDEX {table}_empty ON blank (x)")
-        connection.execute("PRAGMA writable_schema = ON")
-        roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master"))
-        for table in ("checkpoints", "writes"):
-            full, empty = f"{table}_full", f"{table}_empty"
-            for name, root in ((full, roots[empty]), (empty, roots[full])):
-                connection.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = ?", (root, name))
-
-
-def test_an_index_that_disagrees_hides_no_row(path: Path, out: Path) -> None:
-    """The copy has every row of the tables, or there is none."""
-    forge_counts(path)
-    with suppress(SealpointError):
-        list(decrypt(path, out, make_cipher("k1")))
-    assert not out.exists() or len(values_of(out)) == 12
-    assert not out.exists() or not any("+" in tag for tag in tags_of(out))
-
-
-FOREIGN = {
-    "writes: a number as idx": "UPDATE writes SET idx = 'first' WHERE rowid = 1",
-    "writes: bytes as channel": "UPDATE writes SET channel = X'00' WHERE rowid = 1",
-    "checkpoints: bytes as parent": "UPDATE checkpoints SET parent_checkpoint_id = X'00' WHERE rowid = 1",
-    "checkpoints: a number as metadata": "UPDATE checkpoints SET metadata = 1 WHERE rowid = 1",
-    "checkpoints: bytes as thread": "UPDATE checkpoints SET thread_id = X'00' WHERE rowid = 1",
-    "checkpoints: no UTF-8": "UPDATE checkpoints SET thread_id = CAST(X'FF' AS TEXT) WHERE rowid = 1",
-}
-
-
-@pytest.mark.parametrize("statement", FOREIGN.values(), ids=FOREIGN)
-def test_a_column_of_another_type_leaves_no_copy(path: Path, out: Path, statement: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
-    (failed,) = failures(list(decrypt(path, out, make_cipher("k1"))))
-    assert isinstance(failed.error, RowError)
-    assert files(path) == {"x.db"}
-
-
-@pytest.mark.parametrize("name", [".out.db.partial", ".out.db.partial-0123ab"])
-def test_a_folder_of_another_in_the_way_is_no_hindrance(path: Path, out: Path, name: str) -> None:
-    folder = out.with_name(name)
+def test_what_is_in_the_way_of_a_partial_copy_is_no_hindrance(path: Path, out: Path) -> None:
+    """A folder with the files of another, and a link, which is not followed."""
+    folder, victim = path.with_name(".out.db.partial-0123ab"), path.with_name("victim")
     folder.mkdir()
-    (folder / "mine").write_text("mine")
+    for file in (victim, folder / "mine"):
+        file.write_text("mine")
     folder.chmod(0o755)
+    path.with_name(".out.db.partial").symlink_to(victim)
     list(decrypt(path, out, make_cipher("k1")))
-    assert (folder / "mine").read_text() == "mine"
+    assert [file.read_text() for file in (victim, folder / "mine")] == ["mine"] * 2
 
 
-def test_a_link_in_the_place_of_the_partial_copy_is_not_followed(path: Path, out: Path) -> None:
-    victim = path.with_name("victim")
-    victim.write_text("mine")
-    (out.parent / ".out.db.partial").symlink_to(victim)
-    list(decrypt(path, out, make_cipher("k1")))
-    assert victim.read_text() == "mine"
+def store(saver: Any, checkpoint_id: str) -> None:
+    saver.put(at("w"), make(checkpoint_id, text=checkpoint_id), {"step": 1}, {"text": 1})
 
 
-@pytest.mark.parametrize("content", [None, b"", b"text" * 999])
-def test_a_source_that_is_none_leaves_nothing(tmp_path: Path, out: Path, content: bytes | None) -> None:
-    source = tmp_path / "x.db"
-    if content is not None:
-        source.write_bytes(content)
-    error: Any = DatabaseMissingError if content is None else (SchemaError, OSError)
-    with pytest.raises(error):
-        list(decrypt(source, out, make_cipher("k1")))
-    assert files(source) <= {"x.db"}
+@pytest.mark.parametrize("is_id_first", [True, False])
+def test_two_histories_are_not_merged(tmp_path: Path, is_id_first: bool) -> None:
+    """A process without pseudonyms does not find the thread, and begins another one under its id."""
+    path, out = tmp_path / "a.db", tmp_path / "copy.db"
+    with sealed_file(path, **PRIVATE) as hidden, sealed_file(path) as clear:
+        store(hidden, "1")
+        store(clear, "2")
+        if is_id_first:
+            hidden.conn.execute("UPDATE checkpoints SET rowid = 10 WHERE checkpoint_id = '1'")
+            hidden.conn.commit()
+    failed = failures([*decrypt(path, out, RingCipher(make_ring("k2")))])
+    assert {type(failure.error) for failure in failed} == {RowError}
+    assert "two histories" in str(failed[0].error)
+    assert not out.exists()

@@ -1,123 +1,81 @@
-"""What an intruder put into a file does not become authentic, endless or large by upkeep."""
+"""What an intruder put into a file, or beside a ring, does not pass for ours, and nothing of it is kept."""
 
 from __future__ import annotations
 
+import gc
 import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, TracebackType
+from typing import Any
 
 import ormsgpack
 import pytest
 
+from sealpoint.admin.databases.rows import Event, Failure
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.keys import edit
+from sealpoint.admin.keys.edit import create_ring, disable_key, promote_key, stage_key
+from sealpoint.admin.maintenance.decrypt import decrypt
+from sealpoint.admin.maintenance.inspect import inspect, inventory
+from sealpoint.admin.maintenance.rotate import rotate
+from sealpoint.admin.maintenance.scrub import scrub
+from sealpoint.admin.maintenance.verify import verify
 from sealpoint.base import empty_checkpoint
-from sealpoint.databases.cells import Cell, require_decodable
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import (
     DatabaseCorruptError,
     DecodeError,
     LimitError,
-    OutputExistsError,
+    OutputError,
+    RowError,
     SchemaError,
-    UnknownTypeError,
+    UnknownKeyError,
 )
-from sealpoint.maintenance.decrypt import decrypt
-from sealpoint.maintenance.rotate import rotate
-from sealpoint.maintenance.scrub import scrub
-from sealpoint.maintenance.verify import verify
+from sealpoint.keys import files
 from sealpoint.sqlite import schema
-from tests.support.checkpoints import at
-from tests.support.sealed import (
+from tests.support.databases.checkpoints import at
+from tests.support.databases.harm import store_raw
+from tests.support.databases.sealed import (
+    VALUES,
     failures,
     langgraph,
     make_cipher,
     make_ring,
+    moved,
     put,
     run,
     sealing,
     tags_of,
     values_of,
-    write,
 )
-
-
-def nested(levels: int) -> bytes:
-    """Extensions within each other: a decoder without a bound runs out of stack."""
-    data = ormsgpack.packb(None)
-    for _ in range(levels):
-        data = ormsgpack.packb(ormsgpack.Ext(7, data))
-    return data
-
-
-@pytest.mark.parametrize(
-    ("kind", "data", "error"),
-    [
-        ("msgpack", nested(300), LimitError),
-        ("msgpack", b"\xc1", DecodeError),
-        ("json", b"[" * 300 + b"]" * 300, DecodeError),
-        ("null", b"x", DecodeError),
-        ("pickle", b"", UnknownTypeError),
-        ("made up", b"", UnknownTypeError),
-    ],
-)
-def test_what_a_strict_reader_refuses_is_not_decodable(
-    kind: str, data: bytes, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        require_decodable(kind, data)
-
-
-@pytest.mark.parametrize(("kind", "data"), [("null", b""), ("bytes", b"\xc1"), ("json", b'{"a": [1]}')])
-def test_ordinary_bytes_are_decodable(kind: str, data: bytes) -> None:
-    require_decodable(kind, data)
-
-
-def test_plaintext_that_would_end_a_reader_is_not_made_authentic(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    write(path, "plain", "a")
-    value = values_of(path)[0]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        put(connection, value, "msgpack", nested(300))
-    with closing(SqliteRows(path, writable=True)) as store:
-        events = list(rotate(store, make_cipher("k1"), allow_plaintext=True))
-    (failed,) = (event for event in events if isinstance(event, Failure))
-    assert isinstance(failed.error, LimitError)
-    assert "msgpack" in tags_of(path)
 
 
 @pytest.fixture
 def relabelled(tmp_path: Path) -> Path:
     """Bytes that a user chose, under LANGGRAPH_AES_KEY, which somebody calls msgpack: no key covers that."""
     path = tmp_path / "legacy.db"
+    data = ormsgpack.packb(None)
+    for _ in range(300):  # a decoder without a bound runs out of stack
+        data = ormsgpack.packb(ormsgpack.Ext(7, data))
     with langgraph(path, sealing("eax")) as saver:
         config = saver.put(at("a"), empty_checkpoint(), {}, {})
-        saver.put_writes(config, [("upload", nested(300))], "task")
+        saver.put_writes(config, [("upload", data)], "task")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE writes SET type = 'msgpack+aes' WHERE type = 'bytes+aes'")
     return path
 
 
 def test_a_relabelled_value_that_would_end_a_reader_is_not_made_authentic(relabelled: Path) -> None:
-    (failed,) = failures(run(relabelled, make_cipher("k2", "langgraph"), allow_legacy=True))
-    assert (failed.table, type(failed.error)) == ("writes", LimitError)
-    assert tags_of(relabelled) == {"msgpack+cobblestone256@k2", "msgpack+aes"}
-
-
-def test_a_relabelled_value_that_would_end_a_reader_leaves_no_copy(relabelled: Path) -> None:
-    out = relabelled.with_name("out.db")
-    (failed,) = failures(list(decrypt(relabelled, out, make_cipher("k2", "langgraph"))))
-    assert (failed.table, type(failed.error)) == ("writes", LimitError)
+    """Nor is it copied."""
+    out, cipher = relabelled.with_name("out.db"), make_cipher("k2", "langgraph")
+    for events in ([*decrypt(relabelled, out, cipher)], run(relabelled, cipher, allow_legacy=True)):
+        (failed,) = failures(events)
+        assert (failed.table, type(failed.error)) == ("writes", LimitError)
     assert not out.exists()
-
-
-def test_a_failure_keeps_no_frame_alive(path: Path) -> None:
-    """Frames hold the bytes of values, and a ring without the key fails every row: gigabytes would stay."""
-    with closing(SqliteRows(path, writable=True)) as store:
-        runs = [*verify(store, make_cipher("k9")), *rotate(store, make_cipher("k9"))]
-    errors = [event.error for event in runs if isinstance(event, Failure)]
-    assert errors
-    assert not any(error.__traceback__ or error.__context__ or error.__cause__ for error in errors)
+    assert tags_of(relabelled) == {"msgpack+cobblestone256@k2", "msgpack+aes"}
 
 
 def test_row_ids_that_go_back_are_refused(tmp_path: Path) -> None:
@@ -139,15 +97,6 @@ def test_row_ids_that_go_back_are_refused(tmp_path: Path) -> None:
         list(store.cleartext.records())
 
 
-@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
-def test_a_log_beside_the_name_of_a_copy_is_not_adopted(path: Path, suffix: str) -> None:
-    log = path.with_name("out.db" + suffix)
-    log.write_bytes(b"x")
-    with pytest.raises(OutputExistsError):
-        list(decrypt(path, path.with_name("out.db"), make_cipher("k1")))
-    assert log.read_bytes() == b"x"
-
-
 def test_a_trigger_that_comes_during_a_run_ends_it(path: Path) -> None:
     """And each further run on the same store."""
     with closing(SqliteRows(path, writable=True)) as store:
@@ -157,13 +106,9 @@ def test_a_trigger_that_comes_during_a_run_ends_it(path: Path) -> None:
         for _ in range(2):
             with pytest.raises(SchemaError):
                 list(rotate(store, make_cipher("k2", "k1")))
-    assert not any(value.where.names.get("channel") == "x" for value in values_of_unchecked(path))
-
-
-def values_of_unchecked(path: Path) -> list[Cell]:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TRIGGER t")
-    return values_of(path)
+    assert not any(value.where.names.get("channel") == "x" for value in values_of(path))
 
 
 def test_an_index_that_comes_during_a_run_does_not_end_it(path: Path) -> None:
@@ -217,3 +162,148 @@ def test_long_tags_are_counted_by_how_they_begin(path: Path) -> None:
             put(connection, value, "x" * 100_000 + str(value.where.locator), value.value)
     with closing(SqliteRows(path)) as store:
         assert max(len(str(count.tag)) for count in store.count()) == 100
+
+
+K2 = make_cipher("k2", "k1")
+FORGED = [
+    (column.table, name, value)
+    for column in (CHECKPOINTS, WRITES)
+    for name in column.key
+    for value in (7, 1.5, b"7", "7" if name == "idx" else b"\xff")
+    if name != "idx" or value != 7
+]
+
+
+@pytest.mark.parametrize(("table", "name", "value"), FORGED)
+def test_the_row_is_named_and_left(path: Path, tmp_path: Path, table: str, name: str, value: Any) -> None:
+    store_raw(path, table, name, value, "rowid = 2")
+
+    def contents() -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute(f"SELECT * FROM {table} WHERE rowid = 2").fetchall()
+
+    before, out, counted = contents(), tmp_path / "out.db", list[Event]()
+    runs = {"decrypt": [*decrypt(path, out, K2)], "inventory": counted}
+    with closing(SqliteRows(path)) as store:
+        runs["verify"] = [*verify(store, K2)]
+        assert inventory(store, K2, report=counted.append).failures == 1
+        shown = [found for found in inspect(store, K2, "a") if isinstance(found, Failure)]
+    runs["rotate"] = run(path, K2)
+    for events in runs.values():
+        (failed,) = failures(events)
+        assert (failed.table, failed.place[name], type(failed.error)) == (table, value, RowError)
+        assert repr(name) in str(failed.error)
+    assert [failed.place[name] for failed in shown] == [value] * (name != "thread_id")
+    assert not out.exists()
+    assert moved(runs["rotate"]) == VALUES - 1
+    assert contents() == before
+
+
+PLANTED = b"a decrypted value that nothing may keep"
+TORN = b"\xdc\x00\xff\xd9" + bytes((len(PLANTED),)) + PLANTED  # ends in the middle: one error meets another
+SHARED = (ModuleType, type, FunctionType, BuiltinFunctionType, CodeType)  # of the program, not of a value
+
+
+def reachable(start: object) -> list[object]:
+    """All objects that one keeps alive, but for those of the program."""
+    found: dict[int, object] = {}
+    ahead = [start]
+    while ahead:
+        item = ahead.pop()
+        if id(item) not in found and not isinstance(item, SHARED):
+            found[id(item)] = item
+            ahead += gc.get_referents(item)
+    return [*found.values()]
+
+
+def keeps(start: object, planted: bytes) -> bool:
+    """Whether an object keeps a frame alive, or bytes, also as a part or as text."""
+    for item in reachable(start):
+        if isinstance(item, FrameType | TracebackType):
+            return True
+        if isinstance(item, bytes | bytearray | memoryview) and planted in bytes(item):
+            return True
+        if isinstance(item, str) and planted.decode("latin-1") in item:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("command", ["inspect", "inventory", "rotate", "decrypt", "verify"])
+def test_a_value_that_does_not_open_is_not_kept(tmp_path: Path, command: str) -> None:
+    """A torn one that is decoded, also under LANGGRAPH_AES_KEY before it moves; or one without its key."""
+    path, cipher = tmp_path / "x.db", make_cipher("k2", "langgraph")
+    if command in ("rotate", "decrypt"):
+        tag, blob = "msgpack+aes", sealing("eax").cipher.encrypt(TORN)[1]
+    else:
+        tag, blob = make_cipher("k1" if command == "verify" else "k2").seal("msgpack", TORN)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(schema.CREATE_CHECKPOINTS)
+        connection.execute(schema.CREATE_WRITES)
+        connection.execute(
+            "INSERT INTO checkpoints (thread_id, checkpoint_id, type, checkpoint, metadata) "
+            "VALUES ('t', '1', ?, ?, x'7b7d')",
+            (tag, blob),
+        )
+    events: list[Any] = []
+    with closing(SqliteRows(path, writable=True)) as rows:
+        match command:
+            case "inspect":
+                events += inspect(rows, cipher, "t")
+            case "inventory":
+                inventory(rows, cipher, report=events.append)
+            case "rotate":
+                events += rotate(rows, cipher, allow_legacy=True)
+            case "decrypt":
+                events += decrypt(path, path.with_name("out.db"), cipher)
+            case "verify":
+                events += verify(rows, cipher)
+    (failed,) = (event for event in events if isinstance(event, Failure))
+    assert type(failed.error) is (UnknownKeyError if command == "verify" else DecodeError)
+    assert not keeps(failed, blob if command == "verify" else PLANTED)
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Path:
+    """A ring with an active key k1, in a folder of its own."""
+    file = tmp_path / "keys" / "ring.toml"
+    create_ring(file, "k1")
+    return file
+
+
+def test_forged_key_ids_make_nobody_read_the_ring_again(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs a look at the file; its sources, which may be commands, are asked only if it has changed."""
+    cipher = RingCipher(KeyRing.load(ring))
+    loads: list[object] = []
+    monkeypatch.setattr(KeyRing, "load", loads.append)
+    for number in range(500):
+        with pytest.raises(UnknownKeyError):
+            cipher.open(f"msgpack+cobblestone256@z{number}", b"x" * 100)
+    assert loads == []
+
+
+@pytest.mark.parametrize("name", ["new", "k2.destroyed"])
+def test_links_beside_a_ring_are_not_written_through(ring: Path, victim: Path, name: str) -> None:
+    files.hidden_file(ring, name).symlink_to(victim)
+    stage_key(ring, "k2")
+    promote_key(ring, "k2")
+    disable_key(ring, "k1")
+    assert victim.read_text() == "as it was"
+    assert not ring.is_symlink()
+
+
+@pytest.mark.parametrize("target", ["victim", "nothing"])
+def test_a_link_in_place_of_a_new_key_file_is_not_followed(ring: Path, victim: Path, target: str) -> None:
+    edit.key_file(ring, "k2").symlink_to(victim.with_name(target))
+    with pytest.raises(OutputError):
+        stage_key(ring, "k2")
+    assert (victim.read_text(), victim.with_name("nothing").exists()) == ("as it was", False)
+
+
+def test_material_that_others_laid_out_is_not_taken_up(ring: Path) -> None:
+    """It looks like what a command that was killed has left."""
+    file = edit.key_file(ring, "k2")
+    file.write_bytes(b"k" * 32)
+    file.chmod(0o600)
+    with pytest.raises(OutputError):
+        stage_key(ring, "k2")
+    assert [key.id for key in KeyRing.load(ring).keys] == ["k1"]

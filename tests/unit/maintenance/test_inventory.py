@@ -1,8 +1,9 @@
-"""Inventory: what values name is counted, sealed or not, and nothing of it is imported."""
+"""Inventory and inspection: values as plain data, sealed or not, and nothing of them is imported or built."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable
@@ -12,19 +13,36 @@ from typing import Any
 
 import ormsgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as LangGraphSerializer
 
 from sealpoint import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import Batch, Event, Progress
-from sealpoint.errors import DecodeError, IntegrityError, LimitError, SealpointError, UnknownTypeError
-from sealpoint.maintenance import inventory as module
-from sealpoint.maintenance.inventory import Inventory, inventory
+from sealpoint.admin.databases.rows import Batch, Event, Failure, Progress
+from sealpoint.admin.maintenance.inspect import (
+    MAX_BYTES,
+    MAX_CHARS,
+    MAX_MEMBERS,
+    Inventory,
+    Readable,
+    inspect,
+    inventory,
+    plain,
+)
+from sealpoint.errors import (
+    DecodeError,
+    IntegrityError,
+    LimitError,
+    SealpointError,
+    UnknownKeyError,
+    UnknownTypeError,
+)
+from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.limits import Limits
 from tests.compat.golden.write import AES_KEY
-from tests.support.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
-from tests.support.forge import named, pack
+from tests.support.databases.foreign import GOLDEN, SECRET, cipher, insert, rows_of, write
+from tests.support.values.forge import named, pack
+from tests.support.values.hostile import msgpack
 
 HUMAN = ("langchain_core.messages.human", "HumanMessage")
 UNIMPORTED = "antigravity"  # of the standard library; importing it opens a browser
@@ -55,6 +73,14 @@ def records(found: Inventory) -> dict[tuple[str, str], int]:
     return {pair: part.records for pair, part in found.constructors.items()}
 
 
+def nested(levels: int) -> bytes:
+    """Extensions within each other."""
+    data = b"\xc0"
+    for _ in range(levels):
+        data = ormsgpack.packb(ormsgpack.Ext(7, data))
+    return data
+
+
 def forged(tmp_path: Path, rows: Iterable[tuple[Any, Any]]) -> Path:
     """A sealed file with rows of a stranger."""
     path = write(tmp_path / "a.db", sealed=True)
@@ -64,7 +90,7 @@ def forged(tmp_path: Path, rows: Iterable[tuple[Any, Any]]) -> Path:
 
 THREADS: dict[str, dict[str, Any]] = {
     "a": {"m": [HumanMessage("x"), AIMessage("y")]},
-    "b": {"m": [HumanMessage("z")], "t": Ticket(7)},
+    "b": {"m": [HumanMessage(SECRET)], "t": Ticket(7)},
 }
 
 
@@ -76,41 +102,30 @@ def test_types_are_counted_with_their_first_thread(tmp_path: Path, sealed: bool)
         ("langchain_core.messages.ai", "AIMessage"): 1,
         (__name__, "Ticket"): 1,
     }
-    assert {part.name: part.thread for part in found.constructors.values()} == {
-        "HumanMessage": "a",
-        "AIMessage": "a",
-        "Ticket": "b",
+    assert {part.name: (part.thread, part.is_safe) for part in found.constructors.values()} == {
+        "HumanMessage": ("a", True),
+        "AIMessage": ("a", True),
+        "Ticket": ("b", False),
     }
     assert (found.values, found.not_opened, failures) == (4, 0, [])
+    assert SECRET not in repr(found)
 
 
-def test_safe_types_are_told_from_others(tmp_path: Path) -> None:
-    found, _ = take(write(tmp_path / "a.db", THREADS))
-    assert {part.name for part in found.constructors.values() if not part.is_safe} == {"Ticket"}
-
-
-def test_nothing_is_imported(tmp_path: Path) -> None:
+def test_nothing_is_imported_or_called(tmp_path: Path) -> None:
+    command = ormsgpack.packb(ormsgpack.Ext(1, ormsgpack.packb(["os", "mkdir", [str(tmp_path / "made")]])))
     path = forged(
-        tmp_path, [("msgpack", record(UNIMPORTED, "geohash")), ("pickle", b"cantigravity\ngeohash\n.")]
+        tmp_path,
+        [
+            ("msgpack", record(UNIMPORTED, "geohash")),
+            ("pickle", b"cantigravity\ngeohash\n."),
+            ("msgpack", command),
+        ],
     )
     found, failures = take(path)
-    assert records(found) == {(UNIMPORTED, "geohash"): 1, ("pickle", "?"): 1}
+    assert records(found) == {(UNIMPORTED, "geohash"): 1, ("pickle", "?"): 1, ("os", "mkdir"): 1}
     assert UNIMPORTED not in sys.modules
-    assert not failures
-
-
-def test_nothing_is_called(tmp_path: Path) -> None:
-    command = ormsgpack.packb(ormsgpack.Ext(1, ormsgpack.packb(["os", "mkdir", [str(tmp_path / "made")]])))
-    found, _ = take(forged(tmp_path, [("msgpack", command)]))
-    assert records(found) == {("os", "mkdir"): 1}
     assert not os.path.lexists(tmp_path / "made")
-
-
-def test_sealed_values_without_keys_are_passed_over_and_counted(tmp_path: Path) -> None:
-    path = forged(tmp_path, [("msgpack", record("a", "B")), ("x+rot13", b"")])
-    found, failures = take(path)
-    assert (found.values, found.not_opened, found.failures, failures) == (4, 3, 0, [])
-    assert records(found) == {("a", "B"): 1}
+    assert not failures
 
 
 def test_rows_under_langgraphs_key_are_opened() -> None:
@@ -127,27 +142,19 @@ def test_envelopes_of_json_rows_are_counted(tmp_path: Path) -> None:
     assert records(take(path)[0]) == {("my.module", "Thing"): 2}
 
 
-def test_value_of_langgraphs_serializer_is_found_as_it_names_it(tmp_path: Path) -> None:
-    kind, data = LangGraphSerializer().dumps_typed({"path": Path("/x"), "nested": [Ticket(1)]})
-    path = forged(tmp_path, [(kind, data)])
-    assert ("pathlib", type(Path("/x")).__name__) in {
-        (m.partition(".")[0], n) for m, n in records(take(path)[0])
-    }
-
-
 @pytest.mark.parametrize(
     ("tag", "blob", "error"),
     [
         ("msgpack", b"\x91" * 100_000 + b"\xc0", LimitError),
+        ("msgpack", nested(1_000), LimitError),  # kills a decoder that re-enters itself
+        ("msgpack+cobblestone256@k1", bytes(100), IntegrityError),
         ("msgpack", b"\xc1", DecodeError),
         ("msgpack", b"\xc0\xc0", DecodeError),
         ("msgpack", "text", SealpointError),
-        ("msgpack", None, SealpointError),
         ("json", b"{", DecodeError),
         ("json", b"[" * 100_000 + b"]" * 100_000, LimitError),
         ("yaml", b"a: 1", UnknownTypeError),
         (None, b"\xc0", SealpointError),
-        (b"msgpack", b"\xc0", SealpointError),
         ("msg\0pack", b"\xc0", SealpointError),
     ],
 )
@@ -155,46 +162,16 @@ def test_value_that_is_not_read_is_a_failure_and_no_end(
     tmp_path: Path, tag: Any, blob: Any, error: type[SealpointError]
 ) -> None:
     path = forged(tmp_path, [(tag, blob), ("msgpack", record("a", "B"))])
-    found, (failure,) = take(path)
+    found, (failure,) = take(path, cipher())
     assert isinstance(failure.error, error)
     assert (failure.table, failure.place["checkpoint_id"]) == ("checkpoints", "00000000")
-    assert (found.failures, records(found)) == (1, {("a", "B"): 1})
-
-
-def test_nested_extensions_end_at_the_limit(tmp_path: Path) -> None:
-    """What kills a decoder that re-enters itself; the rest of the database is still counted."""
-    bomb = b"\xc0"
-    for _ in range(1_000):
-        bomb = ormsgpack.packb(ormsgpack.Ext(7, bomb))
-    _, (failure,) = take(forged(tmp_path, [("msgpack", bomb)]))
-    assert isinstance(failure.error, LimitError)
+    assert (found.failures, records(found)) == (1, {("a", "B"): 1, HUMAN: 1})
 
 
 def test_limits_are_those_that_were_given(tmp_path: Path) -> None:
     path = forged(tmp_path, [("msgpack", ormsgpack.packb([1] * 20))])
     assert take(path)[1] == []
     assert len(take(path, limits=Limits(elements=10))[1]) == 1
-
-
-def test_sealed_value_that_was_changed_is_a_failure(tmp_path: Path) -> None:
-    path = forged(tmp_path, [("msgpack+cobblestone256@k1", bytes(100))])
-    found, (failure,) = take(path, cipher())
-    assert isinstance(failure.error, IntegrityError)
-    assert records(found) == {HUMAN: 1}
-
-
-def test_made_up_names_are_bounded_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TYPES", 10)
-    found, _ = take(forged(tmp_path, [("msgpack", record("m", f"T{number}")) for number in range(25)]))
-    assert (len(found.constructors), found.other_records) == (10, 15)
-
-
-@pytest.mark.parametrize("name", ["N" * 300, "é" * 100_000])
-def test_long_name_is_cut_and_is_no_types_name(tmp_path: Path, name: str) -> None:
-    found, _ = take(forged(tmp_path, [("msgpack", record("m", name))]))
-    (part,) = found.constructors.values()
-    assert len(part.name) < 210
-    assert not part.is_nameable
 
 
 @pytest.mark.parametrize(
@@ -209,13 +186,16 @@ def test_long_name_is_cut_and_is_no_types_name(tmp_path: Path, name: str) -> Non
         (("a", "B\n"), False),
         (("a", "B', '')] #"), False),
         (("pickle", "?"), False),
+        (("m", "N" * 300), False),
+        (("m", "é" * 100_000), False),
     ],
 )
 def test_only_what_python_could_name_is_nameable(
     tmp_path: Path, pair: tuple[str, str], nameable: bool
 ) -> None:
     found, _ = take(forged(tmp_path, [("msgpack", record(*pair))]))
-    assert found.constructors[pair].is_nameable is nameable
+    (part,) = found.constructors.values()
+    assert (part.is_nameable, part.name[:200], len(part.name) < 210) == (nameable, pair[1][:200], True)
 
 
 def test_progress_counts_every_value(tmp_path: Path) -> None:
@@ -228,8 +208,134 @@ def test_progress_counts_every_value(tmp_path: Path) -> None:
     assert (seen[-1], {event.total for event in events if isinstance(event, Progress)}) == (14, {14})
 
 
-def test_nothing_of_the_values_is_kept(tmp_path: Path) -> None:
-    found, _ = take(
-        write(tmp_path / "a.db", THREADS | {"c": {"m": [HumanMessage(SECRET)]}}, sealed=True), cipher()
+def read(path: Path, thread: str, *, keys: bool = True, **options: Any) -> list[Readable | Failure]:
+    """All values of a thread."""
+    with rows_of(path) as store:
+        return list(inspect(store, cipher() if keys else None, thread, **options))
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_thread_is_read_as_plain_data(tmp_path: Path, sealed: bool) -> None:
+    threads: dict[str, dict[str, Any]] = {"a": {"m": [HumanMessage(SECRET)], "n": 7}, "b": {"n": 8}}
+    checkpoint, written = read(write(tmp_path / "a.db", threads, sealed=sealed), "a")
+    assert isinstance(checkpoint, Readable)
+    assert isinstance(written, Readable)
+    channels = checkpoint.value["channel_values"]
+    assert channels["n"] == 7
+    assert channels["m"][0]["$record"] == "langchain_core.messages.human.HumanMessage"
+    assert channels["m"][0]["arguments"]["content"] == SECRET
+    assert (checkpoint.table, checkpoint.place["thread_id"]) == ("checkpoints", "a")
+    assert (written.table, written.place["channel"], written.value) == ("writes", "answer", SECRET)
+
+
+def test_nothing_is_called_and_sealed_values_need_keys(tmp_path: Path) -> None:
+    command = ormsgpack.packb(ormsgpack.Ext(1, ormsgpack.packb(["os", "mkdir", [str(tmp_path / "made")]])))
+    path = write(tmp_path / "a.db", {"a": {}, "ab": {}, "A": {}}, sealed=True)
+    insert(path, [("msgpack", command)], thread="a")
+    assert read(path, "%") == []
+    sealed, found, written = read(path, "a", keys=False)
+    assert isinstance(found, Readable)
+    assert found.value == {"$record": "os.mkdir", "kind": "positional", "arguments": [str(tmp_path / "made")]}
+    assert not os.path.lexists(tmp_path / "made")
+    for failure in (sealed, written):
+        assert isinstance(failure, Failure)
+        assert isinstance(failure.error, UnknownKeyError)
+        assert failure.place["thread_id"] == "a"
+
+
+def test_all_batches_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.db", {"a": {}})
+    insert(path, [("null", b"")] * 25, thread="a")
+    assert len(read(path, "a", batch=Batch(rows=4))) == 27
+
+
+def test_value_that_is_not_shown_is_a_failure_and_no_end(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.db", {})
+    insert(
+        path, [("msgpack", b"\x91" * 1_000 + b"\xc0"), ("yaml", b""), (None, None), ("null", b"")], thread="a"
     )
-    assert SECRET not in repr(found)
+    found = read(path, "a")
+    assert [isinstance(part, Failure) for part in found] == [True, True, True, False]
+    assert isinstance(found[0], Failure)
+    assert isinstance(found[0].error, LimitError)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"\x01\x02", {"$bytes": 2, "hex": "0102"}),
+        (bytearray(b"\xff"), {"$bytes": 1, "hex": "ff"}),
+        (bytes(1_000), {"$bytes": 1_000, "hex": "00" * MAX_BYTES}),
+        ("x" * (MAX_CHARS + 1), {"$text": MAX_CHARS + 1, "start": "x" * MAX_CHARS}),
+        ("x" * MAX_CHARS, "x" * MAX_CHARS),
+        (math.inf, {"$float": "inf"}),
+        (math.nan, {"$float": "nan"}),
+        ({1: 2}, {"$map": [[1, 2]]}),
+        ({"1": 2, 1: 3}, {"$map": [["1", 2], [1, 3]]}),
+        ({"$bytes": 2, "hex": "0102"}, {"$map": [["$bytes", 2], ["hex", "0102"]]}),
+        (
+            Inert("pickle", "", "", b"x"),
+            {"$record": "", "kind": "pickle", "arguments": {"$bytes": 1, "hex": "78"}},
+        ),
+        ({"a": [None, True, 1.5]}, {"a": [None, True, 1.5]}),
+    ],
+)
+def test_what_json_lacks_says_what_it_is(value: Any, shown: Any) -> None:
+    assert plain(value) == shown
+
+
+def test_members_are_counted_over_the_whole_value() -> None:
+    """A wide value and a deep one are cut to the same size, and say how much is missing."""
+    assert plain(list(range(MAX_MEMBERS + 5)))[MAX_MEMBERS:] == [{"$cut": 5}]
+    cut = plain({n: n for n in range(MAX_MEMBERS + 5)})
+    assert cut["$map"][MAX_MEMBERS:] == [{"$cut": 5}]
+    nested = plain([[0] * 1_000 for _ in range(10)])
+    assert nested[0] == [0] * 1_000
+    assert nested[9] == [{"$cut": 1_000}]
+
+
+def restored(shown: Any) -> Any:
+    """What `plain` was given, if nothing was cut."""
+    if isinstance(shown, list):
+        return [restored(item) for item in shown]
+    if not isinstance(shown, dict):
+        return shown
+    if "$map" in shown:
+        return {restored(key): restored(value) for key, value in shown["$map"]}
+    if "$bytes" in shown:
+        return bytes.fromhex(shown["hex"])
+    if "$float" in shown:
+        return float(shown["$float"])
+    return {key: restored(value) for key, value in shown.items()}
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False)
+        | st.text()
+        | st.binary(max_size=9),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.sampled_from(["a", "$map", "$bytes", "$float", "hex"]), inner, max_size=4)
+            | st.dictionaries(st.integers() | st.binary(max_size=3), inner, max_size=4)
+        ),
+        max_leaves=20,
+    )
+)
+def test_what_is_shown_can_be_read_one_way_only(value: Any) -> None:
+    """No value looks like another one: what was shown is strict JSON, and leads back to it."""
+    shown = plain(value)
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+    assert restored(shown) == value
+
+
+@given(msgpack)
+def test_hostile_bytes_are_shown_or_refused(blob: bytes) -> None:
+    try:
+        shown = plain(decode_inert("msgpack", blob))
+    except SealpointError:
+        return
+    assert len(json.dumps(shown, allow_nan=False)) < 10_000_000

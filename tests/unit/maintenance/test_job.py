@@ -1,48 +1,49 @@
-"""A rotation job as a library: what it reports, and what comes of it."""
+"""A rotation job as a library: what it reports and what comes of it, its pace, and its workers."""
 
 from __future__ import annotations
 
-import pickle
+import multiprocessing
+import os
+import signal
 import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import FrozenInstanceError
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langgraph.checkpoint.postgres import PostgresSaver
 
+from sealpoint.admin.databases.rows import Batch, Event, Events, Failure, Progress
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance import workers as pace_module
+from sealpoint.admin.maintenance.job import Action, End, Job, Outcome, Phase, make_plan
+from sealpoint.admin.maintenance.result import Check, Options
+from sealpoint.admin.maintenance.workers import Assignment, Pace, Stop, _sum, run_in_processes
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.failures import Failure
-from sealpoint.databases.rows import Batch, Progress
-from sealpoint.databases.sqlite.rows import SqliteRows
-from sealpoint.errors import HeldError, ScrubError, WrongRingError
-from sealpoint.maintenance import job as job_module
-from sealpoint.maintenance.job import Action, End, Job, Outcome, Phase, make_plan
-from sealpoint.maintenance.options import Check, Options
-from sealpoint.maintenance.pace import Stop
-from tests.support.harm import flip
-from tests.support.rings import material_of
-from tests.support.sealed import VALUES, make_cipher, values_of, write
+from sealpoint.errors import HaltedError, IntegrityError, RingFileMissingError, StoppedError, WrongRingError
+from tests.support.databases.harm import flip
+from tests.support.databases.postgres import blobs, contents, put_blobs, set_up
+from tests.support.databases.sealed import VALUES, make_cipher, values_of, write
+from tests.support.keys.rings import material_of, states_text
+from tests.support.keys.rings import write as write_text
+from tests.support.servers.postgres import schema, server
 
 
-def run(
-    path: Path, options: Options, cipher: RingCipher | None = None, stop: Stop | None = None
-) -> tuple[Outcome, list[Any]]:
+def run_job(path: Path, options: Options, cipher: RingCipher | None = None) -> tuple[Outcome, list[Any]]:
     """Run a job to the key k2; return its outcome and what it reported."""
     events: list[Any] = []
     with closing(SqliteRows(path, writable=True)) as store:
-        job = Job(
-            store,
-            cipher or make_cipher("k2", "k1"),
-            options,
-            stop=stop or Stop(),
-            report=events.append,
-        )
+        job = Job(store, cipher or make_cipher("k2", "k1"), options, stop=Stop(), report=events.append)
         return job.run(), events
 
 
 def test_phases_are_reported_in_order_with_their_progress(path: Path) -> None:
-    outcome, events = run(path, Options(scrub=True))
+    outcome, events = run_job(path, Options(scrub=True))
     assert [event for event in events if isinstance(event, Phase)] == list(Phase)
     verifying = events.index(Phase.VERIFY)
     rotated = [event for event in events[:verifying] if isinstance(event, Progress)]
@@ -54,19 +55,11 @@ def test_phases_are_reported_in_order_with_their_progress(path: Path) -> None:
     assert outcome.longest_lock_seconds > 0
 
 
-@pytest.mark.parametrize("check", Check)
-def test_check_says_how_many_are_opened_once_more(path: Path, check: Check) -> None:
-    outcome, events = run(path, Options(check=check))
-    assert outcome.verified == {Check.ALL: VALUES, Check.SAMPLE: 1, Check.NONE: None}[check]
-    assert (Phase.VERIFY in events) is (check is not Check.NONE)
-    assert Phase.SCRUB not in events
-
-
 def test_failure_of_a_value_is_reported_once(path: Path) -> None:
     """The rotation meets it, and the verification meets it again."""
     with closing(sqlite3.connect(path)) as connection, connection:
         flip(connection, values_of(path)[0])
-    outcome, events = run(path, Options())
+    outcome, events = run_job(path, Options())
     assert len([event for event in events if isinstance(event, Failure)]) == 1
     assert (outcome.changed, outcome.left, outcome.verified) == (VALUES - 1, 1, VALUES - 1)
     assert outcome.pending == 1
@@ -85,47 +78,235 @@ def test_plan_is_what_the_options_allow(path: Path) -> None:
     assert alone == {Action.NEEDS_KEY, Action.NEEDS_PLAINTEXT}
 
 
-def test_job_that_is_stopped_says_what_is_left(path: Path) -> None:
-    stop = Stop()
-    stop.set()
-    outcome, _ = run(path, Options(batch=Batch(rows=5), scrub=True), stop=stop)
-    assert outcome.end is End.STOPPED
-    assert 0 < outcome.changed < VALUES
-    assert outcome.pending == outcome.left == VALUES - outcome.changed
-    assert (outcome.verified, outcome.scrubbed) == (None, None)
-
-
-def test_scrub_that_is_in_vain_is_an_end_and_no_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: Any) -> Any:
-        raise ScrubError("another process reads it")
-
-    monkeypatch.setattr(job_module, "scrub", fail)
-    outcome, _ = run(path, Options(scrub=True))
-    assert outcome.end is End.UNSCRUBBED
-    assert isinstance(outcome.problem, ScrubError)
-    assert (outcome.left, outcome.verified) == (0, VALUES)
-
-
 def test_ring_of_another_environment_is_refused_unless_that_is_left_out(path: Path) -> None:
     keys = [Key("k2", material_of("k2"), KeyState.ACTIVE), Key("k1", bytes(32), KeyState.DECRYPT_ONLY)]
     other = RingCipher(KeyRing(keys))
     with pytest.raises(WrongRingError):
-        run(path, Options(), other)
-    outcome, events = run(path, Options(check_keys=False, check=Check.NONE), other)
+        run_job(path, Options(), other)
+    outcome, events = run_job(path, Options(check_keys=False, check=Check.NONE), other)
     assert (outcome.changed, outcome.left) == (0, VALUES)
     assert len([event for event in events if isinstance(event, Failure)]) == VALUES
 
 
-def test_database_is_held_for_the_whole_job(path: Path) -> None:
-    with closing(SqliteRows(path, writable=True)) as other, other.hold(), pytest.raises(HeldError):
-        run(path, Options())
-
-
-def test_options_cross_to_other_processes_and_never_change() -> None:
-    options = Options(rows_per_second=7.5, batch=Batch(rows=100))
-    assert pickle.loads(pickle.dumps(options)) == options
-    assert options.paced_batch.rows == 7
+def test_a_batch_is_not_larger_than_the_rows_of_a_second() -> None:
+    assert Options(rows_per_second=7.5, batch=Batch(rows=100)).paced_batch.rows == 7
     assert Options(rows_per_second=0.5).paced_batch.rows == 1
     assert Options().paced_batch == Batch()
-    with pytest.raises(FrozenInstanceError):
-        options.scrub = True  # type: ignore[misc]
+
+
+class Clock:
+    """Time that passes only while somebody waits, and a signal that is set at a moment of it."""
+
+    def __init__(self, set_at: float = float("inf")) -> None:
+        self.now = 0.0
+        self._set_at = set_at
+
+    def is_set(self) -> bool:
+        return self.now >= self._set_at
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.now = max(self.now, min(self.now + timeout, self._set_at))
+        return self.is_set()
+
+
+@pytest.fixture
+def clock() -> Iterable[Clock]:
+    """What the module takes for the time."""
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pace_module, "monotonic", lambda: clock.now)
+        yield clock
+
+
+def progress(rows: int) -> Progress:
+    """A batch, after which so many rows have been changed in all, one of them by another writer."""
+    return Progress("checkpoints", 0, 1000, max(0, rows - 1), min(1, rows), rows, 0.0)
+
+
+def noting(events: Iterable[Event], closed: list[str]) -> Events:
+    """A run that notes its end."""
+    try:
+        yield from events
+    finally:
+        closed.append("closed")
+
+
+@given(sizes=st.lists(st.integers(0, 50), max_size=9), rate=st.floats(0.5, 1e6))
+def test_no_more_rows_than_the_rate_allows(sizes: list[int], rate: float) -> None:
+    """After each batch, all rows together have taken their time, and no more than that."""
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pace_module, "monotonic", lambda: clock.now)
+        pace = Pace(clock, rows_per_second=rate)
+        done = list(accumulate(sizes))
+        for before, _ in zip([0, *done], pace.limit(noting(map(progress, done), [])), strict=False):
+            assert clock.now == pytest.approx(before / rate)
+    assert clock.now == pytest.approx(sum(sizes) / rate)
+    assert not pace.stopped
+
+
+@pytest.mark.parametrize("options", [{}, {"max_seconds": 10}])
+def test_a_run_without_a_rate_comes_to_its_end(clock: Clock, options: dict[str, float]) -> None:
+    pace, closed = Pace(clock, **options), list[str]()
+    events = pace.limit(noting(map(progress, range(9)), closed))
+    next(iter(events))
+    assert (len(list(events)), clock.now, pace.stopped, closed) == (8, 0.0, False, ["closed"])
+    events = pace.limit(noting(map(progress, range(9)), closed))
+    next(iter(events))
+    del events
+    assert closed == ["closed"] * 2
+
+
+def test_it_waits_no_longer_than_the_time_that_is_left(clock: Clock) -> None:
+    closed: list[str] = []
+    pace = Pace(clock, rows_per_second=1, max_seconds=2.5)
+    assert list(pace.limit(noting([progress(2), progress(900), progress(901)], closed))) == [
+        progress(2),
+        progress(900),
+    ]
+    assert (clock.now, pace.stopped, pace.is_over, closed) == (2.5, True, True, ["closed"])
+
+
+def test_a_wait_ends_when_it_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(set_at=0.25)
+    monkeypatch.setattr(pace_module, "monotonic", lambda: clock.now)
+    pace = Pace(clock, rows_per_second=1)
+    assert list(pace.limit(noting([progress(10), progress(20)], []))) == [progress(10)]
+    assert (clock.now, pace.stopped) == (0.25, True)
+
+
+def test_a_run_ends_after_batches_only(clock: Clock) -> None:
+    """What a batch met is told first: a failure comes before the progress of its batch."""
+    failure = Failure("checkpoints", {}, "tag", IntegrityError("x"))
+    pace = Pace(clock, max_seconds=0)
+    assert list(pace.limit(noting([failure, failure, progress(1), failure], []))) == [
+        failure,
+        failure,
+        progress(1),
+    ]
+
+
+def test_stop_can_be_set_by_a_handler_whatever_it_interrupts() -> None:
+    """A handler that comes while the main thread holds the lock of an event would wait for ever."""
+    stops = [Stop()]
+
+    def handle(number: int, frame: object) -> None:
+        stop = stops[-1]  # another signal may come while this one is handled
+        stop.set()
+        assert stop.is_set()
+        stops.append(Stop())
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        while len(stops) < 200:
+            stops[-1].wait(0.0001)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_stop_waits_until_it_is_set() -> None:
+    stop = Stop()
+    assert not stop.wait(0)
+    threading.Timer(0.01, stop.set).start()
+    assert stop.wait()
+    assert stop.wait(1e9)
+
+
+def test_a_statement_that_was_ended_is_the_end_of_the_run() -> None:
+    """Its store asked whether the run is over; what was done before is passed on."""
+
+    def halted() -> Events:
+        yield progress(1)
+        raise HaltedError("over")
+
+    pace = Pace(Clock())
+    assert list(pace.limit(halted())) == [progress(1)]
+    assert pace.stopped
+
+
+ROWS = 60
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Path:
+    return write_text(tmp_path / "keys.toml", states_text(k2="active", k1="decrypt-only"))
+
+
+@pytest.fixture
+def url(pytestconfig: pytest.Config) -> Iterator[str]:
+    """A database with values under k1."""
+    with schema(server(pytestconfig)) as dsn:
+        set_up(PostgresSaver, dsn)
+        put_blobs(dsn, blobs(ROWS))
+        yield dsn
+
+
+def told(rows: int, moved: int, table: str = "t", lock_seconds: float = 0.0) -> Progress:
+    return Progress(table, rows, 10, moved, 1, rows * 100, lock_seconds)
+
+
+def test_progress_of_all_is_added_up() -> None:
+    """The newest of each counts; together they see no more than there is."""
+    events: list[tuple[int, Event]] = [
+        (0, told(2, 2)),
+        (1, told(3, 1, lock_seconds=0.5)),
+        (0, told(6, 5)),
+        (1, told(9, 4)),
+    ]
+    assert list(_sum(iter(events))) == [
+        Progress("t", 2, 10, 2, 1, 200, 0.0),
+        Progress("t", 5, 10, 3, 2, 500, 0.5),
+        Progress("t", 9, 10, 6, 2, 900, 0.0),
+        Progress("t", 10, 10, 9, 2, 1500, 0.0),
+    ]
+
+
+def test_value_that_two_of_them_met_is_told_once() -> None:
+    """LangGraph numbers its own writes below zero, and hash() makes the same of -1 and -2."""
+    met = [(0, "a", -1), (1, "a", -1), (1, "a", -2), (1, "b", -1), (0, "a", -2)]
+    events: list[tuple[int, Event]] = [
+        (number, Failure("t", {"channel": channel, "idx": idx}, "tag", IntegrityError("x")))
+        for number, channel, idx in met
+    ]
+    assert list(_sum(iter(events))) == [events[0][1], events[2][1], events[3][1]]
+
+
+def test_one_that_is_killed_ends_the_run(url: str, ring: Path) -> None:
+    """When the others have ended too; what all of them did stands, and no row is lost."""
+    others = {*multiprocessing.active_children()}  # of other tests
+    events = run_in_processes(
+        Assignment(url, ring, "k2", options=Options(batch=Batch(rows=1), rows_per_second=20)), 2, Stop()
+    )
+    next(events)  # one is at work for three seconds, and the other at most begins
+    killed, *_ = {*multiprocessing.active_children()} - others
+    assert killed.pid is not None
+    os.kill(killed.pid, signal.SIGKILL)
+    with pytest.raises(StoppedError, match="1 of 2 workers were killed"):
+        list(events)
+    k2 = make_cipher("k2", "k1")
+    assert all(k2.open(*sealed).typed == ("msgpack", b"x" * 100) for sealed in contents(url).values())
+    assert {*multiprocessing.active_children()} <= others
+
+
+def test_what_ends_one_of_them_is_raised(url: str, ring: Path) -> None:
+    """One that met another active key would undo what the others do."""
+    with pytest.raises(RingFileMissingError):
+        list(run_in_processes(Assignment(url, ring.with_name("missing.toml"), "k2"), 1, Stop()))
+    with pytest.raises(StoppedError, match="active key was 'k9' when the run began"):
+        list(run_in_processes(Assignment(url, ring, "k9"), 2, Stop()))
+    assert {type_ for type_, _ in contents(url).values()} == {"msgpack+cobblestone256@k1"}
+
+
+def test_they_end_with_who_started_them(url: str, ring: Path) -> None:
+    """Also if that does not come to its end."""
+    others = {*multiprocessing.active_children()}
+    events = run_in_processes(
+        Assignment(url, ring, "k2", options=Options(batch=Batch(rows=1), rows_per_second=5)), 2, Stop()
+    )
+    next(events)
+    events.close()
+    assert {*multiprocessing.active_children()} <= others
+    assert 0 < sum(tag.endswith("k2") for tag, _ in contents(url).values()) < ROWS

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.databases.rows import Progress
+from sealpoint.admin.databases.sqlite.rows import SqliteWholeRows
+from sealpoint.admin.maintenance.rebind import Binder
 from sealpoint.base import empty_checkpoint
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
-from sealpoint.databases.cells import Cell
-from sealpoint.databases.rows import Batch, Progress
-from sealpoint.databases.sqlite.whole import SqliteWholeRows
-from sealpoint.errors import ConfigError, SealpointError, UnboundValueError, UnknownKeyError
+from sealpoint.errors import SealpointError, UnboundValueError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from sealpoint.maintenance.binding import Binder
-from sealpoint.maintenance.rebind import RebindOptions, rebind
-from tests.support.checkpoints import at
-from tests.support.rebinding import rebound, run, visible
-from tests.support.sealed import (
+from tests.support.databases.checkpoints import at
+from tests.support.databases.rebinding import rebound, run, visible
+from tests.support.databases.sealed import (
     VALUES,
     failures,
     langgraph,
@@ -64,65 +62,33 @@ def change(path: Path, statement: str, *parameters: Any) -> None:
 SERDE = EncryptedSerializer(CIPHER)
 
 
-@pytest.mark.parametrize("kind", ["k1", "plain", "gcm"])
-def test_each_kind_of_rows_is_bound(path: Path, kind: str) -> None:
-    """Plain ones and those under LANGGRAPH_AES_KEY only if that is allowed."""
+@pytest.mark.parametrize(("kind", "older"), [("k1", False), ("k1", True), ("plain", False), ("gcm", False)])
+def test_each_kind_of_rows_is_bound(path: Path, kind: str, older: bool) -> None:
+    """Plain ones and those under LANGGRAPH_AES_KEY only if that is allowed; their bytes stay the same."""
     write(path, kind, "a")
-    before = bare(path, sealing(kind))
+    if older:  # writes have no path, and claim an empty one, as LangGraph reads it
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("ALTER TABLE writes DROP COLUMN task_path")
+    before, values = bare(path, sealing(kind)), opened(path, CIPHER)
     if kind != "k1":
         assert moved(run(path, CIPHER)) == 0
-    rebound(path, CIPHER, allow_plaintext=kind == "plain", allow_legacy=kind == "gcm")
+    allowed = {"allow_plaintext": kind == "plain", "allow_legacy": kind == "gcm"}
+    *_, last = run(path, CIPHER, **allowed)
+    assert isinstance(last, Progress)
+    counts = [VALUES, VALUES * (kind == "plain"), VALUES * (kind == "gcm")]
+    assert [last.changed, last.plaintext, last.legacy] == counts
     assert states(path, SERDE) == before
     assert all(".row@k1" in tag for tag in tags_of(path))
+    bound = opened(path, CIPHER)
+    assert all(bound[place][0] == inner for place, (inner, _) in values.items())
+    assert all(bound[place][1].endswith(data) for place, (_, data) in values.items())
     assert moved(run(path, CIPHER, allow_plaintext=True, allow_legacy=True)) == 0
     with pytest.raises(SealpointError):
         bare(path, SERDE)
     rebound(path, CIPHER, unbind=True)
     assert bare(path, SERDE) == before
+    assert opened(path, CIPHER) == values
     assert not any(".row@" in tag for tag in tags_of(path))
-
-
-def test_bytes_pass_through_as_they_are(path: Path) -> None:
-    """There behind what SealedSaver seals in front of them, and back as they were."""
-    write(path, "k1", "a")
-    before = opened(path, CIPHER)
-    rebound(path, CIPHER)
-    bound = opened(path, CIPHER)
-    assert all(bound[place][0] == kind for place, (kind, _) in before.items())
-    assert all(bound[place][1].endswith(data) for place, (_, data) in before.items())
-    rebound(path, CIPHER, unbind=True)
-    assert opened(path, CIPHER) == before
-
-
-def test_rows_are_counted_by_kind(path: Path) -> None:
-    write(path, "plain", "a")
-    write(path, "gcm", "b")
-    write(path, "k1", "c")
-    *_, last = run(path, CIPHER, allow_plaintext=True, allow_legacy=True)
-    assert isinstance(last, Progress)
-    assert (last.changed, last.plaintext, last.legacy) == (3 * VALUES, VALUES, VALUES)
-
-
-@pytest.mark.parametrize("batches", range(1, 6))
-def test_any_mix_of_rows_is_read(path: Path, batches: int) -> None:
-    """Of a run that ended at any batch, on the way there and back; the next run completes it."""
-    write(path, "k1", "a")
-    write(path, "k1", "b")
-    before = bare(path, SERDE)
-    for unbind in (False, True):
-        options = RebindOptions(batch=Batch(rows=4), unbind=unbind)
-        with (
-            closing(SqliteWholeRows(path, writable=True)) as store,
-            closing(rebind(store, CIPHER, options)) as events,
-        ):
-            for _ in range(batches):
-                next(events)
-        assert len({".row@" in tag for tag in tags_of(path)}) == 2
-        assert states(path, SERDE, unbound="allow") == before
-        with pytest.raises(UnboundValueError):
-            states(path, SERDE)
-        rebound(path, CIPHER, unbind=unbind)
-    assert bare(path, SERDE) == before
 
 
 def test_one_thread_alone(path: Path) -> None:
@@ -275,72 +241,41 @@ def test_forged_readable_metadata_is_not_completed(path: Path) -> None:
     assert (len(failures(events)), moved(events)) == (1, 2)
 
 
-def test_keys_that_cannot_be_indexed(path: Path) -> None:
-    with pytest.raises(UnknownKeyError):
-        Binder(CIPHER, visible(indexed=("user_id",)))
-    for keys in (visible("a", indexed=("a",)), visible(indexed=("step",)), visible("__sealpoint__")):
-        with pytest.raises(ConfigError):
-            Binder(with_index(), keys)
-
-
 # --- writers meanwhile ----------------------------------------------------------------------------
 
-RACES: dict[str, str] = {
-    "value": "UPDATE checkpoints SET checkpoint = x'00'",
-    "tag": "UPDATE checkpoints SET type = 'x'",
-    "metadata": "UPDATE checkpoints SET metadata = '{}'",
-    "parent": "UPDATE checkpoints SET parent_checkpoint_id = 'x'",
-    "key": "UPDATE checkpoints SET thread_id = thread_id || 'x'",
-}
 
-
-@pytest.mark.parametrize("statement", RACES.values(), ids=RACES)
-def test_a_row_that_was_changed_meanwhile_is_left(path: Path, statement: str) -> None:
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        ("checkpoints", "checkpoint = x'00'"),
+        ("checkpoints", "type = 'x'"),
+        ("checkpoints", "metadata = '{}'"),
+        ("checkpoints", "parent_checkpoint_id = 'x'"),
+        ("checkpoints", "thread_id = thread_id || 'x'"),
+        ("writes", "value = x'00'"),
+        ("writes", "type = 'x'"),
+        ("writes", "task_path = 'x'"),
+        ("writes", "idx = idx + 10"),
+    ],
+)
+def test_a_row_that_was_changed_meanwhile_is_left(path: Path, table: str, what: str) -> None:
     """Whichever of its columns it was: all of them are in the sealed value."""
     write(path, "k1", "a")
-    assert raced(path, statement, Binder(CIPHER).bind, "checkpoints") == (0, 3)
+    binder, changed = Binder(CIPHER), list[Any]()
 
+    def rows() -> list[Any]:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute(f"SELECT * FROM {table}").fetchall()
 
-@pytest.mark.parametrize("what", ["value = x'00'", "type = 'x'", "task_path = 'x'", "idx = idx + 10"])
-def test_a_write_that_was_changed_meanwhile_is_left(path: Path, what: str) -> None:
-    write(path, "k1", "a")
-    assert raced(path, f"UPDATE writes SET {what}", Binder(CIPHER).bind, "writes") == (0, 9)
+    def bind(cell: Cell) -> Any:
+        if not changed:
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute(f"UPDATE {table} SET {what}")
+            changed.append(rows())
+        return binder.bind(cell)
 
-
-def raced(path: Path, statement: str, make: Callable[[Cell], Any], table: str) -> tuple[int, int]:
-    """Change rows by a statement after they were read; return how many were changed, and how many raced."""
     with closing(SqliteWholeRows(path, writable=True)) as store:
         (column,) = (column for column in store.columns if column.table == table)
-        is_first = True
-
-        def changing(cell: Cell) -> Any:
-            nonlocal is_first
-            if is_first:
-                is_first = False
-                with closing(sqlite3.connect(path)) as connection, connection:
-                    connection.execute(statement)
-                after = connection_rows(path)
-                seen.append(after)
-            return make(cell)
-
-        seen: list[Any] = []
-        done = store.rewrite(column, None, changing)
-    assert connection_rows(path) == seen[0]
-    return done.changed, done.raced
-
-
-def connection_rows(path: Path) -> list[Any]:
-    with closing(sqlite3.connect(path)) as connection:
-        tables = ("checkpoints", "writes")
-        return [connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
-
-
-def test_older_tables_without_a_path(path: Path) -> None:
-    """Their writes claim an empty one, as LangGraph reads it."""
-    write(path, "k1", "a")
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE writes DROP COLUMN task_path")
-    rebound(path, CIPHER)
-    assert len(states(path, SERDE)) == 3
-    rebound(path, CIPHER, unbind=True)
-    assert len(bare(path, SERDE)) == 3
+        done = store.rewrite(column, None, bind)
+    assert (done.changed, done.raced) == (0, len(changed[0]))
+    assert rows() == changed[0]

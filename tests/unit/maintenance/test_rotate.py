@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -10,27 +11,26 @@ from typing import Any
 
 import pytest
 
-from sealpoint.databases.cells import EVERYTHING, Cell, Column, Selection, open_cell
-from sealpoint.databases.rows import BATCH, Batch, Change, Progress, Rewritten
-from sealpoint.databases.sqlite.columns import CHECKPOINTS, WRITES
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, Opener, Selection
+from sealpoint.admin.databases.rows import BATCH, Batch, Change, Progress, Rewritten
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.rotate import FIRST_ROWS, outstanding, rotate
 from sealpoint.errors import (
-    BlobError,
-    HeldError,
+    DecodeError,
     IntegrityError,
-    KeyDestroyedError,
-    KeyDisabledError,
-    KeyRingError,
-    NoActiveKeyError,
+    LimitError,
+    SealedValueError,
     SealpointError,
     TagError,
-    UnknownKeyError,
+    UnknownTypeError,
 )
-from sealpoint.maintenance.rotate import FIRST_ROWS, outstanding, rotate
-from tests.support.harm import flip
-from tests.support.sealed import (
+from tests.support.databases.harm import HARM, flip
+from tests.support.databases.sealed import (
     SMALL,
+    VALUES,
     bind,
+    checked,
     failures,
     make_cipher,
     moved,
@@ -43,53 +43,6 @@ from tests.support.sealed import (
 )
 
 # --- what is refused, and what is left ------------------------------------------------------------
-
-REFUSALS: dict[str, tuple[tuple[str, ...], type[SealpointError]]] = {
-    "the key is missing": ((), UnknownKeyError),
-    "the key is disabled": (("k1=disabled",), KeyDisabledError),
-    "the key was destroyed": (("k1=destroyed",), KeyDestroyedError),
-}
-
-
-@pytest.mark.parametrize(("others", "error"), REFUSALS.values(), ids=REFUSALS)
-def test_values_without_a_key_are_each_reported_and_left(
-    path: Path, others: tuple[str, ...], error: type[SealpointError]
-) -> None:
-    write(path, "k2", "b")
-    before = values_of(path)
-    failed = failures(run(path, make_cipher("k3", "k2", *others)))
-    assert {type(failure.error) for failure in failed} == {error}
-    assert all(isinstance(failure.error, KeyRingError) for failure in failed)
-    left = [value for value in before if value.tag.endswith("@k1")]
-    assert [value for value in values_of(path) if value.tag.endswith("@k1")] == left
-    assert len(failed) == len(left)
-    assert moved(run(path, make_cipher("k3", "k1"))) == len(left)
-
-
-def test_a_value_that_was_changed_does_not_lack_a_key(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        flip(connection, values_of(path)[0])
-    (failure,) = failures(run(path, make_cipher("k2", "k1")))
-    assert isinstance(failure.error, IntegrityError)
-
-
-def test_a_key_may_be_disabled_half_way(path: Path) -> None:
-    """What was moved until then opens under the new key; the rest waits for the old one."""
-    every = opened(path, make_cipher("k2", "k1"))
-    run(path, make_cipher("k2", "k1"), 1)
-    assert len(tags_of(path)) > 1
-    failed = failures(run(path, make_cipher("k2", "k1=disabled")))
-    assert {type(failure.error) for failure in failed} == {KeyDisabledError}
-    assert opened(path, make_cipher("k2", "k1")) == every
-    assert failures(run(path, make_cipher("k2", "k1"))) == []
-    assert opened(path, make_cipher("k2")) == every
-
-
-def test_a_ring_without_an_active_key_is_refused_at_once(path: Path) -> None:
-    before = values_of(path)
-    with closing(SqliteRows(path, writable=True)) as store, pytest.raises(NoActiveKeyError):
-        rotate(store, make_cipher("", "k1"))
-    assert values_of(path) == before
 
 
 @pytest.mark.parametrize("kind", ["plain", "eax", "gcm"])
@@ -112,16 +65,19 @@ def test_what_we_did_not_seal_is_left_unless_it_is_asked_for(tmp_path: Path, kin
 @pytest.mark.parametrize(
     ("tag", "blob", "error"),
     [
-        ("pickle", b"cos\nsystem\n", SealpointError),
+        ("pickle", b"cos\nsystem\n", UnknownTypeError),
+        ("pickle", b"", UnknownTypeError),
+        ("made up", b"", SealpointError),
+        ("yaml", b"", UnknownTypeError),
+        ("null", b"x", DecodeError),
+        ("msgpack", b"\xc1", DecodeError),
+        ("msgpack", b"\x91" * 300 + b"\xc0", LimitError),
+        ("json", b"[" * 300 + b"]" * 300, DecodeError),
         (None, b"x", TagError),
-        ("", b"x", SealpointError),
         (b"msgpack", b"x", TagError),
-        ("msgpack", 7, BlobError),
-        ("msgpack", "text", BlobError),
-        ("msgpack", None, BlobError),
+        ("msgpack", 7, SealedValueError),
         ("x" * 60, b"x", TagError),
         ("msg pack", b"x", TagError),
-        ("msgp\u00e4ck", b"x", TagError),
         ("msg\0pack", b"x", TagError),
     ],
 )
@@ -136,15 +92,16 @@ def test_plaintext_that_cannot_be_sealed_is_reported(
     assert (values_of(path)[1].tag, values_of(path)[1].value) == (tag, blob)
 
 
-def test_a_value_bound_to_its_row_does_not_open_in_another(path: Path) -> None:
-    """A transplanted value is a failure, and is not bound to its new place."""
+def test_bound_values_that_change_places_both_fail_and_stay(path: Path) -> None:
     bind(path, make_cipher("k1"), "a")
-    first, second = values_of(path)[:2]
+    one, other = values_of(path)[:2]
     with closing(sqlite3.connect(path)) as connection, connection:
-        put(connection, second, first.tag, first.value)
-    (failure,) = failures(run(path, make_cipher("k2", "k1")))
-    assert isinstance(failure.error, IntegrityError)
-    assert failure.place == second.where.names
+        put(connection, one, other.tag, other.value)
+        put(connection, other, one.tag, one.value)
+    found = failures(run(path, make_cipher("k2", "k1")))
+    assert [type(failure.error) for failure in found] == [IntegrityError] * 2
+    assert [failure.place for failure in found] == [one.where.names, other.where.names]
+    assert [value.value for value in values_of(path)[:2]] == [other.value, one.value]
 
 
 def test_a_failure_names_the_value_and_quotes_nothing_of_it(path: Path) -> None:
@@ -160,32 +117,73 @@ def test_a_failure_names_the_value_and_quotes_nothing_of_it(path: Path) -> None:
 # --- shapes of databases --------------------------------------------------------------------------
 
 
-def test_an_empty_database_has_nothing_to_do(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM checkpoints")
-        connection.execute("DELETE FROM writes")
-    assert run(path, make_cipher("k2", "k1")) == []
+SHAPES = {
+    "no rows": "DELETE FROM checkpoints; DELETE FROM writes",
+    "no checkpoints": "DROP TABLE checkpoints",
+    "no writes": "DROP TABLE writes",
+    "older writes": "ALTER TABLE writes DROP COLUMN task_path",
+    "row ids far apart": f"""
+        UPDATE checkpoints SET rowid = {-(2**63)} WHERE rowid = 1;
+        UPDATE checkpoints SET rowid = 0 WHERE rowid = 2;
+        UPDATE checkpoints SET rowid = {2**63 - 1} WHERE rowid = 3
+    """,
+    **{f"journal {mode}": f"PRAGMA journal_mode = {mode}" for mode in ("delete", "truncate", "persist")},
+}
 
 
-@pytest.mark.parametrize("dropped", ["checkpoints", "writes"])
-def test_one_table_is_enough(path: Path, dropped: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"DROP TABLE {dropped}")
-    every = opened(path, make_cipher("k1"))
-    assert moved(run(path, make_cipher("k2", "k1"))) == len(every)
+@pytest.mark.parametrize("script", SHAPES.values(), ids=SHAPES)
+def test_shapes_of_databases(path: Path, script: str) -> None:
+    """All are rotated, row by row, and the journal stays of the kind that it was."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+    mode, every = journal_of(path), opened(path, make_cipher("k1"))
+    assert moved(run(path, make_cipher("k2", "k1"), batch=Batch(rows=1))) == len(every)
     assert opened(path, make_cipher("k2")) == every
+    assert journal_of(path) == mode
 
 
-def test_an_older_writes_table_is_no_hindrance(path: Path) -> None:
+def journal_of(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+@pytest.mark.parametrize("bound", [False, True], ids=["free", "bound"])
+def test_a_value_that_does_not_open_is_named_and_left(
+    path: Path, harm: Callable[[sqlite3.Connection, Cell], None], bound: bool
+) -> None:
+    """The others are rotated. A value that no key sealed is not taken."""
+    if bound:
+        bind(path, make_cipher("k1"), "a")
     with closing(sqlite3.connect(path)) as connection, connection:
-        (column,) = connection.execute(
-            "SELECT count(*) FROM pragma_table_info('writes') WHERE name = 'task_path'"
-        ).fetchone()
-        if column:
-            connection.execute("ALTER TABLE writes DROP COLUMN task_path")
-    every = opened(path, make_cipher("k1"))
-    assert moved(run(path, make_cipher("k2", "k1"))) == len(every)
-    assert opened(path, make_cipher("k2")) == every
+        harm(connection, values_of(path)[1])
+    harmed = values_of(path)[1]
+    takes = Selection("k2", plaintext=False, legacy=False).takes(harmed.tag)
+    for left in (VALUES - 1, 0):
+        events = run(path, make_cipher("k2", "k1"))
+        assert [failure.place for failure in failures(events)] == [harmed.where.names] * takes
+        assert moved(events) == left
+    after = values_of(path)
+    assert (after[1].tag, after[1].value) == (harmed.tag, harmed.value)
+    assert all(value.tag.endswith("@k2") for value in (after[0], *after[2:]))
+
+
+def test_rotations_in_a_row(path: Path) -> None:
+    """Rows of all kinds, runs that end early, writers in between, another suite and back to the first key."""
+    for thread_id, kind in {"b": "plain", "c": "eax", "d": "gcm", "e": "k1"}.items():
+        write(path, kind, thread_id)
+    bind(path, make_cipher("k1"), "e")
+    keys = ("k1", "k2", "k3", "langgraph")
+    for aim, suite in (("k2", "xaes256gcm"), ("k3", "cobblestone256"), ("k1", "cobblestone256")):
+        every = opened(path, make_cipher("", *keys))
+        cipher = make_cipher(aim, *(key for key in keys if key != aim), suite=suite)
+        for batches in (1, 2, None):
+            run(path, cipher, batches, allow_plaintext=True, allow_legacy=True)
+            assert opened(path, cipher) == every
+        assert opened(path, make_cipher(aim)) == every
+        assert {tag.rpartition("+")[2] for tag in tags_of(path)} == {f"{suite}@{aim}", f"{suite}.row@{aim}"}
+        write(path, aim, f"after {aim}")
+    assert checked(path) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -203,44 +201,10 @@ def test_a_value_may_have_any_size(tmp_path: Path, kind: str, size: int) -> None
     del blob
     run(path, cipher, allow_plaintext=True)
     assert values_of(path)[1].tag == "bytes+cobblestone256@k2"
-    assert open_cell(make_cipher("k2"), values_of(path)[1]).typed == ("bytes", data)
-
-
-@pytest.mark.parametrize("mode", ["delete", "truncate", "persist", "wal"])
-def test_every_kind_of_journal_will_do(path: Path, mode: str) -> None:
-    """And stays the kind that it was."""
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute(f"PRAGMA journal_mode = {mode}").fetchone() == (mode,)
-    every = opened(path, make_cipher("k1"))
-    assert moved(run(path, make_cipher("k2", "k1"))) == len(every)
-    assert opened(path, make_cipher("k2")) == every
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == (
-            (mode,) if mode in ("delete", "wal") else ("delete",)
-        )
-
-
-def test_row_ids_may_be_negative_and_far_apart(path: Path) -> None:
-    """Also the lowest that there is, which nothing comes before."""
-    row_ids = [-(2**63), 0, 2**63 - 1]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for number, row_id in enumerate(row_ids, start=1):
-            connection.execute("UPDATE checkpoints SET rowid = ? WHERE rowid = ?", (row_id, number))
-    assert [value.where.locator for value in values_of(path) if value.where.column == CHECKPOINTS] == row_ids
-    every = opened(path, make_cipher("k1"))
-    assert moved(run(path, make_cipher("k2", "k1"), batch=Batch(rows=1))) == len(every)
-    assert opened(path, make_cipher("k2")) == every
+    assert Opener(make_cipher("k2")).open(values_of(path)[1]).typed == ("bytes", data)
 
 
 # --- several at once ------------------------------------------------------------------------------
-
-
-def test_a_second_run_is_refused_while_the_first_holds_the_database(path: Path) -> None:
-    with closing(SqliteRows(path, writable=True)) as store, store.hold():
-        with pytest.raises(HeldError, match=r"another run holds x\.db"):
-            run(path, make_cipher("k2", "k1"))
-        list(rotate(store, make_cipher("k2", "k1")))
-    assert run(path, make_cipher("k2", "k1")) == []
 
 
 @pytest.mark.parametrize(("one", "other"), [("k2", "k2"), ("k2", "k3")], ids=["one aim", "two aims"])
@@ -337,15 +301,6 @@ def test_a_failure_is_told_once_in_however_many_passes(path: Path) -> None:
     assert passes == 3
     assert len(failures(seen)) == 1
     assert {value.tag for value in values_of(path)[1:]} <= {f"{inner}+cobblestone256@k2" for inner in INNERS}
-
-
-def test_failures_that_differ_in_little_are_both_told(path: Path) -> None:
-    """LangGraph numbers its own writes below zero, and hash() makes the same of -1 and -2."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE writes SET idx = -1 - idx, channel = 'a', task_id = 't', value = X'00'")
-    failed = failures(run(path, make_cipher("k2", "k1")))
-    assert len(failed) == sum(value.where.column == WRITES for value in values_of(path))
-    assert {failure.place["idx"] for failure in failed} >= {-1, -2}
 
 
 def test_a_value_that_was_mended_meanwhile_is_moved(path: Path) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sealpoint.databases.cells import Cell, Where
-from sealpoint.databases.sqlite.columns import CHECKPOINTS
-from sealpoint.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.databases.cells import Cell, Where
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS, Traces, scrub
 from sealpoint.errors import ScrubError, StoppedError
-from sealpoint.maintenance.scrub import FRAGMENT_BYTES, MAX_FRAGMENTS, Traces, scrub
-from tests.support.sealed import checked, make_cipher, make_ring, opened, run, values_of, write
+from tests.support.databases.sealed import checked, make_cipher, make_ring, opened, run, values_of, write
 
 RING = make_ring("k2", "k1")
 
@@ -106,7 +103,7 @@ def test_a_fragment_across_two_chunks_is_found(path: Path, monkeypatch: pytest.M
     traces.add(values_of(path)[4])
     ((_, place),) = scrub(path, RING, traces.fragments).found
     for inside in range(1, FRAGMENT_BYTES):
-        monkeypatch.setattr("sealpoint.maintenance.scrub._CHUNK_BYTES", place + inside)
+        monkeypatch.setattr("sealpoint.admin.maintenance.scrub._CHUNK_BYTES", place + inside)
         assert scrub(path, RING, traces.fragments).found == (("x.db", place),)
 
 
@@ -114,8 +111,10 @@ def test_traces_are_a_sample_of_all_values() -> None:
     """As many as there is room for, each of them from a value, and late values as likely as early ones."""
     traces = Traces()
     values = [number.to_bytes(2, "big") * FRAGMENT_BYTES for number in range(1000)]
-    for blob in values:
+    too_short: list[Any] = [None, 7, "text", b"", b"x" * (FRAGMENT_BYTES - 1)]
+    for blob in (*too_short, *values):
         traces.add(Cell(blob, "msgpack", Where(CHECKPOINTS, ("t", "", "1"))))
+        assert blob in values or traces.fragments == []
     assert len(traces.fragments) == MAX_FRAGMENTS
     assert all(len(fragment) == FRAGMENT_BYTES for fragment in traces.fragments)
     numbers = sorted(
@@ -125,60 +124,13 @@ def test_traces_are_a_sample_of_all_values() -> None:
     assert numbers[-1] >= 750
 
 
-@pytest.mark.parametrize("blob", [None, 7, "text", b"", b"x" * (FRAGMENT_BYTES - 1)])
-def test_what_is_too_short_leaves_no_trace(blob: Any) -> None:
-    traces = Traces()
-    traces.add(Cell(blob, "msgpack", Where(CHECKPOINTS, ("t", "", "1"))))
-    assert traces.fragments == []
-
-
-READER = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN")
-connection.execute("SELECT count(*) FROM checkpoints").fetchone()
-print("reads", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def reader(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that reads, and goes on reading."""
-    command = [sys.executable, "-c", READER, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "reads\n"
-        yield process
-
-
-@pytest.fixture
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealpoint.databases.sqlite.rows.READERS_TIMEOUT_MS", 50)
-
-
-@pytest.mark.usefixtures("_hurried")
-def test_a_reader_that_needs_the_log_is_named(path: Path, reader: subprocess.Popen[str]) -> None:
-    """And what was done so far is no harm; once it is gone, the scrub goes through."""
-    traces, every = Traces(), opened(path, make_cipher("k1"))
-    run(path, make_cipher("k2", "k1"), before_change=traces.add)
-    with pytest.raises(ScrubError, match=rf"process {reader.pid} \(python"):
-        scrub(path, RING, traces.fragments)
-    reader.communicate()
-    assert scrub(path, RING, traces.fragments).found == ()
-    assert opened(path, make_cipher("k2")) == every
-
-
-@pytest.mark.usefixtures("_hurried")
-def test_a_reader_of_our_own_is_no_secret_either(path: Path) -> None:
+def test_a_reader_of_our_own_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealpoint.admin.databases.sqlite.rows.READERS_TIMEOUT_MS", 50)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM checkpoints").fetchone()
         run(path, make_cipher("k2", "k1"))
         with pytest.raises(ScrubError, match="another connection"):
             scrub(path, RING)
-
-
-def test_a_store_that_may_only_be_read_is_not_scrubbed(path: Path) -> None:
-    with closing(SqliteRows(path)) as store, pytest.raises(StoppedError):
+    with closing(SqliteRows(path)) as store, pytest.raises(StoppedError):  # which may only read
         store.vacuum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
 from sealpoint.errors import ConfigError, PlaintextError, SealpointError, UnboundValueError, UnknownKeyError
 from sealpoint.langgraph import EncryptedSerializer, SealedSaver
-from tests.support.sealed import write
+from tests.support.databases.sealed import write
 
 SERDE = EncryptedSerializer.from_key(bytes(range(32)))
 
@@ -34,41 +34,47 @@ def test_a_context_manager_is_no_saver(make: Any, line: str) -> None:
     assert caught.value.hint == f"enter it first: {line}"
 
 
-@pytest.mark.parametrize("given", ["state.db", SqliteSaver, None], ids=repr)
-def test_what_is_no_saver_is_answered_with_one(given: Any) -> None:
-    """Not with the layouts that savers have."""
-    with pytest.raises(ConfigError, match="not a saver") as caught:
-        SealedSaver(given, serde=SERDE)
-    assert caught.value.hint == "wrap a saver: SealedSaver(SqliteSaver(connection), ...)"
+WRAP: Final = "wrap a saver: SealedSaver(SqliteSaver(connection), ...)"
+OF_RING: Final = EncryptedSerializer(
+    RingCipher(KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=bytes(range(32))))
+)
 
 
-def test_a_connection_is_no_saver() -> None:
-    """Though it is a context manager, as savers of `from_conn_string` are."""
-    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(ConfigError) as caught:
-        SealedSaver(cast(Any, connection), serde=SERDE)
-    assert str(caught.value) == "Connection is not a saver"
-
-
-def test_a_path_is_no_thread_store() -> None:
-    """In the ring file it is one."""
-    ring = KeyRing([Key("k1", bytes(range(32)), KeyState.ACTIVE)], index=bytes(range(32)))
-    serde = EncryptedSerializer(RingCipher(ring))
-    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(ConfigError) as caught:
-        SealedSaver(SqliteSaver(connection), serde=serde, threads=cast(Any, "threads.db"))
-    assert str(caught.value) == "threads is str, not a thread store"
-    assert caught.value.hint == "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)"
-
-
-def test_a_path_is_no_serializer() -> None:
-    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(ConfigError) as caught:
-        SealedSaver(SqliteSaver(connection), serde=cast(Any, "keys.toml"))
-    assert "EncryptedSerializer.from_key_file(PATH)" in str(caught.value.hint)
-
-
-def test_pseudonyms_need_an_index_key_and_the_hint_names_the_command() -> None:
-    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(UnknownKeyError) as caught:
-        SealedSaver(SqliteSaver(connection), serde=SERDE, pseudonyms=True)
-    assert "sealpoint keys generate --index" in str(caught.value.hint)
+@pytest.mark.parametrize(
+    ("saver", "options", "message", "hint"),
+    [
+        ("state.db", {}, "str is not a saver", WRAP),
+        (SqliteSaver, {}, "SqliteSaver is a class, not a saver", WRAP),
+        (None, {}, "NoneType is not a saver", WRAP),
+        ("a connection", {}, "Connection is not a saver", WRAP),
+        (
+            "a saver",
+            {"threads": "threads.db", "serde": OF_RING},
+            "threads is str, not a thread store",
+            "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)",
+        ),
+        (
+            "a saver",
+            {"serde": "keys.toml"},
+            "serde is str, not an EncryptedSerializer",
+            "create one: EncryptedSerializer.from_key_file(PATH)",
+        ),
+        (
+            "a saver",
+            {"pseudonyms": True},
+            "no key 'index' in the ring (held: k1)",
+            "add an index key: sealpoint keys generate --index",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_answered_with_the_right_one(
+    saver: Any, options: Any, message: str, hint: str
+) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        given = {"a connection": connection, "a saver": SqliteSaver(connection)}.get(saver, saver)
+        with pytest.raises((ConfigError, UnknownKeyError)) as caught:
+            SealedSaver(given, **{"serde": SERDE, **options})
+    assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
 @pytest.mark.parametrize(

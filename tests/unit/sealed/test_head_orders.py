@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations_with_replacement, product
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
+from sealpoint.base.saver import run
 from sealpoint.errors import RolledBackError
 from sealpoint.langgraph import SealedSaver, SqliteSaver
-from sealpoint.sealed.reading import Listing, get
-from sealpoint.sealed.steps import Steps, run
-from sealpoint.sealed.walk import histories
+from sealpoint.sealed.reading import Listing, get, histories
+from sealpoint.sealed.steps import Steps, reply
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put
 from sealpoint.threads import MemoryThreadStore
 from tests.graphs.savers import SEALED
@@ -51,36 +52,50 @@ def document(number: int, value: int) -> tuple[Any, Any, Any]:
 # --- procedures ---------------------------------------------------------------------------------------
 
 
-def put_act(number: int, value: int) -> Act:
+def of(procedure: Callable[..., Steps[Any]], *arguments: Any) -> Act:
+    """A procedure; a config among its arguments, or in a list, is what it is asked for."""
+
     def act(saver: SealedSaver) -> Steps[Any]:
-        config = at(number - 1)
-        return put(saver._do, saver._ask(config, is_new=True), config, *document(number, value))
+        def asked(value: Any) -> Any:
+            if isinstance(value, dict):
+                return saver._ask(cast(Any, value))
+            return [*map(asked, value)] if isinstance(value, list) else value
+
+        return procedure(saver._parts, *map(asked, arguments))
 
     return act
 
 
-def listing(saver: SealedSaver, limit: int | None = None) -> Steps[Any]:
-    listed = Listing(saver._do, saver._ask(at()), None, None, limit)
+def put_act(number: int, value: int) -> Act:
+    def act(saver: SealedSaver) -> Steps[Any]:
+        config = at(number - 1)
+        return put(saver._parts, saver._ask(config, is_new=True), config, *document(number, value))
+
+    return act
+
+
+def listing(do: Any, asked: Any, limit: int | None = None) -> Steps[Any]:
+    listed = Listing(do, asked, None, None, limit)
     while listed.is_open:
         for row in (yield from listed.page()):
             yield from listed.take(row)
 
 
 READERS: Final[dict[str, Act]] = {
-    "latest": lambda saver: get(saver._do, saver._ask(at())),
-    "by id": lambda saver: get(saver._do, saver._ask(at(3))),
-    "list": listing,
-    "list, one": lambda saver: listing(saver, limit=1),
-    "history": lambda saver: histories(saver._do, saver._ask(at(2)), ["n"]),
+    "latest": of(get, at()),
+    "by id": of(get, at(3)),
+    "list": of(listing, at()),
+    "list, one": of(listing, at(), 1),
+    "history": of(histories, at(2), ["n"]),
 }
 WRITERS: Final[dict[str, Act]] = {
     "put": put_act(4, 4),
     "put on a fork": put_act(2, 20),
     "put again": put_act(3, 30),
-    "prune": lambda saver: prune(saver._do, [saver._ask(at())], "keep_latest"),
-    "delete runs": lambda saver: delete_for_runs(saver._do, ["run 3", "run 1"]),
-    "delete": lambda saver: delete_thread(saver._do, saver._ask(at())),
-    "copy": lambda saver: copy_thread(saver._do, saver._ask(at(thread=SOURCE)), saver._ask(at())),
+    "prune": of(prune, [at()], "keep_latest"),
+    "delete runs": of(delete_for_runs, ["run 3", "run 1"]),
+    "delete": of(delete_thread, at()),
+    "copy": of(copy_thread, at(thread=SOURCE), at()),
 }
 
 
@@ -128,9 +143,9 @@ def play(one: Act, other: Act, order: list[int], again: Act | None = None) -> li
             except StopIteration:
                 del running[which]
             else:
-                replies[which] = run(single(request), scene.savers[which].inner)
+                replies[which] = run(single(request), partial(reply, scene.savers[which].inner))
         if again:
-            run(again(scene.savers[1]), scene.savers[1].inner)
+            run(again(scene.savers[1]), partial(reply, scene.savers[1].inner))
         scene.check()
     return done
 

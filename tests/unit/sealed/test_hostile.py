@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, Final
 
@@ -11,10 +11,10 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
 
 from sealpoint.errors import RolledBackError, RowError
-from sealpoint.langgraph import SealedSaver, SqliteSaver
+from sealpoint.langgraph import SqliteSaver
 from sealpoint.sealed.tokens import PSEUDONYM
 from sealpoint.threads.store import REPLACED, Kind
-from tests.unit.sealed.test_heads import STEPS, THREAD, Killed, Scene, at, fill, latest, numbers, put
+from tests.unit.sealed.test_heads import STEPS, THREAD, Killed, Scene, at, die, fill, latest, numbers, put
 
 Edit = Callable[[list[Any]], list[Any]]
 ALL: Final[Any] = {"configurable": {"thread_id": THREAD}}
@@ -54,14 +54,6 @@ def backwards(found: list[Any]) -> list[Any]:
     return found[::-1]
 
 
-def filled(scene: Scene, count: int) -> list[str]:
-    config, ids = at(), []
-    for number in range(count):
-        config = put(scene.saver, number, config)
-        ids.append(config["configurable"]["checkpoint_id"])
-    return ids
-
-
 # --- listings ------------------------------------------------------------------------------------------
 
 
@@ -76,7 +68,7 @@ def test_a_row_that_is_hidden_for_one_statement_is_listed(scene: Scene, options:
 
 def test_a_row_that_is_hidden_is_missed_whatever_the_second_answer_is(scene: Scene) -> None:
     """A page that ends at a greater id shows nothing about the rows below it."""
-    ids = filled(scene, 20)
+    ids = fill(scene.saver, count=20)
     hidden = without(ids[15])
     answers(scene, hidden, lambda found: [*hidden(found), found[0]], hidden)
     with pytest.raises((RolledBackError, RowError)):
@@ -94,7 +86,7 @@ def test_the_latest_are_listed_first_whatever_the_order(scene: Scene, options: A
 
 
 def test_rows_of_an_earlier_page_take_no_place_of_others(scene: Scene) -> None:
-    ids = filled(scene, 70)
+    fill(scene.saver, count=70)
     first: list[Any] = []
 
     def remember(found: list[Any]) -> list[Any]:
@@ -103,7 +95,6 @@ def test_rows_of_an_earlier_page_take_no_place_of_others(scene: Scene) -> None:
 
     answers(scene, remember, same, lambda found: [*first[:10], *found])
     assert numbers(scene.saver, limit=60) == [*range(69, 9, -1)]
-    assert len(ids) == 70
 
 
 def test_the_latest_beside_a_deleted_one_that_was_put_back(scene: Scene) -> None:
@@ -137,10 +128,11 @@ def test_a_config_without_a_namespace_names_the_root(scene: Scene) -> None:
 
 def test_a_row_under_the_pseudonym_does_not_hide_a_thread(scene: Scene) -> None:
     """A thread that has its own id in the database; the row need not even open."""
+    put(scene.wrap(pseudonyms=True, threads=None), 0)
+    ((pseudonym, *_),) = scene.rows()
+    scene.restore([])
     fill(scene.saver)
     saver = scene.wrap(pseudonyms=True)
-    tokens: Any = saver._do.pseudonyms._tokens
-    pseudonym = tokens.pseudonym(THREAD)
     row = scene.rows()[0]
     scene.restore([*scene.rows(), (pseudonym, *row[1:])])
     assert latest(saver) == STEPS - 1
@@ -167,14 +159,9 @@ def test_a_pseudonym_is_no_id(scene: Scene) -> None:
 def test_a_run_is_deleted_with_its_own_checkpoints_only(scene: Scene) -> None:
     """The database names others too, and drops them: that is not taken for the deletion."""
     ids = fill(scene.saver)
-    honest, deleted = scene.saver.inner.list, scene.saver.inner.delete_for_runs
+    honest = scene.saver.inner.list
     scene.saver.inner.list = lambda config, **options: honest(at())
-
-    def delete(run_ids: Sequence[str]) -> None:
-        deleted(run_ids)
-        scene.drop(ids[-1])
-
-    scene.saver.inner.delete_for_runs = delete
+    scene.then("delete_for_runs", lambda: scene.drop(ids[-1]))
     scene.saver.delete_for_runs(["run 0"])
     scene.saver.inner.list = honest
     with pytest.raises(RolledBackError) as caught:
@@ -184,13 +171,7 @@ def test_a_run_is_deleted_with_its_own_checkpoints_only(scene: Scene) -> None:
 
 def test_an_interrupted_deletion_of_runs_is_no_rollback(scene: Scene) -> None:
     ids = fill(scene.saver)
-    deleted = scene.saver.inner.delete_for_runs
-
-    def die(run_ids: Sequence[str]) -> None:
-        deleted(run_ids)
-        raise Killed
-
-    scene.saver.inner.delete_for_runs = die
+    scene.then("delete_for_runs", die)
     with pytest.raises(Killed):
         scene.saver.delete_for_runs(["run 2"])
     assert numbers(scene.wrap()) == [5, 4, 3, 1, 0]
@@ -199,13 +180,8 @@ def test_an_interrupted_deletion_of_runs_is_no_rollback(scene: Scene) -> None:
 
 def test_a_deleted_run_that_is_put_back_at_once_is_absent(scene: Scene) -> None:
     ids = fill(scene.saver)
-    rows, deleted = scene.rows(), scene.saver.inner.delete_for_runs
-
-    def delete(run_ids: Sequence[str]) -> None:
-        deleted(run_ids)
-        scene.restore(rows)
-
-    scene.saver.inner.delete_for_runs = delete
+    rows = scene.rows()
+    scene.then("delete_for_runs", lambda: scene.restore(rows))
     scene.saver.delete_for_runs([f"run {STEPS - 1}"])
     assert latest(scene.saver) == STEPS - 2
     assert scene.saver.get_tuple(at(ids[-1])) is None
@@ -213,13 +189,8 @@ def test_a_deleted_run_that_is_put_back_at_once_is_absent(scene: Scene) -> None:
 
 def test_a_thread_that_is_put_back_while_it_is_pruned_away_is_absent(scene: Scene) -> None:
     fill(scene.saver)
-    rows, prune = scene.rows(), scene.saver.inner.prune
-
-    def pruned(*arguments: Any, **options: Any) -> None:
-        prune(*arguments, **options)
-        scene.restore(rows)
-
-    scene.saver.inner.prune = pruned
+    rows = scene.rows()
+    scene.then("prune", lambda: scene.restore(rows))
     scene.saver.prune([THREAD], strategy="delete")
     assert scene.saver.get_tuple(at()) is None
     assert numbers(scene.saver) == []
@@ -240,10 +211,6 @@ def test_prune_does_not_record_the_latest_as_deleted(scene: Scene) -> None:
 def test_the_latest_is_missed_after_an_interrupted_prune(scene: Scene) -> None:
     """Others may have gone, and are read as absent."""
     ids = fill(scene.saver)
-
-    def die(*_: Any, **__: Any) -> None:
-        raise Killed
-
     scene.saver.inner.prune = die
     with pytest.raises(Killed):
         scene.saver.prune([THREAD])
@@ -286,10 +253,6 @@ def test_a_deleted_row_that_is_put_back_is_no_later_one(scene: Scene) -> None:
     rows = scene.rows()
     scene.saver.delete_for_runs([f"run {STEPS - 1}"])
     honest = scene.saver.inner.prune
-
-    def die(*_: Any, **__: Any) -> None:
-        raise Killed
-
     scene.saver.inner.prune = die
     with pytest.raises(Killed):
         scene.saver.prune([THREAD])
@@ -331,26 +294,11 @@ def test_more_contents_of_one_checkpoint_than_are_remembered(scene: Scene) -> No
     assert latest(scene.saver) == 0
 
 
-def test_a_content_from_before_the_store(scene: Scene) -> None:
-    """One that was never recorded: `heads adopt` records what is there first."""
-    checkpoint_id = put(scene.wrap(threads=None), 0)["configurable"]["checkpoint_id"]
-    first = scene.rows()
-    put(scene.saver, 1, checkpoint_id=checkpoint_id)
-    scene.restore(first)
-    assert latest(scene.saver) == 0
-
-
 def test_a_namespace_of_a_subgraph_dropped_while_its_thread_is_pruned(scene: Scene) -> None:
     """Some savers delete it themselves: only the latest of the root must be kept."""
     fill(scene.saver)
     ids = fill(scene.saver, ns="child")
-    honest = scene.saver.inner.prune
-
-    def prune(*arguments: Any, **options: Any) -> None:
-        honest(*arguments, **options)
-        scene.drop(*ids)
-
-    scene.saver.inner.prune = prune
+    scene.then("prune", lambda: scene.drop(*ids))
     scene.saver.prune([THREAD])
     assert scene.saver.get_tuple(at(ns="child")) is None
     assert latest(scene.saver) == STEPS - 1
@@ -359,13 +307,8 @@ def test_a_namespace_of_a_subgraph_dropped_while_its_thread_is_pruned(scene: Sce
 def test_a_row_put_back_while_its_thread_is_pruned(scene: Scene) -> None:
     """Savers keep more than the latest for delta channels, so it counts as kept. The latest is the same."""
     fill(scene.saver)
-    rows, honest = scene.rows(), scene.saver.inner.prune
-
-    def prune(*arguments: Any, **options: Any) -> None:
-        honest(*arguments, **options)
-        scene.restore(rows)
-
-    scene.saver.inner.prune = prune
+    rows = scene.rows()
+    scene.then("prune", lambda: scene.restore(rows))
     scene.saver.prune([THREAD])
     assert numbers(scene.saver) == [*reversed(range(STEPS))]
 
@@ -387,17 +330,6 @@ def test_listings_of_one_checkpoint_before_another(kind: Any) -> None:
             assert numbers(scene.saver, limit=-1) == numbers(alone, limit=-1)
 
 
-def test_a_saver_with_pseudonyms_reads_what_it_stored(scene: Scene) -> None:
-    saver: SealedSaver = scene.wrap(pseudonyms=True)
-    fill(saver)
-    again = scene.wrap(pseudonyms=True)
-    assert numbers(again) == [*reversed(range(STEPS))]
-    again.delete_thread(THREAD)
-    assert numbers(again) == []
-    put(again, 1)
-    assert numbers(scene.wrap(pseudonyms=True)) == [1]
-
-
 def test_a_put_beside_the_deletion_of_its_thread(scene: Scene) -> None:
     """It is deleted too, and leaves no row that looks as if it had been put back."""
     fill(scene.saver)
@@ -413,20 +345,3 @@ def test_a_put_beside_the_deletion_of_its_thread(scene: Scene) -> None:
     scene.saver.delete_thread(THREAD)
     assert scene.saver.get_tuple(at()) is None
     assert scene.rows() == []
-
-
-def test_a_deletion_beside_a_prune_is_no_rollback(scene: Scene) -> None:
-    fill(scene.saver)
-    store: Any = scene.store
-    honest = store.between
-
-    def between(*arguments: Any) -> Any:
-        found = honest(*arguments)
-        if len(scene.rows()) == 1 and found.heads:  # the prune looks what it has deleted
-            scene.wrap().delete_thread(THREAD)
-        return found
-
-    store.between = between
-    scene.saver.prune([THREAD])
-    assert scene.saver.get_tuple(at()) is None
-    assert {head.kind for head in scene.store.heads()} == {Kind.DELETED}

@@ -10,9 +10,9 @@ from sealpoint.crypto import KeyRing, RingCipher, Tag, cipher
 from sealpoint.keys import watch
 from sealpoint.keys.watch import LOOK_SECONDS
 from sealpoint.langgraph import EncryptedSerializer
-from sealpoint.sealed import sentinels
-from sealpoint.sealed.sentinels import Sentinels
-from tests.support.rings import replace, states_text, write
+from sealpoint.sealed import layout as sentinels
+from sealpoint.sealed.layout import Sentinels
+from tests.support.keys.rings import replace, states_text, write
 
 VALUES = {"table": "values", "channel": "__sealpoint__", "version": "0"}
 
@@ -52,7 +52,7 @@ def test_after_a_change_of_the_active_key_they_are_sealed_under_the_new_one(
 
 
 def test_few_are_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentinels, "KEPT", 2)
+    monkeypatch.setattr(sentinels, "MAX_SENTINELS", 2)
     _, made = make(file)
     first = made.sealed("t", "")
     for thread_id in "uvw":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sealpoint.serde import warned
+from sealpoint.serde import classes as warned
 
 
 @pytest.fixture(autouse=True)

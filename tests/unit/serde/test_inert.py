@@ -5,85 +5,36 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ormsgpack
 import pytest
 
 from fuzz.targets import names_in
-from sealpoint.errors import BlobError, DecodeError, LimitError, UnknownTypeError
+from sealpoint.errors import DecodeError, LimitError, SealedValueError, UnknownTypeError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.codes import DELTA_SNAPSHOT, EXTENSIONS, NUMPY_ARRAY
 from sealpoint.serde.inert import Inert, decode_inert, inventory
 from sealpoint.serde.limits import Limits
-from tests.support.forge import envelope, extension, record
-from tests.support.samples import SAMPLES
-from tests.support.wire import NIL, array, mapping, text
-from tests.support.wire import extension as wire_extension
+from tests.support.values.forge import envelope, extension, record
+from tests.support.values.samples import SAMPLES
+from tests.support.values.wire import NIL, array, mapping, text
+from tests.support.values.wire import extension as wire_extension
 
 TYPES = "tests.support.sample_types"
 WRITTEN = {name: JsonPlusSerializer().dumps_typed(value) for name, value in SAMPLES.items()}
 ONE = "00000000-0000-0000-0000-000000000001"
 
 
-def taken_apart(data: bytes) -> Any:
-    """Return what the decoder finds, with each extension as its code and what is in it."""
-    return ormsgpack.unpackb(
-        data, ext_hook=lambda code, inner: (code, taken_apart(inner)), option=ormsgpack.OPT_NON_STR_KEYS
-    )
-
-
-def same(inert: Any, apart: Any) -> bool:
-    """Whether an inert value has all that was found, and names it rightly."""
-    if isinstance(inert, Inert):
-        code, held = apart
-        if code in (NUMPY_ARRAY, DELTA_SNAPSHOT):
-            return inert.kind == EXTENSIONS[code].label and same(inert.payload, held)
-        return (inert.kind, inert.module, inert.name) == (EXTENSIONS[code].label, *held[:2]) and same(
-            inert.payload, held[2]
-        )
-    if isinstance(inert, list):
-        return len(inert) == len(apart) and all(map(same, inert, apart))
-    if isinstance(inert, dict):
-        return list(map(repr, inert)) == list(map(repr, apart)) and all(
-            map(same, inert.values(), apart.values())
-        )
-    return type(inert) is type(apart) and repr(inert) == repr(apart)
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_a_sample_keeps_its_structure(name: str) -> None:
-    kind, data = WRITTEN[name]
-    value = decode_inert(kind, data)
-    if kind == "msgpack":
-        assert same(value, taken_apart(data))
-    else:
-        assert value == SAMPLES[name]
-
-
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_inventory_is_that_of_the_value(name: str) -> None:
     kind, data = WRITTEN[name]
-    assert inventory(data, kind) == names_in(decode_inert(kind, data))
+    value = decode_inert(kind, data)
+    assert inventory(data, kind) == names_in(value)
+    assert kind == "msgpack" or value == SAMPLES[name]
 
 
-def test_the_samples_are_of_every_kind() -> None:
-    kinds: set[str] = set()
-
-    def look(value: Any) -> None:
-        if isinstance(value, Inert):
-            kinds.add(value.kind)
-            look(value.payload)
-        elif isinstance(value, list | dict):
-            for part in value.values() if isinstance(value, dict) else value:
-                look(part)
-
-    for row in WRITTEN.values():
-        look(decode_inert(*row))
-    assert kinds == {extension.label for extension in EXTENSIONS.values()}
+DELTA = "langgraph.checkpoint.serde.types", "_DeltaSnapshot"
 
 
 @pytest.mark.parametrize(
@@ -95,50 +46,54 @@ def test_the_samples_are_of_every_kind() -> None:
         (record(3, "m", "n", "x", "fromisoformat"), Inert("method", "m", "n", "x")),
         (record(4, "m", "n", {}), Inert("pydantic-v1", "m", "n", {})),
         (record(5, "m", "n", {"a": 1}, "model_validate_json"), Inert("pydantic-v2", "m", "n", {"a": 1})),
-        (
-            extension(6, ["|O", [1], "C", b"x"]),
-            Inert("numpy", "numpy", "ndarray", ["|O", [1], "C", b"x"]),
-        ),
-        (
-            extension(7, [1]),
-            Inert("delta-snapshot", "langgraph.checkpoint.serde.types", "_DeltaSnapshot", [1]),
-        ),
+        (extension(6, ["|O", [1]]), Inert("numpy", "numpy", "ndarray", ["|O", [1]])),
+        (extension(7, [1]), Inert("delta-snapshot", *DELTA, [1])),
     ],
-    ids=lambda part: part.kind if isinstance(part, Inert) else "",
 )
 def test_a_record_is_shown_as_what_it_names(row: tuple[str, bytes], value: Inert) -> None:
     """Also what no serializer would rebuild."""
     assert decode_inert(*row) == value
+    assert inventory(row[1]) == {(value.module, value.name): 1}
 
 
-def test_records_within_each_other_are_all_shown() -> None:
-    kind, data = WRITTEN["dataclass nested"]
-    outer = decode_inert(kind, data)
-    assert (outer.module, outer.name, outer.payload["label"]) == (TYPES, "Point", "x")
-    assert inventory(data) == Counter({(TYPES, "Point"): 2, (TYPES, "Frozen"): 1, ("builtins", "set"): 1})
+NAMELESS = [
+    NIL,
+    text("set"),
+    array(text("a"), text("b")),
+    array(NIL, text("b"), NIL),
+    array(text("a"), b"\xc4\x01b", NIL),
+    array(text("a"), array(text("b")), NIL),
+    array(b"\xa1\xff", text("b"), NIL),
+    array(text("a"), text("b"), NIL, text("fromisoformat"), NIL),
+    mapping(NIL, NIL),
+]
+METHODS = [NIL, text("system"), wire_extension(7, text("fromisoformat"))]
 
 
 @pytest.mark.parametrize(
-    "payload",
-    [
-        NIL,
-        text("set"),
-        array(text("a"), text("b")),
-        array(NIL, text("b"), NIL),
-        array(text("a"), b"\xc4\x01b", NIL),
-        array(text("a"), text("b"), NIL, NIL),
-        array(text("a"), text("b"), NIL, text("system")),
-        array(text("a"), text("b"), NIL, wire_extension(7, text("fromisoformat"))),
-        array(text("a"), text("b"), NIL, text("fromisoformat"), NIL),
-        mapping(NIL, NIL),
-        b"\x93\xa1\xff\xa1b\xc0",
-    ],
-    ids=bytes.hex,
+    "payload", [*NAMELESS, *(array(text("a"), text("b"), NIL, method) for method in METHODS)], ids=bytes.hex
 )
 def test_a_record_that_is_none_is_refused(payload: bytes) -> None:
     """Nothing of it is left out in silence, such as what stands in the place of a method."""
     with pytest.raises(DecodeError):
         decode_inert("msgpack", wire_extension(3, payload))
+    if payload in NAMELESS:
+        with pytest.raises(DecodeError):
+            inventory(wire_extension(3, payload))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        array(text("a.b"), text("C"), NIL),
+        array(b"\xd9\x03a.b", b"\xda\x00\x01C", NIL, text("m")),
+        b"\xdc\x00\x03" + b"\xa3a.b" + b"\xa1C" + NIL,
+        b"\xdd\x00\x00\x00\x03" + b"\xa3a.b" + b"\xa1C" + NIL,
+    ],
+    ids=bytes.hex,
+)
+def test_names_are_read_in_every_form(payload: bytes) -> None:
+    assert inventory(wire_extension(0, payload)) == {("a.b", "C"): 1}
 
 
 @pytest.mark.parametrize(
@@ -188,26 +143,12 @@ def test_a_secret_is_shown_and_not_read() -> None:
 
 
 def test_plain_json_is_itself() -> None:
-    assert decode_inert("json", b'{"a": [1, null, "lc"], "lc": 3, "type": 1, "id": 2}') == {
-        "a": [1, None, "lc"],
-        "lc": 3,
-        "type": 1,
-        "id": 2,
-    }
+    value = {"a": [1, None, "lc"], "lc": 3, "type": 1, "id": 2}
+    assert decode_inert("json", json.dumps(value).encode()) == value
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"{",
-        b'{"a": 1, "a": 1}',
-        b"\xff",
-        b"[" * 100,
-        b"1" * 5000,
-        b'{"lc": 2, "type": "x", "id": "a.b"}',
-    ],
-    ids=lambda data: repr(data[:20]),
+    "data", [b"", b"[" * 100, b'{"a": 1, "a": 1}', b'{"lc": 2, "type": "x", "id": "a.b"}']
 )
 def test_json_that_is_ambiguous_or_too_deep_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
@@ -226,14 +167,10 @@ def test_a_pickle_is_not_looked_into() -> None:
 
 
 def test_kinds_without_types_are_themselves() -> None:
-    assert decode_inert("null", b"") is None
     assert decode_inert("bytes", b"\x93") == b"\x93"
-    array_of_bytes = decode_inert("bytearray", b"\x93")
-    assert (type(array_of_bytes), array_of_bytes) == (bytearray, b"\x93")
+    assert repr(decode_inert("bytearray", b"\x93")) == r"bytearray(b'\x93')"
     assert not inventory(b"\x93", "bytes")
-
-
-def test_nothing_has_no_bytes() -> None:
+    assert decode_inert("null", b"") is None
     with pytest.raises(DecodeError):
         decode_inert("null", b"x")
 
@@ -249,9 +186,9 @@ def test_an_unknown_kind_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["msgpack", "json", "bytes", "null"])
 def test_what_is_not_bytes_is_refused(kind: str, data: Any) -> None:
     """SQLite returns a value of any type that was stored."""
-    with pytest.raises(BlobError):
+    with pytest.raises(SealedValueError):
         decode_inert(kind, data)
-    with pytest.raises(BlobError):
+    with pytest.raises(SealedValueError):
         inventory(data, kind)
 
 

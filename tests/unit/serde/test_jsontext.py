@@ -19,8 +19,7 @@ from sealpoint.errors import DecodeError, LimitError, MetadataError, SealpointEr
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
 from sealpoint.serde.jsontext import parse, require_bounded
-from sealpoint.serde.limits import MAX_NUMBER_CHARS
-from tests.support.costs import lines_of, peak_of
+from tests.support.runs.costs import lines_of
 
 DEPTH, ELEMENTS = 64, 2_000_000
 
@@ -37,30 +36,6 @@ ENTRANCES: dict[str, Callable[[bytes], Any]] = {
 }
 """Wherever JSON of a database is read."""
 
-FLAT = b"[" + b"[]," * 70  # more brackets than levels, so that they are looked at one by one
-
-SHAPES: dict[str, Callable[[int], bytes]] = {
-    "a string of escaped quotes without an end": lambda n: FLAT + b'"' + rb"\"" * n,
-    "escaped quotes that begin no string": lambda n: FLAT + rb"\"" * n,
-    "backslashes": lambda n: FLAT + b'"' + b"\\" * n,
-    "quotation marks": lambda n: FLAT + b'"' * n,
-    "opening brackets": lambda n: b"[{" * n,
-    "closing brackets": lambda n: FLAT + b"]" * n,
-    "brackets in a string": lambda n: b'["' + b"[" * n + b'"]',
-    "strings with brackets between them": lambda n: b'["a' * n,
-    "many strings": lambda n: b"[" + b'"",' * n + b"[]]",
-    "many objects": lambda n: b"[" + b"{}," * n + b"{}]",
-    "lists in lists": lambda n: b"[" + (b"[" * 62 + b"]" * 62 + b",") * (n // 124) + b"[]]",
-    "commas": lambda n: FLAT + b"," * n,
-    "a number": lambda n: b"[" + b"1" * n + b"]",
-    "a fraction": lambda n: b"[0." + b"1" * n + b"]",
-    "an exponent": lambda n: b"[1e" + b"1" * n + b"]",
-    "surrogates": lambda n: b'["' + rb"\ud800" * n + b'"]',
-    "pairs of surrogates": lambda n: b'["' + rb"\ud83d\ude00" * n + b'"]',
-    "escapes": lambda n: b'["' + rb"\n" * n + b'"]',
-    "white space": lambda n: FLAT + b" " * n,
-}
-
 
 def try_to_read(read: Callable[[bytes], Any], data: bytes) -> None:
     with suppress(SealpointError):
@@ -68,40 +43,34 @@ def try_to_read(read: Callable[[bytes], Any], data: bytes) -> None:
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_steps_are_linear(shape: str, entrance: str) -> None:
+@pytest.mark.parametrize("unit", [rb"\"", b"\\", b"[{", b'["a', b"{},", rb"\ud800", rb"\ud83d\ude00"])
+@pytest.mark.parametrize("start", [b"[" + b"[]," * 70, b"[" + b"[]," * 70 + b'"'], ids=["outside", "in text"])
+def test_the_steps_are_linear(start: bytes, unit: bytes, entrance: str) -> None:
     """Four times the text takes at most four times the lines of Python.
 
-    What one line does in C is searches, copies and the expressions of ``tests/unit/test_patterns.py``.
+    There are more brackets than levels, so that they are looked at one by one. What one line does in C is
+    searches, copies and the expressions of ``tests/unit/test_patterns.py``.
     """
     short, long = (
-        lines_of(partial(try_to_read, ENTRANCES[entrance], SHAPES[shape](size))) for size in (5000, 20_000)
+        lines_of(partial(try_to_read, ENTRANCES[entrance], start + unit * size)) for size in (5000, 20_000)
     )
     assert long <= 4 * short + 100
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_memory_grows_with_the_text_and_no_faster(shape: str) -> None:
-    """At most 60 bytes for each byte, with what is returned: a list of one, two bytes, takes 88."""
-    data = SHAPES[shape](100_000)
-    read = ENTRANCES["inert"]
-    try_to_read(read, SHAPES[shape](10))
-    assert peak_of(partial(try_to_read, read, data)) < 60 * len(data) + 100_000
+BEYOND = {
+    "lists": ("[" * 65 + "]" * 65, "nested over 64 deep"),
+    "objects": ('{"a":' * 65 + "1" + "}" * 65, "nested over 64 deep"),
+    "lists with brackets in text": ('["[[",' * 65 + "1" + "]" * 65, "nested over 64 deep"),
+    "elements": ('{"a": [' + "0," * 2_000_000 + "0]}", "over 2000000 elements"),
+}
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
-@pytest.mark.parametrize(
-    "text", ["[" * 65 + "]" * 65, '{"a":' * 65 + "1" + "}" * 65, '["[[",' * 65 + "1" + "]" * 65]
-)
-def test_nothing_is_read_that_is_nested_deeper_than_the_limit(text: str, entrance: str) -> None:
-    with pytest.raises((LimitError, MetadataError), match="nested over 64 deep"):
+@pytest.mark.parametrize("name", BEYOND)
+def test_nothing_is_read_that_is_beyond_a_limit(name: str, entrance: str) -> None:
+    text, reason = BEYOND[name]
+    with pytest.raises((LimitError, MetadataError), match=reason):
         ENTRANCES[entrance](text.encode())
-
-
-@pytest.mark.parametrize("entrance", ENTRANCES)
-def test_nothing_is_read_that_has_more_elements_than_the_limit(entrance: str) -> None:
-    with pytest.raises((LimitError, MetadataError), match="over 2000000 elements"):
-        ENTRANCES[entrance](b'{"a": [' + b"0," * 2_000_000 + b"0]}")
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
@@ -133,14 +102,14 @@ def test_fewer_digits_may_be_allowed_by_the_process() -> None:
         sys.set_int_max_str_digits(allowed)
 
 
-@pytest.mark.parametrize("entrance", ENTRANCES)
-def test_a_small_stack_is_enough(entrance: str) -> None:
-    ended: list[bool] = []
+def test_a_small_stack_is_enough() -> None:
+    ended: list[str] = []
 
     def read() -> None:
-        for text in (b"[" * 100_000, b'{"a":' * 100_000, b'{"a":' * 63 + b"1" + b"}" * 63):
-            try_to_read(ENTRANCES[entrance], text)
-        ended.append(True)
+        for entrance, call in ENTRANCES.items():
+            for text in (b"[" * 100_000, b'{"a":' * 100_000, b'{"a":' * 63 + b"1" + b"}" * 63):
+                try_to_read(call, text)
+            ended.append(entrance)
 
     before = threading.stack_size(128 * 1024)
     try:
@@ -149,36 +118,24 @@ def test_a_small_stack_is_enough(entrance: str) -> None:
     finally:
         threading.stack_size(before)
     thread.join()
-    assert ended
+    assert ended == [*ENTRANCES]
 
 
 # --- what would be returned as something else than was stored -------------------------------------
 
-CHANGED = {
-    "NaN": b"NaN",
-    "infinity": b"Infinity",
-    "minus infinity": b"-Infinity",
-    "larger than a float": b"1e999",
-    "larger than a float, below zero": b"-1E+400",
-    "smaller than a float": b"1e-999",
-    "minus zero": b"-0",
-    "a lone high surrogate": rb'"\ud800"',
-    "a lone low surrogate": rb'"\uDFff"',
-    "surrogates in the wrong order": rb'"\udc00\ud800"',
-    "a surrogate after a pair": rb'"\ud83d\ude00\ud83d"',
-    "surrogates around a backslash": rb'"\ud83d\\\ude00"',
-    "a surrogate after a backslash": rb'"\\\ud800"',
-    "a surrogate in a key": rb'{"\ud800": 1}',
-    "a key twice": b'{"b": 1, "b": 2}',
-    "a key twice, in two spellings": rb'{"b": 1, "\u0062": 2}',
-}
+CHANGED = [
+    *(b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1E+400", b"1e-999", b"-0"),
+    *(rb'"\ud800"', rb'"\uDFff"', rb'"\udc00\ud800"', rb'"\ud83d\ude00\ud83d"'),  # lone surrogates
+    *(rb'"\ud83d\\\ude00"', rb'"\\\ud800"', rb'{"\ud800": 1}'),
+    *(b'{"b": 1, "b": 2}', rb'{"b": 1, "\u0062": 2}'),  # a key twice
+]
 STRICT = [name for name in ENTRANCES if name not in ("a permissive serializer", "the inventory")]
 
 
 @pytest.mark.parametrize("entrance", STRICT)
-@pytest.mark.parametrize("name", CHANGED)
-def test_what_would_come_back_changed_is_refused(name: str, entrance: str) -> None:
-    for data in (b'{"a": ' + CHANGED[name] + b"}", b'{"a": [1, ' + CHANGED[name] + b" ], " + b'"c": 1}'):
+@pytest.mark.parametrize("text", CHANGED)
+def test_what_would_come_back_changed_is_refused(text: bytes, entrance: str) -> None:
+    for data in (b'{"a": ' + text + b"}", b'{"a": [1, ' + text + b" ], " + b'"c": 1}'):
         with pytest.raises((DecodeError, MetadataError)) as caught:
             ENTRANCES[entrance](data)
         assert "999" not in str(caught.value)
@@ -269,8 +226,16 @@ def test_elements_are_counted(value: Any) -> None:
             require_bounded(data, DEPTH, count - 1)
 
 
-def test_the_limit_of_numbers_is_that_of_python() -> None:
-    assert sys.int_info.default_max_str_digits == MAX_NUMBER_CHARS
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [(b'"\\"[[["', 0), (b'"\\\\"[]', 1), (b"[][][]", 1), (b"]]]][[", 0), (b"[" * 100_000, 100_000), (b"", 0)],
+)
+def test_text_that_is_not_json_has_a_depth_too(text: bytes, depth: int) -> None:
+    """LangChain looks for an object in what a model wrote."""
+    require_bounded(text, depth, ELEMENTS)
+    if depth:
+        with pytest.raises(LimitError):
+            require_bounded(text, depth - 1, ELEMENTS)
 
 
 @pytest.mark.parametrize(

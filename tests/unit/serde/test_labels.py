@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from typing import Any
 
 import pytest
 
 from sealpoint.errors import (
-    BlobError,
     DecodeError,
+    SealedValueError,
     UnbuildableValueError,
     UnknownTypeError,
     UnsupportedTypeError,
 )
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from tests.support.forge import extension, record
 from tests.support.sample_types import Point
+from tests.support.values.forge import record
 
 serde = JsonPlusSerializer()
 WITH_PICKLE = JsonPlusSerializer(pickle_fallback=True)
-
-
-class Bomb:
-    """What a forged pickle looks like: reading it runs something."""
-
-    def __reduce__(self) -> Any:
-        return os.putenv, ("SEALPOINT_BOMB", "1")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +43,7 @@ def test_an_unknown_label_is_refused(label: Any) -> None:
 @pytest.mark.parametrize("content", [0, None, "text", 1.5, memoryview(b"x")])
 def test_content_that_is_not_bytes_is_refused(label: str, content: Any) -> None:
     """SQLite happily returns an INTEGER; ``bytes(10**9)`` would be a gigabyte."""
-    with pytest.raises(BlobError):
+    with pytest.raises(SealedValueError):
         WITH_PICKLE.loads_typed((label, content))
 
 
@@ -65,7 +57,7 @@ def test_pickle_is_neither_written_nor_read_unless_asked_for() -> None:
     with pytest.raises(UnsupportedTypeError):
         serde.dumps_typed(1 + 2j)
     with pytest.raises(UnknownTypeError) as caught:
-        serde.loads_typed(("pickle", pickle.dumps(Bomb())))
+        serde.loads_typed(("pickle", pickle.dumps(1)))
     assert "pickle_fallback=True" in caught.value.hint
 
 
@@ -81,15 +73,8 @@ def test_a_sealed_pickle_is_read_if_asked_for() -> None:
     row = sealed.dumps_typed(1 + 2j)
     assert row[0] == "pickle+cobblestone256@k1"
     assert sealed.loads_typed(row) == 1 + 2j
-
-
-def test_a_plaintext_pickle_is_not_read_though_both_are_allowed() -> None:
-    """Any writer of the file would run code: ``plaintext="allow"`` authenticates nothing."""
-    inner = EncryptedSerializer.from_key(bytes(32))
-    lax = EncryptedSerializer(inner.cipher, WITH_PICKLE, plaintext="allow")
     with pytest.raises(UnknownTypeError):
-        lax.loads_typed(("pickle", pickle.dumps(Bomb())))
-    assert lax.plaintext_count == 0
+        EncryptedSerializer.from_key(bytes(32)).loads_typed(row)
 
 
 @pytest.mark.parametrize(
@@ -108,15 +93,6 @@ def test_a_value_without_a_form_is_named(value: Any, named: str) -> None:
         serde.dumps_typed(value)
 
 
-@pytest.mark.parametrize("make", [lambda value: [value], lambda value: frozenset([value]), Point])
-def test_a_value_nested_too_deeply_is_an_error_of_ours(make: Any) -> None:
-    value: Any = 1
-    for _ in range(2000):
-        value = make(value)
-    with pytest.raises(UnsupportedTypeError):
-        serde.dumps_typed(value)
-
-
 def test_a_value_that_holds_itself_is_an_error_of_ours() -> None:
     loop: list[Any] = []
     loop.append(loop)
@@ -132,9 +108,3 @@ def test_a_number_is_no_length(name: str) -> None:
     """``bytearray(10**12)`` would be a terabyte of zeros."""
     with pytest.raises(UnbuildableValueError):
         serde.loads_typed(record(0, "builtins", name, 5))
-
-
-@pytest.mark.parametrize("shape", [[-1], [2], [1, -1], [0], []])
-def test_an_array_is_as_large_as_its_bytes(shape: list[int]) -> None:
-    with pytest.raises(UnbuildableValueError, match="its bytes do not fill its shape"):
-        serde.loads_typed(extension(6, ["<i8", shape, "C", bytes(24)]))

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from sealpoint.errors import SealpointError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer
-from tests.support.forge import envelope, extension, record
+from tests.support.values.forge import envelope, extension, record
 
 SECRET = "4242-secret"
 HERE = __name__

@@ -9,45 +9,24 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import ormsgpack
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import PYDANTIC_V2, SINGLE_ARGUMENT
-from sealpoint.serde.encode import _default, _encode_by_questions
 from sealpoint.serde.inert import Inert, decode_inert
-from sealpoint.serde.packing import PACK, PACK_REPLACING
 from sealpoint.serde.rebuild import make_builder
-from tests.support.samples import SAMPLES, Samples
-from tests.support.strategies_values import messages, zones
+from tests.support.values.samples import SAMPLES
+from tests.support.values.strategies import zones
 
 
-def parts(value: Any) -> list[Any]:
-    """Return the objects in a sample that msgpack asks the encoder about."""
-    seen: list[Any] = []
-
-    def note(obj: Any) -> Any:
-        seen.append(obj)
-        return _default(obj)
-
-    ormsgpack.packb(value, note, PACK_REPLACING)
-    return seen
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_the_encoder_of_a_type_writes_what_asking_the_object_writes(name: str) -> None:
-    for part in parts(SAMPLES[name]):
-        if isinstance(part, _DeltaSnapshot):  # a named tuple with a code of its own
-            continue
-        for _ in range(2):
-            short, general = _default(part), _encode_by_questions(part, 0)
-            assert ormsgpack.packb(short, _default, PACK) == ormsgpack.packb(general, _default, PACK)
+def written(value: Any) -> Inert:
+    made: Inert = decode_inert(*JsonPlusSerializer(allowed_msgpack_modules=True).dumps_typed(value))
+    return made
 
 
 class ByInstance:
@@ -92,16 +71,10 @@ class Moment(datetime.datetime):
 @example(Moment(2026, 1, 1, tzinfo=datetime.UTC))
 def test_a_moment_is_written_as_its_isoformat(moment: datetime.datetime) -> None:
     """Some of them msgpack writes itself; others it would write in another way, or not at all."""
-    record = decode_inert("msgpack", ormsgpack.packb(_default(moment)))
-    assert record.payload == moment.isoformat()
+    assert written(moment).payload == moment.isoformat()
 
 
 # --- messages ------------------------------------------------------------------------------------
-
-PAYLOADS: Samples = {
-    f"{type(message).__name__} {n}": message
-    for n, message in enumerate(value for value in SAMPLES.values() if isinstance(value, BaseMessage))
-}
 
 
 def built(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
@@ -132,50 +105,28 @@ def state(message: BaseMessage) -> tuple[Any, ...]:
 
 
 GOOD: dict[type[BaseMessage], dict[str, Any]] = {
-    type(message): message.model_dump() for message in PAYLOADS.values()
+    type(message): message.model_dump() for message in SAMPLES.values() if isinstance(message, BaseMessage)
 }
 
 
-def test_every_class_of_message_is_here() -> None:
-    classes = {
-        value for value in vars(lc).values() if isinstance(value, type) and issubclass(value, BaseMessage)
-    }
-    assert classes - set(GOOD) == {lc.BaseMessageChunk}
-
-
-@pytest.mark.parametrize("name", PAYLOADS)
-def test_the_shortcut_makes_what_the_constructor_makes(name: str) -> None:
-    message = PAYLOADS[name]
-    payload = message.model_dump()
-    assert (
-        built(type(message), payload)
-        == constructed(type(message), payload)
-        == state(type(message)(**payload))
-    )
+CHANGES: list[dict[str, Any]] = [
+    {},
+    *({"content": content} for content in (None, 5, ["a", {"type": "text", "text": "b"}])),
+    *({"content_blocks": blocks} for blocks in (None, [{"type": "text", "text": "b"}])),
+    {"content": "", "content_blocks": [{"type": "text", "text": "b"}]},
+    {"id": 5},
+    {"type": "wrong"},
+    {"name": ["no"]},
+    {"extra_field": [1]},
+    {"response_metadata": {"output_version": "v1"}},
+    {"additional_kwargs": {"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}},
+    *({"tool_calls": calls} for calls in ("x", [{"name": "f", "args": {}, "id": "1", "type": "tool_call"}])),
+    {"tool_call_id": 5, "status": "error"},
+]
 
 
 @pytest.mark.parametrize("cls", GOOD, ids=lambda cls: cls.__name__)
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"content": None},
-        {"content": 5},
-        {"content": ["a", {"type": "text", "text": "b"}]},
-        {"content_blocks": [{"type": "text", "text": "b"}]},
-        {"content_blocks": None},
-        {"content": "", "content_blocks": [{"type": "text", "text": "b"}]},
-        {"id": 5},
-        {"type": "wrong"},
-        {"name": ["no"]},
-        {"extra_field": [1]},
-        {"response_metadata": {"output_version": "v1"}},
-        {"additional_kwargs": {"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}},
-        {"tool_calls": [{"name": "f", "args": {}, "id": "1", "type": "tool_call"}]},
-        {"tool_calls": "x"},
-        {"tool_call_id": 5, "status": "error"},
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("change", CHANGES, ids=repr)
 def test_the_shortcut_refuses_what_the_constructor_refuses(
     cls: type[BaseMessage], change: dict[str, Any]
 ) -> None:
@@ -183,12 +134,6 @@ def test_the_shortcut_refuses_what_the_constructor_refuses(
     assert built(cls, dict(payload)) == constructed(cls, dict(payload))
     payload.pop("content")
     assert built(cls, dict(payload)) == constructed(cls, dict(payload))
-
-
-@given(messages())
-def test_the_shortcut_is_the_long_one(message: BaseMessage) -> None:
-    payload = message.model_dump()
-    assert built(type(message), payload) == constructed(type(message), payload)
 
 
 def test_the_shortcut_is_taken_from_the_second_message_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,28 +167,18 @@ def test_the_shortcut_is_not_taken_where_it_differs(monkeypatch: pytest.MonkeyPa
 # --- addresses -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("1.2.3.4", "0.0.0.1", "255.255.255.255", "01.2.3.4", "1.2.3", "1.2.3.4.5", "256.1.1.1", " 1.2.3.4"),
-        *(
-            "0x1.2.3.4",
-            "1.2.3.4\0",
-            "\u0661.2.3.4",
-            "::",
-            "::1",
-            "2001:db8::1",
-            "2001:DB8::1",
-            "::ffff:1.2.3.4",
-        ),
-        *("fe80::1%eth0", "0:0:0:0:0:0:0:1", ":::", "1::2::3", "", 5, -1, b"\1\2\3\4", ["1.2.3.4"]),
-        *("1.2.3.4/24", "1.2.3.0/24", "1.2.3.4/32", "0.0.0.0/0", "1.2.3.4/33", "1.2.3.4/-1", "1.2.3.4/+24"),
-        *("1.2.3.4/024", "1.2.3.4/ 24", "1.2.3.4/2_4", "1.2.3.4/\u0662", "1.2.3.0/255.255.255.0"),
-        *("1.2.3.4/", "1.2.3.4/24/24", "01.2.3.4/24", "/", "/24", "2001:db8::1/64", "2001:db8::/64", "::/0"),
-        *("2001:DB8::/64", "::1/129", "fe80::1%eth0/64", "::ffff:1.2.3.4/128"),
-    ],
-    ids=ascii,
-)
+TEXTS = [
+    *("1.2.3.4", "255.255.255.255", "01.2.3.4", "1.2.3", "256.1.1.1", " 1.2.3.4", "0x1.2.3.4", "1.2.3.4\0"),
+    *("\u0661.2.3.4", "::", "::1", "2001:db8::1", "2001:DB8::1", "::ffff:1.2.3.4", "fe80::1%eth0"),
+    *("0:0:0:0:0:0:0:1", ":::", "1::2::3", "", 5, -1, b"\1\2\3\4", ["1.2.3.4"]),
+    *("1.2.3.4/24", "1.2.3.0/24", "1.2.3.4/32", "0.0.0.0/0", "1.2.3.4/33", "1.2.3.4/-1", "1.2.3.4/+24"),
+    *("1.2.3.4/024", "1.2.3.4/ 24", "1.2.3.4/2_4", "1.2.3.4/\u0662", "1.2.3.0/255.255.255.0"),
+    *("1.2.3.4/", "1.2.3.4/24/24", "/", "/24", "2001:db8::1/64", "2001:db8::/64", "::/0"),
+    *("2001:DB8::/64", "::1/129", "fe80::1%eth0/64", "::ffff:1.2.3.4/128"),
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=ascii)
 @pytest.mark.parametrize(
     "cls", [IPv4Address, IPv6Address, IPv4Interface, IPv6Interface, IPv4Network, IPv6Network]
 )
@@ -259,36 +194,44 @@ def test_an_address_is_what_its_class_makes_of_it(cls: Any, text: Any) -> None:
     assert (type(made), repr(made)) == (type(expected), repr(expected))
 
 
-def written(value: Any) -> Inert:
-    made: Inert = decode_inert(*JsonPlusSerializer().dumps_typed(value))
-    return made
-
-
-@pytest.mark.parametrize("cls", [IPv6Address, IPv6Interface, IPv6Network])
 @given(
-    bits=st.integers(0, 128).flatmap(lambda width: st.integers(0, 2**width - 1)), shift=st.integers(0, 128)
+    bits=st.integers(0, 128).flatmap(lambda width: st.integers(0, 2**width - 1)),
+    shift=st.integers(0, 128),
+    prefix=st.integers(0, 128),
 )
-@example(bits=0xFFFF_0102_0304, shift=0)
-@example(bits=0x0102_0304, shift=0)
-def test_an_ipv6_address_is_written_as_its_class_writes_it(cls: Any, bits: int, shift: int) -> None:
+@example(bits=0xFFFF_0102_0304, shift=0, prefix=128)
+@example(bits=0x0102_0304, shift=0, prefix=128)
+def test_an_address_is_written_as_its_class_writes_it(bits: int, shift: int, prefix: int) -> None:
     """Runs of zeros at either end, and the forms that hold an IPv4 address."""
-    number = (bits << shift) % 2**128
-    value = cls((number, 128)) if cls is not IPv6Address else cls(number)
-    assert written(value)[1:] == ("ipaddress", cls.__name__, str(value))
-
-
-@given(number=st.integers(0, 2**32 - 1), prefix=st.integers(0, 32))
-def test_an_ipv4_address_is_written_as_its_class_writes_it(number: int, prefix: int) -> None:
-    network = number >> (32 - prefix) << (32 - prefix)
-    for value in (IPv4Address(number), IPv4Interface((number, prefix)), IPv4Network((network, prefix))):
+    six, four = (bits << shift) % 2**128, (bits << shift) % 2**32
+    four_bits = prefix % 33
+    for value in (
+        IPv6Address(six),
+        IPv6Interface((six, prefix)),
+        IPv6Network((six >> (128 - prefix) << (128 - prefix), prefix)),
+        IPv4Address(four),
+        IPv4Interface((four, four_bits)),
+        IPv4Network((four >> (32 - four_bits) << (32 - four_bits), four_bits)),
+    ):
         assert written(value)[1:] == ("ipaddress", type(value).__name__, str(value))
 
 
-@given(number=st.integers(0, 2**128 - 1), prefix=st.integers(0, 128))
-def test_an_ipv6_network_is_written_with_its_prefix(number: int, prefix: int) -> None:
-    network = number >> (128 - prefix) << (128 - prefix)
-    for value in (IPv6Interface((number, prefix)), IPv6Network((network, prefix))):
-        assert written(value)[1:] == ("ipaddress", type(value).__name__, str(value))
+@pytest.mark.parametrize("value", [IPv6Address("fe80::1%eth0"), IPv6Interface("fe80::1%eth0/64")])
+def test_an_ipv6_scope_is_written(value: Any) -> None:
+    assert written(value).payload == str(value)
+
+
+@pytest.mark.parametrize("module", ["elsewhere", "ipaddress"])
+def test_a_class_made_from_an_address_writes_itself(module: str) -> None:
+    class Shouted(IPv6Address):
+        def __str__(self) -> str:
+            return "2001:DB8::1"
+
+    Shouted.__module__ = module
+    assert written(Shouted(1)).payload == "2001:DB8::1"
+
+
+# --- enums ---------------------------------------------------------------------------------------
 
 
 class Level(IntFlag):
@@ -323,19 +266,3 @@ Named = Enum("Named", {"value": 7, "other": 8})
 )
 def test_an_enum_is_written_as_the_value_that_it_tells(member: Enum) -> None:
     assert written(member).payload == member.value
-
-
-@pytest.mark.parametrize("text", ["fe80::1%eth0", "fe80::1%eth0/64"])
-def test_an_ipv6_scope_is_written(text: str) -> None:
-    value = IPv6Interface(text) if "/" in text else IPv6Address(text)
-    assert written(value).payload == text
-
-
-@pytest.mark.parametrize("module", ["elsewhere", "ipaddress"])
-def test_a_class_made_from_an_address_writes_itself(module: str) -> None:
-    class Shouted(IPv6Address):
-        def __str__(self) -> str:
-            return "2001:DB8::1"
-
-    Shouted.__module__ = module
-    assert written(Shouted(1)).payload == "2001:DB8::1"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from sealpoint.errors import UnsupportedTypeError
 from sealpoint.serde import JsonPlusSerializer
-from tests.support.forge import record
-from tests.support.sample_types import Dumps
-from tests.support.samples import SAMPLES
+from tests.support.sample_types import Dumps, Point
+from tests.support.values.forge import record
+from tests.support.values.samples import SAMPLES
 
 
 @pytest.fixture
@@ -24,63 +25,60 @@ def _restless() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+def run_together(work: Callable[[int], None]) -> None:
+    """Run ``work`` in eight threads that begin at once, each with its number; their errors go up."""
+    start = threading.Barrier(8)
+
+    def begin(turn: int) -> None:
+        start.wait()
+        work(turn)
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(begin, turn) for turn in range(8)]:
+            done.result()
+
+
 @pytest.mark.usefixtures("_restless")
 def test_eight_threads_share_a_serializer_while_types_are_learned() -> None:
-    serde = JsonPlusSerializer()
+    serde, shared, names = JsonPlusSerializer(), JsonPlusSerializer(), list(SAMPLES)
     rows = {name: serde.dumps_typed(value) for name, value in SAMPLES.items()}
-    shared = JsonPlusSerializer()
-    start = threading.Barrier(8)
-    wrong: list[Any] = []
 
     def work(turn: int) -> None:
-        names = list(SAMPLES)
-        start.wait()
         for name in names[turn * 7 :] + names[: turn * 7]:
-            try:
-                made = shared.loads_typed(rows[name])
-                if shared.dumps_typed(SAMPLES[name]) != rows[name] or repr(made) != repr(
-                    serde.loads_typed(rows[name])
-                ):
-                    wrong.append(name)
-            except Exception as error:  # noqa: BLE001 -- to be shown by the main thread
-                wrong.append((name, error))
+            assert repr(shared.loads_typed(rows[name])) == repr(serde.loads_typed(rows[name])), name
+            assert shared.dumps_typed(SAMPLES[name]) == rows[name], name
 
-    threads = [threading.Thread(target=work, args=(turn,)) for turn in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    run_together(work)
 
 
 @pytest.mark.usefixtures("_restless")
 def test_an_error_stays_with_the_thread_that_met_it() -> None:
     """Errors take a way around msgpack, which would keep them to itself; no two threads share it."""
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
-    good, start = serde.dumps_typed({"a": {1}}), threading.Barrier(8)
-    wrong: list[Any] = []
+    good = serde.dumps_typed({"a": {1}})
 
     def work(turn: int) -> None:
-        start.wait()
         for _ in range(2000):
             if turn % 2:
-                if serde.loads_typed(good) != {"a": {1}}:
-                    wrong.append(turn)
+                assert serde.loads_typed(good) == {"a": {1}}
                 continue
-            for action in (
-                lambda: serde.loads_typed(record(2, "foreign", f"Type{turn}", {})),
-                lambda: serde.dumps_typed([Dumps(), type(f"Type{turn}", (), {})()]),
-            ):
-                try:
-                    action()
-                    wrong.append(turn)
-                except TypeError as error:
-                    if f"Type{turn}" not in str(error):
-                        wrong.append(error)
+            with pytest.raises(TypeError, match=f"Type{turn}"):
+                serde.loads_typed(record(2, "foreign", f"Type{turn}", {}))
+            with pytest.raises(TypeError, match=f"Type{turn}"):
+                serde.dumps_typed([Dumps(), type(f"Type{turn}", (), {})()])
 
-    threads = [threading.Thread(target=work, args=(turn,)) for turn in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    run_together(work)
+
+
+def test_lone_surrogates_of_one_thread_are_not_those_of_another() -> None:
+    strict, permissive = (JsonPlusSerializer(allowed_msgpack_modules=allowed) for allowed in ([Point], True))
+
+    def work(turn: int) -> None:
+        for _ in range(300):
+            permissive.dumps_typed(Point("\ud800"))
+            strict.dumps_typed(Point("x"))
+            if turn % 2:
+                with pytest.raises(UnsupportedTypeError):
+                    strict.dumps_typed(Point("\ud800"))
+
+    run_together(work)

@@ -1,4 +1,4 @@
-"""A value whose class a reader would not find is reported when it is written, once per type."""
+"""What is written and could not be read back, a class or a text: an error in strict mode, else a warning."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer as Theirs
 from pydantic import BaseModel
 
 from sealpoint.errors import UnreadableTypeError, UnsupportedTypeError
 from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde import encode as diagnostics
+from sealpoint.serde.classes import _DeltaSnapshot
+from tests.support.sample_types import Point
 
 T = TypeVar("T")
 
@@ -40,18 +45,25 @@ class Outer:
         x: int = 1
 
 
-def local_set() -> Any:
-    class Tags(set[int]):
+class Asks:
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+def local(*bases: type, is_dataclass: bool = False) -> Any:
+    """Return a class that is defined in a function."""
+
+    class Local(*bases):  # type: ignore[misc]
         pass
 
-    return Tags([1])
+    return dataclasses.dataclass(Local) if is_dataclass else Local
 
 
-def local_deque() -> Any:
-    class Items(deque[int]):
-        pass
-
-    return Items([1])
+def made(name: str, module: str = __name__) -> Any:
+    """Return a dataclass that says where it is."""
+    cls = dataclasses.make_dataclass("Made", ["x"])
+    cls.__module__, cls.__name__ = module, name
+    return cls
 
 
 def local_enum() -> Any:
@@ -61,14 +73,6 @@ def local_enum() -> Any:
     return Colour.RED
 
 
-def local_dataclass() -> Any:
-    @dataclasses.dataclass
-    class Point:
-        x: int = 1
-
-    return Point()
-
-
 def local_tuple() -> Any:
     class Pair(NamedTuple):
         a: int = 1
@@ -76,57 +80,21 @@ def local_tuple() -> Any:
     return Pair()
 
 
-def local_that_answers_itself() -> Any:
-    @dataclasses.dataclass
-    class Asked:
-        x: int = 1
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(name)
-
-    return Asked()
-
-
-def local_subclass() -> Any:
-    class Id(UUID):
-        pass
-
-    return Id(int=1)
-
-
-def shadowed() -> Any:
-    made = dataclasses.make_dataclass("T", ["x"])
-    made.__module__ = __name__
-    return made(1)
-
-
-def of_no_module() -> Any:
-    made = dataclasses.make_dataclass("Lost", ["x"])
-    made.__module__ = "sealpoint.no_such_module"
-    return made(1)
-
-
-def no_identifier() -> Any:
-    made = dataclasses.make_dataclass("Odd", ["x"])
-    made.__module__, made.__name__ = __name__, "a-b.c"
-    return made(1)
-
-
 UNREADABLE: dict[str, tuple[Callable[[], Any], str]] = {
-    "set": (local_set, "defined in a function"),
-    "deque": (local_deque, "defined in a function"),
+    "set": (lambda: local(set)([1]), "defined in a function"),
+    "deque": (lambda: local(deque)([1]), "defined in a function"),
     "enum": (local_enum, "defined in a function"),
-    "dataclass": (local_dataclass, "defined in a function"),
+    "dataclass": (local(is_dataclass=True), "defined in a function"),
     "named tuple": (local_tuple, "defined in a function"),
-    "instance that answers": (local_that_answers_itself, "defined in a function"),
-    "UUID": (local_subclass, "defined in a function"),
+    "instance that answers": (local(Asks, is_dataclass=True), "defined in a function"),
+    "UUID": (lambda: local(UUID)(int=1), "defined in a function"),
     "named tuple by call": (lambda: make_pair(1), "no such name"),
     "nested": (Outer.Inner, "defined in another class"),
     "nested under a name that is taken": (Outer.Model, "something else"),
     "generic": (lambda: Box[int](x=1), "no such name"),
-    "shadowed": (shadowed, "not a class"),
-    "no module": (of_no_module, "no such module"),
-    "no identifier": (no_identifier, "no such name"),
+    "shadowed": (lambda: made("T")(1), "not a class"),
+    "no module": (lambda: made("Lost", "sealpoint.no_such_module")(1), "no such module"),
+    "no identifier": (lambda: made("a-b.c")(1), "no such name"),
 }
 
 
@@ -159,7 +127,7 @@ def test_strict_refuses_each_time(name: str, caplog: pytest.LogCaptureFixture) -
 def test_strict_that_gives_bare_arguments_warns() -> None:
     """As LangGraph does: what is written comes back as its arguments."""
     serde = JsonPlusSerializer(allowed_msgpack_modules=None, on_blocked="raw")
-    assert serde.loads_typed(serde.dumps_typed(local_dataclass())) == {"x": 1}
+    assert serde.loads_typed(serde.dumps_typed(local(is_dataclass=True)())) == {}
 
 
 Pair = namedtuple("Pair", "a")  # noqa: PYI024 -- as older programs write it
@@ -199,10 +167,13 @@ def test_class_that_was_defined_again_is_the_same_one(monkeypatch: pytest.Monkey
 
 
 def test_class_that_can_be_found_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    value, serde = local_dataclass(), JsonPlusSerializer(allowed_msgpack_modules=[(__name__, "Point")])
+    value, serde = (
+        local(is_dataclass=True)(),
+        JsonPlusSerializer(allowed_msgpack_modules=[(__name__, "Local")]),
+    )
     with pytest.raises(UnreadableTypeError):
         serde.dumps_typed(value)
-    monkeypatch.setattr(sys.modules[__name__], "Point", type(value), raising=False)
+    monkeypatch.setattr(sys.modules[__name__], "Local", type(value), raising=False)
     assert serde.loads_typed(serde.dumps_typed(value)) == value
 
 
@@ -210,5 +181,82 @@ def test_value_without_a_form_leaves_nothing_behind() -> None:
     """What is noted of a value that is not written is not held against the next one."""
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     with pytest.raises(UnsupportedTypeError):
-        serde.dumps_typed([local_dataclass(), object()])
+        serde.dumps_typed([local(is_dataclass=True)(), object()])
     assert serde.dumps_typed([1])[0] == "msgpack"
+
+
+# --- lone surrogates ------------------------------------------------------------------------------
+
+LONE = "a\ud800b"
+
+
+@dataclasses.dataclass
+class Nested:
+    text: Any
+    inner: Any = None
+
+
+VALUES: dict[str, Any] = {
+    "text": LONE,
+    "a list": ["x", [LONE]],
+    "a message": HumanMessage(LONE, id="1"),
+    "a dataclass": Point(LONE),
+    "nested": Nested(LONE, Nested("x", Nested(LONE))),
+    "around another": Nested("x", Nested(LONE)),
+    "a deque": deque([LONE]),
+    "a snapshot": _DeltaSnapshot([LONE]),
+}
+
+permissive = JsonPlusSerializer(allowed_msgpack_modules=True)
+strict = JsonPlusSerializer(allowed_msgpack_modules=[Nested, Point])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_permissive_serializer_writes_what_langgraph_writes(name: str) -> None:
+    if name != "a snapshot":
+        assert permissive.dumps_typed(VALUES[name]) == Theirs().dumps_typed(VALUES[name])
+    assert b"a?b" in permissive.dumps_typed(VALUES[name])[1]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_strict_serializer_refuses(name: str) -> None:
+    with pytest.raises(UnsupportedTypeError, match="lone surrogate") as caught:
+        strict.dumps_typed([VALUES[name], "after"])
+    assert "a" + "\\ud800" not in str(caught.value)
+    assert strict.dumps_typed(["a?b", Point("😀")]) == permissive.dumps_typed(["a?b", Point("😀")])
+
+
+@pytest.mark.parametrize("serde", [permissive, strict])
+def test_a_key_is_refused_in_every_mode(serde: JsonPlusSerializer) -> None:
+    """As LangGraph's serializer refuses it: two keys might become one."""
+    with pytest.raises(UnsupportedTypeError):
+        serde.dumps_typed({LONE: 1})
+
+
+def test_it_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    diagnostics._warn_of_replaced.cache_clear()
+    with caplog.at_level(logging.WARNING, "sealpoint.serde"):
+        permissive.dumps_typed("a?b")
+        assert not caplog.records
+        for value in VALUES.values():
+            permissive.dumps_typed(value)
+    assert [record.getMessage() for record in caplog.records] == [
+        "text with a lone surrogate was written with '?' in its place"
+    ]
+
+
+def test_what_one_value_had_is_not_said_of_the_next() -> None:
+    with pytest.raises(UnsupportedTypeError, match=r"builtins\.object"):
+        strict.dumps_typed([Point(LONE), object()])
+    assert strict.dumps_typed(Point("x"))[0] == "msgpack"
+
+
+def test_objects_in_objects_are_packed_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One around another is packed again for its own text: in a chain that doubles the work at each."""
+    monkeypatch.setattr(diagnostics, "MAX_REPLACEMENTS", 100)
+    value: Any = None
+    for _ in range(40):
+        value = Nested(value, LONE)
+    with pytest.raises(UnsupportedTypeError, match="so many objects"):
+        permissive.dumps_typed(value)
+    assert len(permissive.dumps_typed([LONE] * 1000)[1]) > 3000

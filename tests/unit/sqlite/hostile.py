@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import put_chain
+from tests.support.databases.checkpoints import put_chain
 
 LOG: Final = "CREATE TABLE log (what)"
 TRIGGER: Final = "CREATE TRIGGER spy AFTER {} ON {} BEGIN INSERT INTO log VALUES ('ran'); END"

@@ -6,76 +6,24 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import aiosqlite
 import pytest
 
-from sealpoint import EncryptedSerializer
 from sealpoint.errors import ConfigError, DatabaseCorruptError, SchemaError
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.sqlite.aio import AsyncSqliteSaver
-from tests.support.checkpoints import at, dump, make
-
-Opened = Callable[[str], AbstractAsyncContextManager[AsyncSqliteSaver]]
-
-
-@asynccontextmanager
-async def given(path: str) -> AsyncIterator[AsyncSqliteSaver]:
-    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        yield AsyncSqliteSaver(connection)
-
-
-@asynccontextmanager
-async def on_open(path: str) -> AsyncIterator[AsyncSqliteSaver]:
-    async with aiosqlite.connect(path) as connection:
-        yield AsyncSqliteSaver(connection)
-
-
-@asynccontextmanager
-async def on_unopened(path: str) -> AsyncIterator[AsyncSqliteSaver]:
-    connection = aiosqlite.connect(path)
-    try:
-        yield AsyncSqliteSaver(connection)
-    finally:
-        await connection.close()
-
-
-OWN: Final[dict[str, Opened]] = {"own": AsyncSqliteSaver.from_conn_string, "given": given}
-AIOSQLITE: Final[dict[str, Opened]] = {"aiosqlite": on_open, "aiosqlite, not opened": on_unopened}
-ALL: Final = {**OWN, **AIOSQLITE}
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "db")
-
-
-@pytest.fixture(params=ALL)
-def opened(request: pytest.FixtureRequest) -> Any:
-    return ALL[request.param]
+from tests.support.databases.checkpoints import at, dump, make
+from tests.unit.sqlite.openers import AIOSQLITE, OWN, Opened, rows, run
 
 
 @pytest.fixture(params=AIOSQLITE)
 def on_aiosqlite(request: pytest.FixtureRequest) -> Any:
     return AIOSQLITE[request.param]
-
-
-def run(opened: Opened, path: str, work: Callable[[AsyncSqliteSaver], Awaitable[Any]]) -> Any:
-    async def run() -> Any:
-        async with opened(path) as saver:
-            return await work(saver)
-
-    return asyncio.run(run())
-
-
-def rows(path: str) -> list[Any]:
-    """What is in the file, past any saver."""
-    with closing(sqlite3.connect(path)) as connection:
-        return dump(connection)
 
 
 def check_all_methods(path: str) -> Callable[[AsyncSqliteSaver], Awaitable[None]]:
@@ -133,16 +81,8 @@ def test_setup_is_awaited_and_makes_the_tables(opened: Opened, path: str) -> Non
 
 def test_the_connection_is_the_one_that_was_given(path: str) -> None:
     async def work() -> None:
-        with closing(sqlite3.connect(path, check_same_thread=False)) as plain:
-            assert AsyncSqliteSaver(plain).conn is plain
         async with aiosqlite.connect(path) as connection:
             assert vars(AsyncSqliteSaver(connection))["conn"] is connection
-
-    asyncio.run(work())
-
-
-def test_what_is_no_connection_is_refused() -> None:
-    async def work() -> None:
         with pytest.raises(ConfigError, match="str is no connection"):
             AsyncSqliteSaver("db")
 
@@ -176,36 +116,6 @@ def test_a_closed_connection_of_aiosqlite_is_not_opened_again(path: str) -> None
     asyncio.run(work())
 
 
-def test_settings_of_an_aiosqlite_connection_do_not_matter(path: str) -> None:
-    async def work() -> None:
-        async with aiosqlite.connect(path, isolation_level=None) as connection:
-            connection.row_factory = sqlite3.Row
-            saver = AsyncSqliteSaver(connection)
-            await saver.aput(at(), make("1", x=1), {"step": 1}, {})
-            found = await saver.aget_tuple(at())
-            assert found is not None
-            assert found.metadata == {"step": 1}
-            assert connection.row_factory is sqlite3.Row
-
-    asyncio.run(work())
-
-
-def test_both_kinds_share_a_file(path: str) -> None:
-    async def work() -> None:
-        async with on_open(path) as one, AsyncSqliteSaver.from_conn_string(path) as other:
-            writers = [
-                saver.aput(at(f"thread {n}"), make(f"{n}"), {}, {})
-                for n in range(10)
-                for saver in (one, other)
-            ]
-            await asyncio.gather(*writers)
-            listings = [[found async for found in saver.alist(None)] for saver in (one, other)]
-            assert listings[0] == listings[1]
-            assert len(listings[0]) == 10
-
-    asyncio.run(work())
-
-
 # --- the methods without an 'a' -------------------------------------------------------------------
 
 
@@ -218,12 +128,9 @@ def use(saver: AsyncSqliteSaver) -> list[Any]:
 
 
 def test_they_work_in_another_thread_than_the_loops(opened: Opened, path: str) -> None:
-    async def work(saver: AsyncSqliteSaver) -> None:
-        one, other, count = await asyncio.to_thread(use, saver)
-        assert one.checkpoint == other.checkpoint == make("1", x=1) | {"ts": one.checkpoint["ts"]}
-        assert count == 1
-
-    run(opened, path, work)
+    one, other, count = run(opened, path, lambda saver: asyncio.to_thread(use, saver))
+    assert one.checkpoint == other.checkpoint == make("1", x=1) | {"ts": one.checkpoint["ts"]}
+    assert count == 1
 
 
 CALLS: Final[dict[str, Callable[[AsyncSqliteSaver], Any]]] = {
@@ -286,32 +193,22 @@ def test_on_a_connection_of_its_own_they_work_on_the_loop_too(opened: Opened, pa
 
 # --- errors ---------------------------------------------------------------------------------------
 
+NO_TEXT: Final[Any] = ("b",)
 
-@pytest.mark.parametrize("value", [object(), [1, object()]], ids=["at once", "inside"])
-def test_an_error_of_the_serializer_leaves_nothing_behind(opened: Opened, path: str, value: Any) -> None:
+
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [(("b", object()), TypeError), ((NO_TEXT, 2), sqlite3.Error)],
+    ids=["serializer", "SQLite"],
+)
+def test_a_write_that_is_refused_takes_those_before_it_along(
+    opened: Opened, path: str, write: Any, error: type[Exception]
+) -> None:
     async def work(saver: AsyncSqliteSaver) -> None:
         config = await saver.aput(at(), make("1"), {}, {})
         before = rows(path)
-        with pytest.raises(TypeError):
-            await saver.aput(config, make("2", x=value), {}, {})
-        with pytest.raises(TypeError):
-            await saver.aput_writes(config, [("a", 1), ("b", value)], "task")
-        assert rows(path) == before
-        await saver.aput_writes(config, [("a", 1)], "task")
-        assert len(rows(path)) == 2
-
-    run(opened, path, work)
-
-
-def test_a_statement_that_fails_is_rolled_back(opened: Opened, path: str) -> None:
-    """A write that SQLite refuses in the middle takes those before it along."""
-    no_text: Any = ("b",)
-
-    async def work(saver: AsyncSqliteSaver) -> None:
-        config = await saver.aput(at(), make("1"), {}, {})
-        before = rows(path)
-        with pytest.raises(sqlite3.Error):
-            await saver.aput_writes(config, [("a", 1), (no_text, 2)], "task")
+        with pytest.raises(error):
+            await saver.aput_writes(config, [("a", 1), write], "task")
         assert rows(path) == before
         await saver.aput(config, make("2"), {}, {})
         assert len(rows(path)) == 2
@@ -321,30 +218,11 @@ def test_a_statement_that_fails_is_rolled_back(opened: Opened, path: str) -> Non
 
 def test_what_is_no_database_is_told_in_our_words(opened: Opened, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database" * 100)
-    (tmp_path / "other").touch()
     with closing(sqlite3.connect(tmp_path / "other")) as connection:
         connection.execute("CREATE TABLE checkpoints (n)")
-
-    async def work(saver: AsyncSqliteSaver) -> None:
-        await saver.aget_tuple(at())
-
-    with pytest.raises(DatabaseCorruptError):
-        run(opened, str(tmp_path / "text"), work)
-    with pytest.raises(SchemaError):
-        run(opened, str(tmp_path / "other"), work)
-
-
-def test_sealed_in_one_line(path: str) -> None:
-    async def work() -> None:
-        serde = EncryptedSerializer.from_key(bytes(32))
-        async with AsyncSqliteSaver.from_conn_string(path, serde=serde) as saver:
-            await saver.aput(at(), make("1", x="planted"), {}, {})
-            found = await saver.aget(at())
-            assert found is not None
-            assert found["channel_values"] == {"x": "planted"}
-
-    asyncio.run(work())
-    assert "planted" not in str(rows(path))
+    for name, error in (("text", DatabaseCorruptError), ("other", SchemaError)):
+        with pytest.raises(error):
+            run(opened, str(tmp_path / name), lambda saver: saver.aget_tuple(at()))
 
 
 NO_AIOSQLITE: Final = """

@@ -7,16 +7,15 @@ import gc
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import closing
-from pathlib import Path
+from contextlib import closing, suppress
 from typing import Any, Final
 
 import pytest
 
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.sqlite.aio import AsyncSqliteSaver
-from tests.support.checkpoints import at, dump, make
-from tests.unit.sqlite.test_aio_saver import ALL, Opened, rows, run
+from tests.support.databases.checkpoints import at, dump, make
+from tests.unit.sqlite.openers import Opened, rows, run
 
 WAIT_SECONDS: Final = 60
 """After which a thread that nobody lets go gives up, and its test fails."""
@@ -35,16 +34,6 @@ class Gate(JsonPlusSerializer):
         if not self.open.wait(WAIT_SECONDS):
             raise TimeoutError
         return super().dumps_typed(obj)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "db")
-
-
-@pytest.fixture(params=ALL)
-def opened(request: pytest.FixtureRequest) -> Any:
-    return ALL[request.param]
 
 
 def gated(opened: Opened, path: str, work: Callable[[AsyncSqliteSaver, Gate], Awaitable[None]]) -> None:
@@ -187,26 +176,23 @@ def test_an_error_after_the_cancellation_is_not_reported_by_the_loop(opened: Ope
 
 
 def test_the_connection_is_closed_after_writes_were_cancelled(opened: Opened, path: str) -> None:
-    """By whom it belongs to, at once: each row is whole or absent, and the file sound."""
+    """By its owner, at once: each row is whole or absent, and the file sound."""
 
     async def work(saver: AsyncSqliteSaver) -> None:
         await saver.setup()
-        tasks = [
-            asyncio.create_task(saver.aput(at(), make(f"{number}", x=bytes(1_000_000)), {}, {}))
-            for number in range(8)
-        ]
+        puts = (saver.aput(at(), make(f"{number}", x=bytes(1_000_000)), {}, {}) for number in range(8))
+        writes = asyncio.gather(*puts, return_exceptions=True)
         for _ in range(20):
             await asyncio.sleep(0)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        writes.cancel()
+        with suppress(asyncio.CancelledError):
+            await writes
 
     run(opened, path, work)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        serde = JsonPlusSerializer()
         for row in dump(connection):
-            assert serde.loads_typed((row[4], row[5]))["id"] == row[2]
+            assert JsonPlusSerializer().loads_typed((row[4], row[5]))["id"] == row[2]
 
 
 def test_a_connection_of_its_own_is_closed_after_the_statement_that_runs(path: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from sealpoint.errors import SchemaError
 from sealpoint.sqlite import SqliteSaver, schema
-from tests.support.checkpoints import at, dump, ids_in, make, put_chain
+from tests.support.databases.checkpoints import at, dump, make, put_chain
 from tests.unit.sqlite.hostile import LOG, TRIGGER, edit, logged
 
 ON_TOP: Final = at(checkpoint_id="1")
@@ -60,15 +60,10 @@ def statements(saver: SqliteSaver, call: Callable[[SqliteSaver], Any]) -> int:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_is_one_statement(saver: SqliteSaver, name: str) -> None:
+def test_a_call_is_one_statement(path: Path, saver: SqliteSaver, name: str) -> None:
+    """And one again after a valid change of the schema."""
     assert statements(saver, CALLS[name]) == 1
     assert not saver.conn.in_transaction
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_it_is_one_again_after_a_valid_change_of_the_schema(
-    path: Path, saver: SqliteSaver, name: str
-) -> None:
     edit(path, "CREATE TABLE mine (a)")
     assert statements(saver, CALLS[name]) > 1
     assert statements(saver, CALLS[name]) == 1
@@ -119,9 +114,3 @@ def test_more_writes_than_one_statement_takes_are_stored_as_well(
     assert found is not None
     expected = writes if channels == "abcdefghi" else writes[-1:]
     assert [write[1:] for write in found.pending_writes or () if write[0] == "many"] == expected
-
-
-def test_writes_without_a_checkpoint_are_not_a_checkpoint(saver: SqliteSaver) -> None:
-    saver.put_writes(at(checkpoint_id="3"), [("a", 1)], "task")
-    assert saver.get_tuple(at(checkpoint_id="3")) is None
-    assert ids_in(saver) == ["9", "2", "1"]

@@ -16,7 +16,7 @@ from sealpoint import EncryptedSerializer, JsonPlusSerializer, RingCipher
 from sealpoint.base import BaseCheckpointSaver
 from sealpoint.errors import BlockedTypeError, RowError, SealpointError
 from sealpoint.sqlite import SqliteSaver, reader
-from tests.support.checkpoints import at, make
+from tests.support.databases.checkpoints import at, make
 from tests.support.sample_types import Color
 
 KEY = bytes(range(32))
@@ -75,15 +75,6 @@ def test_a_walk_finds_what_the_general_one_finds(forest: Any, seals: bool) -> No
             assert walk(saver, config) == walk_generally(saver, config)
 
 
-def test_two_branches_side_by_side(sealed: SqliteSaver) -> None:
-    """Every second row belongs to the other one, as far as a range of rows can reach."""
-    grow(sealed, [None, 0, *range(200)], {3: {"a": "three"}})
-    assert walk(sealed, at("t", "199")) == walk_generally(sealed, at("t", "199"))
-    assert walk(sealed, at("t", "200"))["b"]["writes"][-1] == ("task", "b", DAY)
-    assert len(walk(sealed, at("t", "199"))["a"]["writes"]) == 98
-    assert len(walk(sealed, at("t", "200"))["a"]["writes"]) == 100
-
-
 @pytest.mark.parametrize("size", [0, 1, 700])
 def test_large_rows_are_read_a_few_at_a_time(
     sealed: SqliteSaver, monkeypatch: pytest.MonkeyPatch, size: int
@@ -92,7 +83,7 @@ def test_large_rows_are_read_a_few_at_a_time(
     whole = walk(sealed, at())
     monkeypatch.setattr(reader, "PAGE_BYTES", size)  # of writes
     assert walk(sealed, at()) == whole
-    monkeypatch.setattr("sealpoint.sqlite.delta.PAGE_BYTES", size)
+    monkeypatch.setattr("sealpoint.sqlite.reader.PAGE_BYTES", size)
     assert walk(sealed, at()) == whole
 
 
@@ -170,25 +161,21 @@ def test_an_object_may_be_a_dict(sealed: SqliteSaver) -> None:
     assert walk(sealed, at()) == walk_generally(sealed, at())
 
 
-def test_a_missing_parent_ends_it(sealed: SqliteSaver) -> None:
-    grow(sealed, [None, *range(30)], {})
-    sealed.conn.execute("DELETE FROM checkpoints WHERE checkpoint_id = '014'")
-    assert walk(sealed, at()) == walk_generally(sealed, at())
-    assert [write[2] for write in walk(sealed, at())["a"]["writes"]] == [*range(15, 30)]
-
-
-def test_a_circle_is_met_where_it_closes(sealed: SqliteSaver) -> None:
+def test_a_missing_parent_ends_it_and_a_circle_is_met_where_it_closes(sealed: SqliteSaver) -> None:
     grow(sealed, [None, *range(30)], {20: {"a": 1}})
     sealed.conn.execute("UPDATE checkpoints SET parent_checkpoint_id = '025' WHERE checkpoint_id = '003'")
     assert walk(sealed, at(), "a")["a"]["seed"] == 1
     with pytest.raises(RowError, match="circle"):
         walk(sealed, at(), "b")
+    sealed.conn.execute("DELETE FROM checkpoints WHERE checkpoint_id = '014'")
+    assert walk(sealed, at()) == walk_generally(sealed, at())
+    assert [write[2] for write in walk(sealed, at())["b"]["writes"]] == [DAY] * 15
 
 
 def test_ancestors_are_counted(sealed: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
     grow(sealed, [None, *range(30)], {})
-    monkeypatch.setattr("sealpoint.sqlite.delta.MAX_ANCESTORS", 30)
+    monkeypatch.setattr("sealpoint.sqlite.reader.MAX_ANCESTORS", 30)
     with pytest.raises(RowError, match="over 30 ancestors"):
         walk(sealed, at())
-    monkeypatch.setattr("sealpoint.sqlite.delta.MAX_ANCESTORS", 31)
+    monkeypatch.setattr("sealpoint.sqlite.reader.MAX_ANCESTORS", 31)
     assert len(walk(sealed, at())["a"]["writes"]) == 30

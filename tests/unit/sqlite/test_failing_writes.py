@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from sealpoint import JsonPlusSerializer
 from sealpoint.errors import UnsupportedTypeError
 from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import at, dump, ids_in, make, put_chain
+from tests.support.databases.checkpoints import at, dump, ids_in, make, put_chain
 
 
 @pytest.fixture
@@ -22,18 +21,6 @@ def saver(tmp_path: Path) -> Iterator[SqliteSaver]:
     with SqliteSaver.from_conn_string(str(tmp_path / "x.db")) as saver:
         put_chain(saver, "1")
         yield saver
-
-
-class Breaking(JsonPlusSerializer):
-    """Serializes two values and no third."""
-
-    left = 2
-
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        if not self.left:
-            raise UnsupportedTypeError("no more")
-        self.left -= 1
-        return super().dumps_typed(obj)
 
 
 def act_put(saver: SqliteSaver) -> None:
@@ -51,19 +38,19 @@ def act_copy_thread(saver: SqliteSaver) -> None:
 ACTS = [act_put, act_put_writes, act_copy_thread]
 
 
-def test_a_serializer_that_breaks_down_on_the_third_write(saver: SqliteSaver) -> None:
-    breaking = SqliteSaver(saver.conn, serde=Breaking())
+@pytest.mark.parametrize(
+    ("write", "error"), [(("c", object()), UnsupportedTypeError), (("\ud800", 3), UnicodeEncodeError)]
+)
+def test_a_write_without_a_form(saver: SqliteSaver, write: Any, error: type[Exception]) -> None:
+    """The two before it go again, whether the serializer or the database refuses the third."""
     before = dump(saver.conn)
-    with pytest.raises(UnsupportedTypeError):
-        breaking.put_writes(at("t", "1"), [("a", 1), ("b", 2), ("c", 3)], "task2")
-    assert dump(saver.conn) == before
-
-
-def test_a_value_without_a_form(saver: SqliteSaver) -> None:
-    before = dump(saver.conn)
+    with pytest.raises(error):
+        saver.put_writes(at("t", "1"), [("a", 1), ("b", 2), write], "task2")
     with pytest.raises(UnsupportedTypeError):
         saver.put(at("t", "1"), make("2", x=object()), {}, {})
     assert dump(saver.conn) == before
+    put_chain(saver, "2")
+    assert len(dump(saver.conn)) == len(before) + 2
 
 
 @pytest.mark.parametrize("act", ACTS)
@@ -78,26 +65,6 @@ def test_a_full_disk(saver: SqliteSaver, act: Any) -> None:
     saver.conn.execute("PRAGMA max_page_count = 1000")
     act(saver)
     assert dump(saver.conn) != before
-
-
-def test_a_row_in_the_middle_that_the_database_refuses(saver: SqliteSaver) -> None:
-    """The rows before it go again: a text that has no form in UTF-8 is the third channel."""
-    before = dump(saver.conn)
-    with pytest.raises(UnicodeEncodeError):
-        saver.put_writes(at("t", "1"), [("a", 1), ("b", 2), ("\ud800", 3)], "task2")
-    assert dump(saver.conn) == before
-    put_chain(saver, "2")
-    assert len(dump(saver.conn)) == len(before) + 2
-
-
-@pytest.mark.parametrize("act", ACTS)
-def test_a_closed_connection(saver: SqliteSaver, tmp_path: Path, act: Any) -> None:
-    before = dump(saver.conn)
-    saver.conn.close()
-    with pytest.raises(sqlite3.ProgrammingError):
-        act(saver)
-    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
-        assert dump(connection) == before
 
 
 @pytest.mark.parametrize("act", ACTS)

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import pytest
 
 from sealpoint.sqlite import SqliteSaver, database
-from tests.support.checkpoints import at, ids_in, make, put_chain
-from tests.support.interleave import Second, WatchedLock, call_with_a_break
+from tests.support.databases.checkpoints import at, ids_in, make, put_chain
+from tests.support.runs.interleave import Second, WatchedLock, call_with_a_break
 
 Call = Callable[[SqliteSaver], Any]
+
+
+def watched(
+    connection: sqlite3.Connection, lock: WatchedLock, monkeypatch: pytest.MonkeyPatch
+) -> tuple[SqliteSaver, WatchedLock]:
+    """A saver whose lock is the test's."""
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "RLock", lambda: lock)
+        saver = SqliteSaver(connection)
+    return saver, lock
 
 
 def use_cursor(saver: SqliteSaver, *, transaction: bool) -> None:
@@ -39,35 +50,14 @@ OPERATIONS: dict[str, Call] = {
 }
 
 
-class Connection(sqlite3.Connection):
-    """One whose closing is seen."""
-
-    on_close: Callable[[], None] = staticmethod(lambda: None)
-
-    def close(self) -> None:
-        self.on_close()
-        super().close()
-
-
-@pytest.fixture
-def connection() -> Iterator[Connection]:
-    with closing(sqlite3.connect(":memory:", check_same_thread=False, factory=Connection)) as connection:
-        yield connection
-
-
-def watch(saver: SqliteSaver, lock: WatchedLock) -> SqliteSaver:
-    """Give a saver a lock of the test's."""
-    saver._database.lock = lock  # type: ignore[assignment]
-    return saver
-
-
 @pytest.mark.parametrize("is_new", [False, True])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_statement_runs_under_the_lock(name: str, is_new: bool, connection: Connection) -> None:
+def test_every_statement_runs_under_the_lock(
+    name: str, is_new: bool, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SQLite's transactions belong to the connection: a statement of another thread would be part of ours."""
     put_chain(SqliteSaver(connection), "1", "2")
-    lock = WatchedLock()
-    saver = watch(SqliteSaver(connection), lock)
+    saver, lock = watched(connection, WatchedLock(), monkeypatch)
     if not is_new:
         saver.setup()
     seen: list[tuple[str, bool]] = []
@@ -79,37 +69,24 @@ def test_every_statement_runs_under_the_lock(name: str, is_new: bool, connection
     assert not lock.is_mine
 
 
-def test_a_connection_is_closed_under_the_lock(connection: Connection) -> None:
-    lock, seen = WatchedLock(), list[bool]()
-    saver = watch(SqliteSaver(connection), lock)
-    saver.setup()
-    connection.on_close = lambda: seen.append(lock.is_mine)
-    saver._database.close()
-    assert seen == [True]
-
-
 @pytest.mark.parametrize("transaction", [False, True])
-@pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "setup"])
-def test_a_cursor_keeps_other_threads_waiting(name: str, transaction: bool, connection: Connection) -> None:
-    put_chain(SqliteSaver(connection), "1", "2")
-    other = Second(lambda: OPERATIONS[name](saver))
-    saver = watch(SqliteSaver(connection), other.lock)
-    saver.setup()
-    with saver.cursor(transaction=transaction):
-        other.start()
-        assert other.waited
-    other.join()
+def test_a_cursor_holds_the_lock(
+    transaction: bool, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver, lock = watched(connection, WatchedLock(), monkeypatch)
+    with saver.cursor(transaction):
+        assert lock.is_mine
+    assert not lock.is_mine
 
 
-def test_two_threads_set_up_once_wherever_they_meet() -> None:
+def test_two_threads_set_up_once_wherever_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one begins between any two steps of the first."""
     waited = 0
     for step in itertools.count():
         seen: list[str] = []
         with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
-            saver = SqliteSaver(connection)
-            other = Second(saver.setup)
-            watch(saver, other.lock)
+            other = Second(lambda: OPERATIONS["setup"](saver))  # noqa: B023
+            saver, _ = watched(connection, other.lock, monkeypatch)
             connection.set_trace_callback(seen.append)
             call_with_a_break(saver.setup, database.__file__, step, other.start)
             if not other.has_started:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,15 +69,11 @@ def opened(sealed: Any) -> Any:
     return SERDE.loads_typed((sealed.tag, sealed.blob))
 
 
-def test_protocol() -> None:
-    assert isinstance(Carrier(), CarrierSerializer)
-    assert not isinstance(JsonPlusSerializer(), CarrierSerializer)
+def test_reads_hand_on_what_is_stored(saver: SqliteSaver) -> None:
+    assert isinstance(saver.serde, CarrierSerializer)
     assert not isinstance(SERDE, CarrierSerializer)
-
-
-def test_tuple_and_list_hand_on_what_is_stored(saver: SqliteSaver) -> None:
     places: list[Any] = [put(saver, step) for step in range(3)]
-    found = saver.get_tuple(places[1])
+    found = asyncio.run(saver.aget_tuple(places[1]))
     assert found is not None
     assert opened(found.checkpoint)["channel_values"] == {"step": 1}
     assert [opened(value) for _, _, value in found.pending_writes or []] == [1]
@@ -87,16 +81,6 @@ def test_tuple_and_list_hand_on_what_is_stored(saver: SqliteSaver) -> None:
     assert found.parent_config == places[0]
     listed = list(saver.list({"configurable": {"thread_id": "t"}}))
     assert [opened(saved.checkpoint)["channel_values"]["step"] for saved in listed] == [2, 1, 0]
-
-
-def test_asynchronous_reads_do_the_same(saver: SqliteSaver) -> None:
-    place: Any = put(saver, 0)
-
-    async def read() -> Any:
-        return await saver.aget_tuple(place), [saved async for saved in saver.alist(None)]
-
-    found, listed = asyncio.run(read())
-    assert opened(found.checkpoint) == opened(listed[0].checkpoint)
 
 
 def test_delta_history_is_refused_and_not_empty(saver: SqliteSaver) -> None:
@@ -118,25 +102,20 @@ def test_pruning_deletes_nothing_that_may_be_needed(saver: SqliteSaver) -> None:
     assert len(list(saver.list(None))) == 1
 
 
-def test_other_serializers_are_checked_as_before() -> None:
+class Decoding(Carrier):
+    """Decodes what it reads."""
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return {**SERDE.loads_typed(data), "id": "another"}
+
+
+@pytest.mark.parametrize("serde", [Lying(), Decoding()], ids=["no carrier", "decoded"])
+def test_all_else_is_checked_as_before(saver: SqliteSaver, serde: Any) -> None:
     """A value does not become opaque by its type: only a carrier says that one is."""
-    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
-        place: Any = put(SqliteSaver(connection), 0)
-        saver = SqliteSaver(connection, serde=Lying())
-        with pytest.raises(RowError, match="does not hold the checkpoint"):
-            saver.get_tuple(place)
-        with pytest.raises(RowError, match="does not hold the checkpoint"):
-            list(saver.list(None))
-
-
-def test_what_a_carrier_has_decoded_is_checked() -> None:
-    class Decoding(Carrier):
-        def loads_typed(self, data: tuple[str, bytes]) -> Any:
-            return {**SERDE.loads_typed(data), "id": "another"}
-
-    with SqliteSaver.from_conn_string(":memory:", serde=Decoding()) as saver:
-        place: Any = saver.put(
-            {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {}
-        )
-        with pytest.raises(RowError, match="does not hold the checkpoint"):
-            saver.get_tuple(place)
+    place: Any = put(saver, 0)
+    checking = SqliteSaver(saver.conn, serde=serde)
+    saver.conn.execute("DELETE FROM writes")
+    with pytest.raises(RowError, match="does not hold the checkpoint"):
+        checking.get_tuple(place)
+    with pytest.raises(RowError, match="does not hold the checkpoint"):
+        list(checking.list(None))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from sealpoint.errors import SchemaError
+from sealpoint.errors import DatabaseCorruptError, SchemaError
 from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import at, dump, make, put_chain
-from tests.support.schemas import CHECKPOINTS, LOG, OLDER_WRITES, REFUSED, TRIGGER, WRITES
+from tests.support.databases.checkpoints import at, dump, make, put_chain
+from tests.support.databases.schemas import CHECKPOINTS, LOG, OLDER_WRITES, REFUSED, TRIGGER, WRITES
 
 
 @pytest.mark.parametrize("statements", REFUSED.values(), ids=REFUSED)
@@ -77,3 +80,29 @@ def test_an_older_table_gets_its_column_and_keeps_its_rows(connection: sqlite3.C
 
 def test_the_schema_is_not_trusted(saver: SqliteSaver) -> None:
     assert saver.conn.execute("PRAGMA trusted_schema").fetchone() == (0,)
+
+
+FIRST: dict[str, Callable[[SqliteSaver], object]] = {
+    "setup": lambda saver: saver.setup(),
+    "get_tuple": lambda saver: saver.get_tuple(at()),
+    "cursor": lambda saver: saver.cursor(transaction=False).__enter__(),
+}
+
+
+@pytest.mark.parametrize("call", FIRST)
+@pytest.mark.parametrize("is_text", [False, True], ids=["no database", "name of a column that is no text"])
+def test_a_file_that_is_no_database_is_refused_in_our_words(tmp_path: Path, call: str, is_text: bool) -> None:
+    """Whatever a saver is asked first."""
+    path = tmp_path / "x.db"
+    if is_text:
+        with SqliteSaver.from_conn_string(str(path)) as saver:
+            saver.setup()
+        path.write_bytes(path.read_bytes().replace(b"checkpoint BLOB", b"checkpoin\xff BLOB"))
+    else:
+        path.write_bytes(b"no database" * 1000)
+    with closing(sqlite3.connect(path)) as connection:
+        saver = SqliteSaver(connection)
+        with pytest.raises(SchemaError if is_text else DatabaseCorruptError) as caught:
+            FIRST[call](saver)
+        assert is_text or "SQLite cannot read the file" in str(caught.value)
+        assert not saver.is_setup

@@ -9,29 +9,12 @@ import pytest
 from sealpoint.base import CheckpointMetadata
 from sealpoint.errors import ConfigError
 from sealpoint.sqlite import SqliteSaver
-from tests.support.checkpoints import at, dump, ids_in, make, put_chain
+from tests.support.databases.checkpoints import at, dump, ids_in, make, put_chain
 
 
 def rows_of(saver: SqliteSaver, thread_id: str) -> list[tuple[Any, ...]]:
     """All rows of a thread, without its name."""
     return [row[1:] for row in dump(saver.conn) if row[0] == thread_id]
-
-
-def test_delete_thread_takes_all_of_one_thread(saver: SqliteSaver) -> None:
-    put_chain(saver, "1", "2")
-    put_chain(saver, "3", ns="sub")
-    put_chain(saver, "1", thread_id="other")
-    kept = rows_of(saver, "other")
-    saver.delete_thread("t")
-    assert rows_of(saver, "t") == []
-    assert rows_of(saver, "other") == kept
-    saver.delete_thread("t")
-
-
-def test_delete_thread_takes_a_number(saver: SqliteSaver) -> None:
-    put_chain(saver, "1", thread_id="7")
-    saver.delete_thread(7)  # type: ignore[arg-type]
-    assert dump(saver.conn) == []
 
 
 def test_delete_for_runs_takes_the_runs_and_nothing_else(saver: SqliteSaver) -> None:
@@ -40,34 +23,25 @@ def test_delete_for_runs_takes_the_runs_and_nothing_else(saver: SqliteSaver) -> 
     put_chain(saver, "4", thread_id="other", run_id="a")
     put_chain(saver, "5", run_id="c")
     saver.put(at(), make("6"), {}, {})
+    before = dump(saver.conn)
+    saver.delete_for_runs([])
+    assert dump(saver.conn) == before
     saver.delete_for_runs(["a", "b", "absent", "'; --"])
     assert ids_in(saver) == ["6", "5"]
     assert {row[2] for row in dump(saver.conn)} == {"5", "6"}
 
 
-def test_delete_for_no_runs_deletes_nothing(saver: SqliteSaver) -> None:
-    put_chain(saver, "1")
-    before = dump(saver.conn)
-    saver.delete_for_runs([])
-    assert dump(saver.conn) == before
-
-
-def test_copy_thread_copies_every_row(saver: SqliteSaver) -> None:
+def test_a_copy_has_every_row_and_lives_on_its_own(saver: SqliteSaver) -> None:
     put_chain(saver, "1", "2")
     put_chain(saver, "3", ns="sub")
     saver.put_writes(at("t", "2"), [("__interrupt__", 1), ("a", 2)], "task2", "path")
-    saver.copy_thread("t", "copy")
-    assert rows_of(saver, "copy") == rows_of(saver, "t") != []
-
-
-def test_a_copy_lives_on_its_own(saver: SqliteSaver) -> None:
-    put_chain(saver, "1", "2")
+    copied = rows_of(saver, "t")
     saver.copy_thread("t", "copy")
     saver.delete_thread("t")
+    assert rows_of(saver, "copy") == copied != []
     latest = saver.get_tuple(at("copy"))
     assert latest is not None
     assert latest.parent_config == at("copy", "1")
-    assert latest.pending_writes == [("task", "n", 1)]
 
 
 def test_a_copy_replaces_what_has_the_same_id(saver: SqliteSaver) -> None:

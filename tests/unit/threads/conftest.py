@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
 from sealpoint.threads import MemoryThreadStore, PostgresThreadStore, SqliteThreadStore, ThreadStore
-from tests.support.server import server
+from tests.support.servers.postgres import server
 
 Make = Callable[[], ThreadStore]
 _numbers = count()
@@ -30,6 +32,19 @@ def schema(pytestconfig: pytest.Config) -> Iterator[str]:
 @pytest.fixture
 def dsn(pytestconfig: pytest.Config) -> str:
     return server(pytestconfig)
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
+    """The connections that are opened from now on."""
+    opened, connect = list[sqlite3.Connection](), sqlite3.connect
+
+    def note(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", note)
+    return opened
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sealpoint.threads import Answer, Event, Head, Kind, Special, Spot, ThreadStore, postgres, sqlite
+from sealpoint.threads import Answer, Head, Special, Spot, ThreadStore, postgres, sqlite
 from sealpoint.threads.store import REPLACED
 from tests.unit.threads.events import FAR, deleted, leaving, mac, put, spot
 
 # In the order of their bytes, which is neither that of UTF-16 nor that of a dictionary.
 IDS = ["", "A", "B", "_", "a", "aa", "b", "\x7f", "é", "\uffff", "\U0001f600"]
-
-
-def heads_of(events: list[Event]) -> list[Head]:
-    return [event.head for event in events]
 
 
 def test_is_a_thread_store(store: ThreadStore) -> None:
@@ -34,41 +30,60 @@ def test_empty_store_knows_nothing(store: ThreadStore) -> None:
     assert store.end() == 0
 
 
-def test_newest_is_the_greatest_id_that_is_there(store: ThreadStore) -> None:
-    store.append([put("2"), put("3"), put("1"), put("9", ns="n"), put("9", thread_id="u")])
-    assert [*store.newest("t", "").heads] == [put("3")]
-    store.append([leaving("3")])
-    assert [*store.newest("t", "").heads] == [put("2")]
-    store.append([deleted("3"), put("2", "b")])
-    assert [*store.newest("t", "").heads] == [put("2", "b")]
+def test_what_a_history_leaves(store: ThreadStore) -> None:
+    history = [put("1"), put("2"), put("3"), put("2", "b"), put("2", ns="n"), put("1", thread_id="u")]
+    history += [leaving("3"), put("4"), deleted("4")]
+    clocks = [store.find([]).clock]
+    for part in (history[:4], history[4:6], history[6:7], history[7:]):
+        store.append(part)
+        clocks.append(store.find([]).clock)
+    assert clocks == sorted({*clocks})
+    every = [put("1"), put("2", "b"), leaving("3"), put("2", ns="n")]
+
+    newest = {("t", ""): [put("2", "b")], ("t", "n"): every[3:], ("u", ""): history[5:6], ("x", ""): []}
+    for place, heads in newest.items():
+        answer = store.newest(*place)
+        assert ([*answer.heads], answer.clock) == (heads, clocks[-1])
+
+    wanted = ["3", "1", "2", "4", "5", "1"]
+    for spots, heads in (
+        ([*map(spot, wanted)], [*every[:3], deleted("4")]),
+        ([spot("4")], [deleted("4")]),
+        ([spot("5")], []),
+        ([spot("1", "u")], history[5:6]),
+    ):
+        answer = store.find(spots)
+        assert (sorted(answer.heads), answer.clock) == (sorted(heads), clocks[-1])
+
+    limits: list[tuple[str | None, str | None, str | None, list[Head]]] = [
+        (None, None, None, every),
+        ("", None, None, every[:3]),
+        ("", "2", None, every[1:3]),
+        ("", "2", "3", every[1:2]),
+        ("", "2", "2\0", every[1:2]),
+        ("", None, "2", every[:1]),
+        (None, "2", "3", [every[1], every[3]]),
+    ]
+    for ns, least, below, heads in limits:
+        answer = store.between("t", ns, least, below)
+        assert (sorted(answer.heads), answer.clock) == (sorted(heads), clocks[-1])
+    assert [*store.between("x", None, None, None).heads] == []
+
+    found = [*store.events(store.end())]
+    assert [event.head for event in found] == history
+    assert [event.seq for event in found] == [*range(1, store.end() + 1)]
+    assert [event.head for event in store.events(found[1].seq)] == history[:2]
+    assert [*store.events(0)] == []
+    assert len({event.at for event in found}) <= 2
+
+    store.close()  # it is opened again
+    assert [*store.heads()] == [*every[:3], deleted("4"), every[3], history[5]]
+    for _ in range(2):
+        store.delete_thread("t")
+        assert store.end() == len(history) + 4
+    assert [*store.newest("t", "").heads] == [*store.newest("t", "n").heads] == []
     store.append([put("3", "c")])
     assert [*store.newest("t", "").heads] == [put("3", "c")]
-    store.delete_thread("t")
-    assert [*store.newest("t", "").heads] == [*store.newest("t", "n").heads] == []
-    assert [*store.newest("u", "").heads] == [put("9", thread_id="u")]
-
-
-def test_find_returns_last_events(store: ThreadStore) -> None:
-    store.append([put("1"), put("2"), put("1", "b"), deleted("2"), put("3"), leaving("3")])
-    found = store.find([spot("3"), spot("1"), spot("2"), spot("4"), spot("1", "u"), spot("1")])
-    assert sorted(found.heads) == [put("1", "b"), deleted("2"), leaving("3")]
-    assert [*store.find([spot("2")]).heads] == [deleted("2")]
-    assert [*store.find([spot("4")]).heads] == []
-
-
-def test_between_returns_what_is_not_deleted(store: ThreadStore) -> None:
-    store.append([put("1"), put("2"), put("3"), put("2", "b"), put("2", ns="n"), put("1", thread_id="u")])
-    store.append([leaving("3"), put("4"), deleted("4")])
-    every = [put("1"), put("2", "b"), leaving("3"), put("2", ns="n")]
-    assert sorted(store.between("t", None, None, None).heads) == sorted(every)
-    assert sorted(store.between("t", "", None, None).heads) == every[:3]
-    assert sorted(store.between("t", "", "2", None).heads) == every[1:3]
-    assert sorted(store.between("t", "", "2", "3").heads) == every[1:2]
-    assert sorted(store.between("t", "", None, "2").heads) == every[:1]
-    assert sorted(store.between("t", None, "2", "3").heads) == [every[1], every[3]]
-    assert [*store.between("x", None, None, None).heads] == []
-    store.append([put("2\0"), put("2\1"), put("20")])
-    assert sorted(store.between("t", "", "2", "2\0").heads) == every[1:2]
 
 
 def test_order_is_that_of_bytes(store: ThreadStore) -> None:
@@ -110,15 +125,6 @@ def test_earlier_contents(store: ThreadStore) -> None:
     assert [*store.replaced(spot("3"))] == [mac(str(number)) for number in range(REPLACED + 7, 7, -1)]
 
 
-def test_deleting_a_thread(store: ThreadStore) -> None:
-    store.append([put("1"), put("2"), put("3", ns="n"), put("1", thread_id="u"), deleted("2"), leaving("1")])
-    store.delete_thread("t")
-    assert [*store.heads()] == [deleted("1"), deleted("2"), deleted("3", ns="n"), put("1", thread_id="u")]
-    assert store.end() == 8
-    store.delete_thread("t")
-    assert store.end() == 8
-
-
 def test_deleting_a_thread_page_by_page(store: ThreadStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long one takes longer than a call may; others go on meanwhile."""
     for module in (sqlite, postgres):
@@ -136,39 +142,11 @@ def test_deleting_a_thread_page_by_page(store: ThreadStore, monkeypatch: pytest.
     assert store.end() == before + len(gone)
 
 
-def test_log_has_every_event(store: ThreadStore) -> None:
-    events = [put("1"), put("1", "b"), deleted("1"), put("2")]
-    store.append(events[:3])
-    store.append(events[3:])
-    found = [*store.events(store.end())]
-    assert heads_of(found) == events
-    assert [event.seq for event in found] == sorted({event.seq for event in found})
-    assert heads_of([*store.events(found[1].seq)]) == events[:2]
-    assert [*store.events(0)] == []
-    assert len({event.at for event in found}) <= 2
-    assert found[-1].seq == store.end()
-
-
 def test_many_events_are_read_by_pages(store: ThreadStore) -> None:
     events = [put(f"{number:05}", str(number)) for number in range(2500)]
     store.append(events)
-    assert heads_of([*store.events(FAR)]) == events
+    assert [event.head for event in store.events(FAR)] == events
     assert [*store.heads()] == events
-
-
-def test_clock_grows_with_every_event(store: ThreadStore) -> None:
-    clocks = []
-    for number in range(5):
-        store.append([put(str(number))])
-        clocks.append(store.newest("t", "").clock)
-    assert clocks == sorted({*clocks})
-    assert store.claim <= clocks[-1]
-    assert {
-        store.find([]).clock,
-        store.find([spot("1")]).clock,
-        store.between("x", None, None, None).clock,
-        store.newest("x", "").clock,
-    } == {clocks[-1]}
 
 
 def test_adopting(store: ThreadStore) -> None:
@@ -187,37 +165,18 @@ def test_adopting(store: ThreadStore) -> None:
 
 
 def test_trimming(store: ThreadStore) -> None:
-    store.append([put("1"), put("2"), deleted("1"), put("3"), deleted("3"), put("1", thread_id="u")])
-    assert (store.trim(0), store.trimmed()) == (0, 0)
-    assert (store.trim(FAR), store.trimmed()) == (2, 2)
-    assert [*store.heads()] == [put("2"), put("1", thread_id="u")]
-    assert [*store.find([spot("1")]).heads] == []
-    assert [*store.replaced(spot("1"))] == []
-    assert (store.trim(FAR), store.trimmed()) == (0, 2)
-    store.append([deleted("2"), put("4")])
-    assert (store.trim(FAR), store.trimmed()) == (1, 3)
-
-
-def test_trimming_keeps_the_last_number(store: ThreadStore) -> None:
-    """Otherwise the clock would go down, and numbers would be used again."""
-    store.append([put("1"), deleted("1")])
+    """The last number is kept: otherwise the clock would go down, and numbers would be used again."""
+    store.append([put("1"), put("2"), deleted("1"), put("3"), put("1", thread_id="u"), deleted("3")])
     clock = store.newest("t", "").clock
-    assert store.trim(FAR) == 0
+    assert (store.trim(0), store.trimmed()) == (0, 0)
+    assert (store.trim(FAR), store.trimmed()) == (1, 1)
+    assert [*store.heads()] == [put("2"), deleted("3"), put("1", thread_id="u")]
+    assert ([*store.find([spot("1")]).heads], [*store.replaced(spot("1"))]) == ([], [])
+    assert (store.trim(FAR), store.trimmed()) == (0, 1)
     assert store.newest("t", "").clock == clock
-    store.append([put("2")])
-    assert store.trim(FAR) == 1
+    store.append([put("4")])
+    assert (store.trim(FAR), store.trimmed()) == (1, 2)
     assert store.newest("t", "").clock > clock
-
-
-def test_closed_store_is_opened_again(store: ThreadStore) -> None:
-    store.append([put("1")])
-    store.close()
-    assert [*store.newest("t", "").heads] == [put("1")]
-
-
-def test_kinds_are_stored_as_they_are(store: ThreadStore) -> None:
-    store.append([put("1"), leaving("2"), deleted("3")])
-    assert [type(head.kind) for head in store.heads()] == [Kind, Kind, Kind]
 
 
 # --- special writes --------------------------------------------------------------------------------------
@@ -235,7 +194,7 @@ def of(answer: Answer, at: Spot) -> list[Special]:
 
 
 def test_special_writes_are_read_with_their_checkpoint(store: ThreadStore) -> None:
-    one, two = special(), special("täsk, \0 2", -1, "b", 7)
+    one, two = special(idx=70_000), special("täsk, \0 2", -1, "b", 7)  # any position
     store.append([put("1"), put("2")])
     store.append_specials(spot("2"), [one, two])
     store.append_specials(spot("9"), [one])
@@ -272,12 +231,6 @@ def test_a_deletion_ends_special_writes(store: ThreadStore) -> None:
     assert [*store.specials()] == []
     store.append([put(each) for each in "123"])
     assert [*store.between("t", None, None, None).specials] == [*store.specials()] == []
-
-
-def test_a_write_of_the_user_has_any_position(store: ThreadStore) -> None:
-    written = special()._replace(idx=70_000)
-    store.append_specials(spot("1"), [written])
-    assert of(store.find([spot("1")]), spot("1")) == [written]
 
 
 def test_forgotten_checkpoints_have_no_special_writes(store: ThreadStore) -> None:

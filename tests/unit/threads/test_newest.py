@@ -11,11 +11,10 @@ from typing import Any, Final
 import psycopg
 import pytest
 
-from sealpoint.threads import PostgresThreadStore, SqliteThreadStore, pgstatements, statements
-from sealpoint.threads.sqlitefile import Opened
-from tests.support.extent import by_extent
-from tests.support.server import schema, server
-from tests.support.threads import schema_of
+from sealpoint.threads import PostgresThreadStore, SqliteThreadStore, pgstatements
+from tests.support.databases.threads import schema_of
+from tests.support.runs.extent import by_extent
+from tests.support.servers.postgres import schema, server
 from tests.unit.threads.events import deleted, leaving, put
 
 MANY: Final = by_extent(3_000, 20_000)
@@ -39,10 +38,8 @@ HISTORIES: Final[dict[str, Any]] = {
 }
 
 
-def opcodes(store: SqliteThreadStore, ask: Any) -> int:
+def opcodes(connection: sqlite3.Connection, ask: Any) -> int:
     """How many steps a question takes, in hundreds."""
-    opened: Any = store._file.opened
-    assert isinstance(opened, Opened)
     count = 0
 
     def tick() -> int:
@@ -50,15 +47,15 @@ def opcodes(store: SqliteThreadStore, ask: Any) -> int:
         count += 100
         return 0
 
-    opened.connection.set_progress_handler(tick, 100)
+    connection.set_progress_handler(tick, 100)
     ask()
-    opened.connection.set_progress_handler(None, 0)
+    connection.set_progress_handler(None, 0)
     return count
 
 
 @pytest.mark.parametrize("history", HISTORIES)
 @pytest.mark.parametrize("is_empty", [True, False])
-def test_sqlite(tmp_path: Path, history: str, is_empty: bool) -> None:
+def test_sqlite(tmp_path: Path, connections: list[sqlite3.Connection], history: str, is_empty: bool) -> None:
     with closing(SqliteThreadStore(tmp_path / "db", create=True, timeout=60)) as store:
         store.append([*map(put, NAMES)])
         HISTORIES[history](store)
@@ -66,10 +63,10 @@ def test_sqlite(tmp_path: Path, history: str, is_empty: bool) -> None:
             store.append([put("000000", "c")])
         found = [] if is_empty else [put("000000", "c")]
         assert [*store.newest("t", "").heads] == found
-        assert opcodes(store, lambda: store.newest("t", "")) <= OPCODES
+        assert opcodes(connections[-1], lambda: store.newest("t", "")) <= OPCODES
         if history != "prune that was interrupted":
             assert [*store.between("t", None, None, None).heads] == found
-            assert opcodes(store, lambda: store.between("t", None, None, None)) <= OPCODES
+            assert opcodes(connections[-1], lambda: store.between("t", None, None, None)) <= OPCODES
 
 
 @pytest.fixture
@@ -105,25 +102,3 @@ def test_postgres(dsn: str, history: str, is_analyzed: bool) -> None:
 
 def statements_of(statement: str, name: str) -> str:
     return statement.format(schema=name, conditions="")
-
-
-def test_an_upgrade_makes_the_same_tables(tmp_path: Path) -> None:
-    """The schema of version 1 and its upgrade, against that of a new store."""
-    with closing(sqlite3.connect(":memory:")) as old, closing(sqlite3.connect(":memory:")) as new:
-        for statement in statements.SCHEMA:
-            new.execute(statement)
-        for statement in statements.FIRST:
-            old.execute(statement)
-        rows = [("1", 0), ("2", 0), ("1", 2), ("2", 1), ("3", 0), ("1", 0), ("3", 0), ("4", 1)]
-        for name, kind in rows:
-            old.execute(
-                "INSERT INTO heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)"
-                " VALUES ('t', '', ?, ?, x'', 0)",
-                (name, kind),
-            )
-        for statement in statements.UPGRADE:
-            old.execute(statement)
-        schemas = [{row for (row,) in each.execute("SELECT sql FROM sqlite_schema")} for each in (old, new)]
-        assert schemas[0] == schemas[1]
-        live = old.execute("SELECT checkpoint_id, kind FROM heads WHERE NOT gone ORDER BY seq").fetchall()
-        assert live == [("2", 1), ("1", 0), ("3", 0), ("4", 1)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sealpoint.threads.roots import line_of
-from sealpoint.threads.store import Event, Head, Kind, Spot
+from sealpoint.threads.store import Event, Head, Kind, Spot, line_of
 
 EVENT = Event(7, Head(Spot("t", "", "1"), Kind.PUT, b"m" * 16), 9)
 

@@ -11,8 +11,8 @@ import pytest
 
 from sealpoint.errors import ThreadStoreDownError
 from sealpoint.threads import ThreadStore, postgres, sqlite
-from tests.support.server import schema, server
-from tests.support.threads import open_store
+from tests.support.databases.threads import open_store
+from tests.support.servers.postgres import schema, server
 from tests.unit.threads.events import FAR, deleted, put
 
 DELETED = 7
@@ -35,52 +35,26 @@ def stores(
         yield one, two
 
 
-def between_pages(store: Any, monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
-    """Do something after each page that is trimmed."""
-    trim = store._trim
+def test_trimming_by_pages(stores: tuple[ThreadStore, ThreadStore], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run is stopped after three pages; what others read and write meanwhile is right."""
+    store: Any = stores[0]
+    other, trim, seen, stored = stores[1], store._trim, list[int](), [put("last")]
 
-    def trim_and_act(*arguments: Any) -> Any:
+    def trim_and_look(*arguments: Any) -> Any:
         done = trim(*arguments)
-        pages.append(done)
-        act(len(pages))
+        seen.append(other.trimmed())
+        assert seen[-1] + len([*other.heads()]) == DELETED + len(stored)
+        if len(seen) == 3:
+            raise ThreadStoreDownError("stopped")
         return done
 
-    pages: list[Any] = []
-    monkeypatch.setattr(store, "_trim", trim_and_act)
-
-
-def test_others_read_and_write_meanwhile(
-    stores: tuple[ThreadStore, ThreadStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, other = stores
-    seen = []
-
-    def act(_: int) -> None:
-        seen.append((other.trimmed(), len([*other.heads()])))
-
-    between_pages(store, monkeypatch, act)
-    assert store.trim(FAR) == DELETED
-    assert [trimmed + heads for trimmed, heads in seen] == [DELETED + 1] * len(seen)
-    assert len({trimmed for trimmed, _ in seen}) > 1
-    assert [*store.heads()] == [put("last")]
-
-
-def test_a_run_that_was_stopped_is_continued(
-    stores: tuple[ThreadStore, ThreadStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, other = stores
-
-    def stop(page: int) -> None:
-        if page == 3:
-            raise ThreadStoreDownError("stopped")
-
-    with monkeypatch.context() as patch:
-        between_pages(store, patch, stop)
-        with pytest.raises(ThreadStoreDownError, match="stopped"):
-            store.trim(FAR)
+    monkeypatch.setattr(store, "_trim", trim_and_look)
+    with pytest.raises(ThreadStoreDownError, match="stopped"):
+        store.trim(FAR)
     before = other.trimmed()
-    assert 0 < before < DELETED
+    assert 0 < seen[0] < before < DELETED
+    stored[:] = [put("0"), put("last"), put("more")]
     other.append([put("0"), put("more")])
     assert store.trim(FAR) == DELETED - before
     assert store.trimmed() == DELETED
-    assert [*store.heads()] == [put("0"), put("last"), put("more")]
+    assert [*store.heads()] == stored

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from sealpoint.errors import ThreadStoreDownError, ThreadStoreReadOnlyError
+from sealpoint.errors import ThreadStoreDownError, ThreadStoreError
 from sealpoint.threads import PostgresThreadStore, Special, SqliteThreadStore, ThreadStore
 from tests.unit.threads.events import deleted, put, spot
 
@@ -72,6 +72,21 @@ def test_sqlite(path: Path) -> None:
         assert again.last_special() == 1
 
 
+def test_what_was_deleted_or_stored_again_is_known_after_an_upgrade(path: Path) -> None:
+    kinds = [("1", 0), ("2", 0), ("1", 2), ("2", 1), ("3", 0), ("1", 0), ("3", 0), ("4", 1)]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name, kind in kinds:
+            connection.execute(
+                "INSERT INTO heads (thread_id, checkpoint_ns, checkpoint_id, kind, mac, at)"
+                " VALUES ('v', '', ?, ?, CAST('aaaaaaaaaaaaaaaa' AS BLOB), 0)",
+                (name, kind),
+            )
+    with closing(SqliteThreadStore(path)) as store:
+        live = store.between("v", "", None, None).heads
+        found = sorted((head.spot.checkpoint_id, int(head.kind)) for head in live)
+        assert found == [("1", 0), ("2", 1), ("3", 0), ("4", 1)]
+
+
 def test_sqlite_by_two_processes(path: Path) -> None:
     """The second finds that the first has done it."""
     with closing(SqliteThreadStore(path)) as first, closing(SqliteThreadStore(path)) as second:
@@ -97,7 +112,7 @@ def role(dsn: str, schema: str) -> Iterator[str]:
 
 def test_postgres(dsn: str, schema: str, role: str) -> None:
     """By the owner; until then the role of the agents is told so. It may append afterwards."""
-    with pytest.raises(ThreadStoreReadOnlyError, match="earlier version") as caught:
+    with pytest.raises(ThreadStoreError, match="earlier version") as caught:
         PostgresThreadStore(role, schema=schema, timeout=30)
     assert "owner" in str(caught.value.hint)
     with closing(PostgresThreadStore(dsn, schema=schema, timeout=30)) as store:

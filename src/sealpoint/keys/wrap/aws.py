@@ -21,16 +21,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from sealpoint.errors import KeyUnavailableError, WrappedKeyError, excerpt
-from sealpoint.keys.fields import get_text, require_fields, require_text
-from sealpoint.keys.wrap.sdk import call_in_time, load_sdk
-from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
+from sealpoint.keys.sources import get_text, require_fields, require_text
+from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState, call_in_time, load_sdk
 from sealpoint.utc import format_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# One attempt: `sealpoint.keys.wrap.ask` repeats it.
+# One attempt: `sealpoint.keys.wrap.wrapper` repeats it.
 CONFIG: Final = {"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 1}}
 _FOREIGN: Final = frozenset({"InvalidCiphertextException", "IncorrectKeyException"})
 # Errors whose text names the caller or the key. Texts of others may quote the request, e.g. its headers with
@@ -60,26 +59,16 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A symmetric key of AWS KMS.
-
-    Attributes:
-        key: ARN, id or alias (``alias/NAME``).
-        region: Of the key; by default that in its ARN, or what the SDK is configured for.
-        profile: Of the SDK's configuration files; by default what the SDK selects.
-    """
+    """A symmetric key of AWS KMS."""
 
     kind: ClassVar = "aws"
-    key: str
-    region: str | None = None
+    key: str  # ARN, id or alias (``alias/NAME``)
+    region: str | None = None  # by default that in the ARN, or of the SDK's configuration
     profile: str | None = None
 
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, _: Path) -> Self:
-        """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``.
-
-        Raises:
-            RingFileError: If a field is unknown, missing or not text.
-        """
+        """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``."""
         require_fields(table, _FIELDS, {"key"}, where)
         key = require_text(table, "key", where)
         return cls(key, get_text(table, "region", where), get_text(table, "profile", where))
@@ -90,21 +79,12 @@ class Wrapper:
         return self.key
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
-        """Encrypt key material, at most 4096 bytes.
-
-        Raises:
-            KeyUnavailableError: If the service does not answer or refuses.
-        """
+        """Encrypt key material, at most 4096 bytes."""
         parameters = {"KeyId": self.key, "Plaintext": material, "EncryptionContext": context.pairs()}
         return WrappedKey(self._call("encrypt", "CiphertextBlob", bytes, parameters))
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key.
-
-        Raises:
-            KeyUnavailableError: If the service does not answer or refuses.
-            WrappedKeyError: If the blob is damaged, or one of another key or context.
-        """
+        """Decrypt a wrapped key."""
         if not blob:
             raise WrappedKeyError("the wrapped key is empty")
         # KeyId: without it the service uses whatever key the blob names.
@@ -112,11 +92,7 @@ class Wrapper:
         return self._call("decrypt", "Plaintext", bytes, parameters)
 
     def describe(self) -> WrapperState:
-        """Ask for the state of the key. An account that may not ask learns nothing, and that is no problem.
-
-        Raises:
-            KeyUnavailableError: If the service does not answer, or has no such key.
-        """
+        """Ask for the state of the key. An account that may not ask learns nothing; that is no problem."""
         key = self._call("describe_key", "KeyMetadata", dict, {"KeyId": self.key})
         version = key.get("CurrentKeyMaterialId")
         return WrapperState(version if isinstance(version, str) else None, _find_problem(key))

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from sealpoint.errors import KeyUnavailableError, SourceError, WrappedKeyError, excerpt
-from sealpoint.keys.command import TIMEOUT_SECONDS, run_command
-from sealpoint.keys.fields import get_seconds, require_fields, require_words
+from sealpoint.keys.sources import TIMEOUT_SECONDS, get_seconds, require_fields, require_words, run_command
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
 
 MAX_TIMEOUT_SECONDS: Final = 60.0
@@ -45,11 +44,7 @@ class Wrapper:
 
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, _: Path, /) -> Wrapper:
-        """Make a wrapper of its table in a ring file.
-
-        Raises:
-            RingFileError: If a field is unknown, missing, or of the wrong type.
-        """
+        """Make a wrapper of its table in a ring file."""
         require_fields(table, _FIELDS, {"wrap", "unwrap"}, where)
         seconds = get_seconds(table, "timeout_seconds", where, TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
         return cls(require_words(table, "wrap", where), require_words(table, "unwrap", where), seconds)
@@ -60,20 +55,11 @@ class Wrapper:
         return self.unwrap_argv[0]
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
-        """Encrypt key material.
-
-        Raises:
-            KeyUnavailableError: If the program cannot be started, fails, or does not end in time.
-        """
+        """Encrypt key material."""
         return WrappedKey(self._run(self.wrap_argv, format_bound(material, context)))
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key.
-
-        Raises:
-            KeyUnavailableError: If the program cannot be started, fails, or does not end in time.
-            WrappedKeyError: If what it prints is not for this context.
-        """
+        """Decrypt a wrapped key."""
         return parse_bound(self._run(self.unwrap_argv, blob), context)
 
     def describe(self) -> WrapperState:
@@ -96,11 +82,7 @@ def format_bound(material: bytes, context: WrapContext) -> bytes:
 
 
 def parse_bound(text: bytes, context: WrapContext) -> bytes:
-    """Return the material of a line that `format_bound` made for the same context.
-
-    Raises:
-        WrappedKeyError: If it is another line. The message shows the ring and the key for which it was made.
-    """
+    """Return the material of a line that `format_bound` made for the same context."""
     pairs: object = None
     with suppress(ValueError, RecursionError):
         pairs = json.loads(text)
@@ -114,5 +96,5 @@ def parse_bound(text: bytes, context: WrapContext) -> bytes:
         return material
     found = WrapContext(str(pairs.get("sealpoint:ring")), str(pairs.get("sealpoint:key")))
     if material and found != context:
-        raise WrappedKeyError(f"it was made as key {excerpt(found.key)} of ring {excerpt(found.ring)}")
+        raise WrappedKeyError(f"it was wrapped for key {excerpt(found.key)} of ring {excerpt(found.ring)}")
     raise WrappedKeyError("what the command printed is not a key that sealpoint wrapped")

@@ -34,8 +34,6 @@ from sealpoint.errors import (
     WrappedKeyError,
     excerpt,
 )
-from sealpoint.keys.command import run_command
-from sealpoint.keys.fields import require_fields, require_text
 from sealpoint.keys.sources import (
     CommandSource,
     CredentialSource,
@@ -43,6 +41,9 @@ from sealpoint.keys.sources import (
     FileSource,
     Source,
     parse_source,
+    require_fields,
+    require_text,
+    run_command,
 )
 from sealpoint.keys.wrap import pkcs11helper
 from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
@@ -79,30 +80,18 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """An AES key of a PKCS#11 token.
-
-    Attributes:
-        module: Path of the vendor's library.
-        token: Label of the token.
-        key: Label of the key.
-        pin: Where the user PIN of the token is.
-        folder: The folder of the ring file, for a relative path of the PIN.
-    """
+    """An AES key of a PKCS#11 token."""
 
     kind: ClassVar = "pkcs11"
-    module: str
-    token: str
-    key: str
+    module: str  # path of the vendor's library
+    token: str  # label
+    key: str  # label
     pin: Source = field(repr=False)
-    folder: Path
+    folder: Path  # of the ring file, for a relative path of the PIN
 
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, folder: Path) -> Self:
-        """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``.
-
-        Raises:
-            RingFileError: If a field is unknown, missing or of the wrong type.
-        """
+        """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``."""
         require_fields(table, _FIELDS, _FIELDS, where)
         texts = [require_text(table, name, where) for name in ("module", "token", "key")]
         pin = table["pin"]
@@ -117,11 +106,7 @@ class Wrapper:
         return f"{self.token}/{self.key}"
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
-        """Encrypt key material.
-
-        Raises:
-            KeyUnavailableError: If the token does not answer or refuses.
-        """
+        """Encrypt key material."""
         iv = os.urandom(_IV_BYTES)
         text = self._call("encrypt", material, iv, context)
         if len(text) != len(material) + _TAG_BYTES:
@@ -129,22 +114,13 @@ class Wrapper:
         return WrappedKey(_FORMAT + iv + text)
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key.
-
-        Raises:
-            KeyUnavailableError: If the token does not answer or refuses.
-            WrappedKeyError: If the blob is damaged, or one of another key or context.
-        """
+        """Decrypt a wrapped key."""
         if not blob.startswith(_FORMAT) or len(blob) <= 1 + _IV_BYTES + _TAG_BYTES:
             raise WrappedKeyError("the wrapped key does not have the form of kind pkcs11")
         return self._call("decrypt", blob[1 + _IV_BYTES :], blob[1 : 1 + _IV_BYTES], context)
 
     def describe(self) -> WrapperState:
-        """Log in and find the key. Keys of tokens have no versions.
-
-        Raises:
-            KeyUnavailableError: If the token does not answer or refuses, or has no such key.
-        """
+        """Log in and find the key. Keys of tokens have no versions."""
         self._call("find")
         return WrapperState()
 

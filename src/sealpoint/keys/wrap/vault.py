@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError, excerpt
-from sealpoint.keys.fields import get_text, require_fields, require_text
-from sealpoint.keys.wrap.sdk import call_in_time, load_sdk
-from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState
+from sealpoint.keys.sources import get_text, require_fields, require_text
+from sealpoint.keys.wrap.wrapper import WrapContext, WrappedKey, WrapperState, call_in_time, load_sdk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,15 +65,7 @@ _HIDDEN_HINT: Final = "see the log of the server: the text of its answer may quo
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A key of the transit engine.
-
-    Attributes:
-        key: Its name.
-        mount: Path of the engine.
-        address: URL of the server; by default that of the environment.
-        namespace: Of the engine; by default that of the environment.
-        ca_file: Certificates that may sign that of the server.
-    """
+    """A key of the transit engine."""
 
     kind: ClassVar = "vault"
     key: str
@@ -85,11 +76,7 @@ class Wrapper:
 
     @classmethod
     def parse(cls, table: Mapping[str, object], where: str, folder: Path) -> Self:
-        """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``.
-
-        Raises:
-            RingFileError: If a field is unknown, missing or not text, or the address is not acceptable.
-        """
+        """Check the fields of a ``[[wrapper]]`` table other than ``id`` and ``kind``."""
         require_fields(table, _FIELDS, {"key"}, where)
         address, ca_file = get_text(table, "address", where), get_text(table, "ca_file", where)
         problem = None if address is None else _find_fault(address)
@@ -109,11 +96,7 @@ class Wrapper:
         return f"{self.mount}/{self.key}"
 
     def wrap(self, material: bytes, context: WrapContext, /) -> WrappedKey:
-        """Encrypt key material, and try whether the server binds it to the context.
-
-        Raises:
-            KeyUnavailableError: If the server does not answer or refuses, or ignores the context.
-        """
+        """Encrypt key material, and try whether the server binds it to the context."""
         text = b64encode(material).decode()
         answer = self._call("encrypt_data", plaintext=text, associated_data=_encode(context))
         blob = str(answer.get("ciphertext")).encode()
@@ -131,12 +114,7 @@ class Wrapper:
         )
 
     def unwrap(self, blob: bytes, context: WrapContext, /) -> bytes:
-        """Decrypt a wrapped key.
-
-        Raises:
-            KeyUnavailableError: If the server does not answer or refuses.
-            WrappedKeyError: If the blob is damaged, or one of another key or context.
-        """
+        """Decrypt a wrapped key."""
         if not _BLOB.fullmatch(blob):
             raise WrappedKeyError("the wrapped key is not a ciphertext of transit (vault:vN:...)")
         answer = self._call("decrypt_data", ciphertext=blob.decode(), associated_data=_encode(context))
@@ -147,11 +125,7 @@ class Wrapper:
         raise KeyUnavailableError(problem)
 
     def describe(self) -> WrapperState:
-        """Ask for the version and the type of the key. A token that may not read them learns nothing.
-
-        Raises:
-            KeyUnavailableError: If the server does not answer, or has no such key.
-        """
+        """Ask for the version and the type of the key. A token that may not read them learns nothing."""
         key = self._call("read_key")
         version = key.get("latest_version")
         return WrapperState(None if version is None else str(version), _find_problem(key))

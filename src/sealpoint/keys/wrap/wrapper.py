@@ -1,9 +1,29 @@
-"""Wrapper: encrypts key material under a key that another service holds, and decrypts it again."""
+"""Wrapper: encrypts key material under a key that another service holds, and decrypts it again.
+
+A call is made up to `ATTEMPTS` times, and not again later than `AGAIN_SECONDS` after the first: with the time
+limit of a wrapper, 10 seconds by default, it ends after 20 at most.
+
+The module of a kind is imported when a ring has a wrapper of it, and the SDK of its service, which is part of
+an extra, at the first call: parsing a ring asks no service. A package with a kind declares its class:
+
+    [project.entry-points."sealpoint.wrappers"]
+    hsm9 = "its_package:Wrapper"          # kind = "hsm9" in a ring file
+"""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic, sleep
+from typing import Any, ClassVar, Final, Protocol, TypeVar
+
+from sealpoint.errors import KeyUnavailableError, RingFileError, WrappedKeyError, excerpt
 
 MAX_BLOB_BYTES: Final = 4096
 """How many bytes a wrapped key may have. That of a key of 32 bytes has under 300 in AWS KMS and in Vault."""
@@ -102,3 +122,158 @@ class Wrapper(Protocol):
         Raises:
             KeyUnavailableError: If the service does not answer or refuses.
         """
+
+
+ATTEMPTS: Final = 3
+AGAIN_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 0.4
+"""The longest pause before the second attempt; before the third it is twice as long."""
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWrapper:
+    """A wrapper of a ring file."""
+
+    id: str
+    wrapper: Wrapper
+
+    @property
+    def name(self) -> str:
+        """Its id, its kind and its service, for messages."""
+        return f"wrapper {self.id!r} ({self.wrapper.kind}, {self.wrapper.location})"
+
+    def wrap(self, material: bytes, context: WrapContext) -> WrappedKey:
+        """Encrypt key material, and unwrap the result for comparison."""
+        wrapped = self._ask(lambda: self.wrapper.wrap(material, context))
+        if not 0 < len(wrapped.blob) <= MAX_BLOB_BYTES:
+            size = f"{len(wrapped.blob)} bytes instead of 1 to {MAX_BLOB_BYTES}"
+            raise WrappedKeyError(f"{self.name} returned a wrapped key of {size}", hint=_WRONG)
+        if self.unwrap(wrapped.blob, context) != material:
+            raise WrappedKeyError(f"{self.name} does not unwrap what it wrapped", hint=_WRONG)
+        return wrapped
+
+    def unwrap(self, blob: bytes, context: WrapContext) -> bytes:
+        """Decrypt a wrapped key."""
+        try:
+            return self._ask(lambda: self.wrapper.unwrap(blob, context))
+        except WrappedKeyError as error:
+            fits = f"not a wrapped key {context.key!r} of ring {context.ring!r}"
+            raise WrappedKeyError(f"{self.name}: {fits}: {error}", hint=error.hint) from None
+
+    def describe(self) -> WrapperState:
+        """Ask the service for the state of its key."""
+        return self._ask(self.wrapper.describe)
+
+    def _ask(self, call: Callable[[], _Answer]) -> _Answer:
+        started = monotonic()
+        for attempt in range(ATTEMPTS):
+            try:
+                return call()
+            except KeyUnavailableError as error:
+                refusal = KeyUnavailableError(f"{self.name}: {error}", hint=error.hint)
+                may_pass = error.may_pass
+            # Random, so that processes that failed together do not ask again together.
+            pause = random.uniform(0.5, 1.0) * PAUSE_SECONDS * 2**attempt  # noqa: S311 -- not a secret
+            is_last = attempt + 1 == ATTEMPTS or monotonic() + pause - started > AGAIN_SECONDS
+            if is_last or not may_pass:
+                break
+            sleep(pause)
+        raise refusal
+
+
+_WRONG: Final = "correct the wrapper's entry in the ring; no key was changed"
+
+GROUP: Final = "sealpoint.wrappers"
+"""The entry points of kinds of other packages."""
+
+BUILT_IN: Final[Mapping[str, str]] = {
+    "command": "sealpoint.keys.wrap.command",
+    "aws": "sealpoint.keys.wrap.aws",
+    "vault": "sealpoint.keys.wrap.vault",
+    "pkcs11": "sealpoint.keys.wrap.pkcs11",
+}
+"""The module of each kind that is built in. Its class is called ``Wrapper``. No package replaces one."""
+
+
+class WrapperKind(Protocol):
+    """What a kind provides: a class whose instances are wrappers."""
+
+    def parse(self, table: Mapping[str, object], where: str, folder: Path, /) -> Wrapper:
+        """Make a wrapper of its table in a ring file (a classmethod). No SDK is imported, no service asked.
+
+        Args:
+            table: The fields of the kind: the table without ``id`` and ``kind``.
+            where: Names the table in messages.
+            folder: The folder of the ring file, for relative paths.
+
+        Raises:
+            RingFileError: If a field is unknown, missing, or of the wrong type.
+        """
+
+
+def parse_wrapper(kind: str, table: Mapping[str, object], where: str, folder: Path) -> Wrapper:
+    """Make the wrapper that a table of a ring file describes."""
+    if kind in BUILT_IN:
+        made: Wrapper = import_module(BUILT_IN[kind]).Wrapper.parse(table, where, folder)
+        return made
+    found = entry_points(group=GROUP)
+    named = [point for point in found if point.name == kind]
+    if len(named) > 1:
+        packages = ", ".join(sorted(point.dist.name if point.dist else point.value for point in named))
+        raise RingFileError(f"{where}: several packages provide kind {excerpt(kind)}: {packages}")
+    if not named:
+        known = ", ".join((*BUILT_IN, *sorted({point.name for point in found} - BUILT_IN.keys())))
+        hint = f"correct 'kind', or install the package that provides it; installed: {known}"
+        raise RingFileError(f"{where}: there is no kind of wrapper {excerpt(kind)}", hint=hint)
+    try:
+        found_kind: WrapperKind = named[0].load()
+    except (ImportError, AttributeError) as error:
+        problem = f"kind {excerpt(kind)} cannot be loaded from {named[0].value}: {type(error).__name__}"
+        raise RingFileError(f"{where}: {problem}", hint="install its package again") from None
+    return found_kind.parse(table, where, folder)
+
+
+CALL_SECONDS: Final = 10.0
+SDK_THREAD: Final = "sealpoint-sdk"
+
+
+def load_sdk(module: str, extra: str) -> Any:
+    """Import a module of an extra."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        missing = (error.name or module).partition(".")[0]
+    hint = f"pip install 'sealpoint[{extra}]'"
+    raise KeyUnavailableError(f"package {missing!r} of the extra {extra!r} is not installed", hint=hint)
+
+
+def call_in_time(call: Callable[[], _Answer]) -> _Answer:
+    """Return what a call of an SDK returns, or raise its error.
+
+    The limits of an SDK are between two packets, and none is for a name server: without another one, an
+    answer that comes byte by byte would be awaited for ever. A call that is given up ends with its thread.
+    """
+    ended = SimpleQueue[Callable[[], _Answer]]()
+    Thread(target=lambda: ended.put(_outcome(call)), name=SDK_THREAD, daemon=True).start()
+    try:
+        outcome = ended.get(timeout=CALL_SECONDS)
+    except Empty:
+        problem = f"no answer in {CALL_SECONDS:g} seconds"
+    else:
+        return outcome()
+    raise KeyUnavailableError(problem, hint="check the network and the name servers", may_pass=True)
+
+
+def _outcome(call: Callable[[], _Answer]) -> Callable[[], _Answer]:
+    """Make a call, and return what returns its answer again or raises its error."""
+    try:
+        answer = call()
+    except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
+
+        def fail(raised: BaseException = error) -> _Answer:
+            raise raised
+
+        return fail
+    return lambda: answer

@@ -2,7 +2,7 @@
 
 records       scan          checks a record without extensions in it in one call
 costly        scan          searches the bytes for the names of costly types, before it reads any name
-arguments     rebuild       skips the guard of arguments that it would pass
+arguments     rebuild       skips the guard of common arguments that it would pass
 addresses     rebuild, encode   reads and writes IP addresses by the functions of the system
 constructors  rebuild       validates a message without the constructors of LangChain
 adoption      decode        does not validate a sealed message that was validated before

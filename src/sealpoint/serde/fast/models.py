@@ -16,9 +16,8 @@ from uuid import UUID
 
 import ormsgpack
 
-from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2
+from sealpoint.serde.codes import EXTENSIONS, PACK, PYDANTIC_V2
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.packing import PACK
 
 Encoder = Callable[[Any, int], Any]
 
@@ -51,13 +50,7 @@ _INSIDE: Final = {
 
 
 def model_writer(cls: type, otherwise: Encoder, encode_leaf: Callable[[Any], Any]) -> Encoder:
-    """Return an encoder that packs the fields of a model from where it has them, in a third of the time.
-
-    Args:
-        cls: Class of the model.
-        otherwise: Encodes a model by ``model_dump()`` if any of it is not known to be plain.
-        encode_leaf: Encodes a value of a type that is dumped unchanged.
-    """
+    """Return an encoder that packs the fields of a model from where it has them, in a third of the time."""
     names = plain_fields(cls) if is_on("models") else None
     if names is None:
         return otherwise
@@ -86,10 +79,6 @@ def plain_fields(cls: Any) -> list[str] | None:
 
     This is true for direct instances of the class without extra fields, if the values are of msgpack's
     plain types or of types that are dumped unchanged.
-
-    Returns:
-        ``None`` if this is not known, as for a model that contains models: whether these are dumped or left
-        unchanged depends on their position.
     """
     schema = getattr(cls, "__pydantic_core_schema__", None)
     pydantic = sys.modules.get("pydantic")

@@ -17,12 +17,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from sealpoint.errors import KeyRingError, KeyUnavailableError, RingFileError, WrappedKeyError
-from sealpoint.keys.wrap import WrapperState, sdk
+from sealpoint.keys.wrap import WrapperState
+from sealpoint.keys.wrap import wrapper as sdk
 from sealpoint.keys.wrap.vault import Wrapper
-from tests.support import transit
-from tests.support.answers import Answer, Request, answering, refused, silent
-from tests.support.transit import TOKEN, StoredKey, Transit
-from tests.support.wrapping import CANARY, CONTEXT, Forms, shown
+from tests.support.keys import transit
+from tests.support.keys.answers import Answer, Request, answering, refused, silent
+from tests.support.keys.transit import TOKEN, StoredKey, Transit
+from tests.support.keys.wrapping import CANARY, CONTEXT, Forms, shown
 
 HERE = Path("/etc/sealpoint")
 TEXT = base64.b64encode(CANARY).decode()
@@ -51,10 +52,16 @@ AGENTS = Wrapper("agents")
     ("table", "wrapper"),
     [
         ({"key": "agents"}, AGENTS),
-        ({"key": "agents", "mount": "kv/transit"}, Wrapper("agents", "kv/transit")),
         (
-            {"key": "agents", "address": "https://vault.example:8200", "namespace": "team"},
-            Wrapper("agents", "transit", "https://vault.example:8200", "team"),
+            {"key": "agents", "mount": "kv", "address": "https://vault.example:8200", "namespace": "team"},
+            Wrapper("agents", "kv", "https://vault.example:8200", "team"),
+        ),
+        *(
+            (
+                {"key": "agents", "address": f"http://{host}:8200"},
+                Wrapper("agents", address=f"http://{host}:8200"),
+            )
+            for host in ("localhost", "127.0.0.1", "127.8.0.1", "[::1]")
         ),
         ({"key": "agents", "ca_file": "ca.pem"}, Wrapper("agents", ca_file="/etc/sealpoint/ca.pem")),
         ({"key": "agents", "ca_file": "/ca.pem"}, Wrapper("agents", ca_file="/ca.pem")),
@@ -69,10 +76,8 @@ def test_fields(table: dict[str, object], wrapper: Wrapper) -> None:
     [
         ({}, "lacks the field 'key'"),
         ({"key": "a", "token": TOKEN}, "unknown field 'token'"),
-        ({"key": 5}, "'key' is not one line of text"),
         ({"key": "a", "namespace": ""}, "'namespace' is not one line of text"),
         ({"key": "a", "ca_file": True}, "'ca_file' is not one line of text"),
-        ({"key": "a", "address": "vault.example:8200"}, "'address' is not an https:// URL"),
     ],
 )
 def test_wrong_fields(table: dict[str, object], problem: str) -> None:
@@ -84,7 +89,6 @@ def test_wrong_fields(table: dict[str, object], problem: str) -> None:
 
 ADDRESSES = {
     "http://vault.example:8200": "plain http",
-    "http://10.0.0.7:8200": "plain http",
     "http://localhost.example": "plain http",
     "http://0.0.0.0:8200": "plain http",
     "vault.example": "not an https:// URL",
@@ -106,14 +110,7 @@ def test_wrong_addresses(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         AGENTS.describe()
     assert "https://HOST:8200" in caught.value.hint
     assert "password" not in "".join(shown(caught.value))
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.0.1", "[::1]"])
-def test_plain_http_to_this_host(host: str) -> None:
-    Wrapper.parse({"key": "agents", "address": f"http://{host}:8200"}, "[[wrapper]]", HERE)
-
-
-def test_without_an_address() -> None:
+    monkeypatch.delenv("VAULT_ADDR")
     with pytest.raises(KeyUnavailableError, match="no address") as caught:
         AGENTS.describe()
     assert "VAULT_ADDR" in caught.value.hint
@@ -127,32 +124,22 @@ def test_plain_http_goes_through_no_proxy(engine: Transit, monkeypatch: pytest.M
         assert AGENTS.describe().version == "1"
 
 
-def test_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take the token to any other host."""
-    seen: list[Request] = []
-
-    def other(request: Request) -> Answer:
-        seen.append(request)
-        return 200, {"data": {}}
-
-    with (
-        answering(other) as elsewhere,
-        answering(lambda _: (307, b""), Location=f"{elsewhere}/v1/transit") as address,
-    ):
-        monkeypatch.setenv("VAULT_ADDR", address)
-        with pytest.raises(KeyUnavailableError, match="status 307"):
-            AGENTS.describe()
-    assert not seen
-
-
 def test_requests_name_namespace_and_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A redirect is not followed: it would take the token to any other host."""
     seen: list[Request] = []
 
     def answer(request: Request) -> Answer:
         seen.append(request)
         return 200, {"data": {}}
 
-    with answering(answer) as address:
+    with (
+        answering(answer) as address,
+        answering(lambda _: (307, b""), Location=f"{address}/v1/transit") as elsewhere,
+    ):
+        monkeypatch.setenv("VAULT_ADDR", elsewhere)
+        with pytest.raises(KeyUnavailableError, match="status 307"):
+            AGENTS.describe()
+        assert not seen
         monkeypatch.setenv("VAULT_ADDR", address)
         monkeypatch.setenv("VAULT_NAMESPACE", "of-environment")
         AGENTS.describe()
@@ -163,28 +150,16 @@ def test_requests_name_namespace_and_token(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_server_that_ignores_associated_data(engine: Transit) -> None:
-    """Vault before 1.13: a blob would open for any key of any ring."""
+    """Vault before 1.13, or a key of such a type: a blob would open for any key of any ring."""
     engine.is_ancient = True
     with pytest.raises(KeyUnavailableError, match="ignores associated data") as caught:
         AGENTS.wrap(CANARY, CONTEXT)
     assert "1.13" in caught.value.hint
-
-
-def test_key_of_a_type_without_associated_data(engine: Transit) -> None:
+    engine.is_ancient = False
     engine.keys["transit/agents"].type = "rsa-4096"
     assert AGENTS.describe() == WrapperState("1", "is of the type 'rsa-4096', which takes no associated data")
     with pytest.raises(KeyUnavailableError, match="non-AEAD"):
         AGENTS.wrap(CANARY, CONTEXT)
-
-
-def test_key_that_does_not_exist(engine: Transit) -> None:
-    for call in (
-        lambda: Wrapper("none").wrap(CANARY, CONTEXT),
-        lambda: Wrapper("none").unwrap(b"vault:v1:AAAA", CONTEXT),
-        lambda: Wrapper("none").describe(),
-    ):
-        with pytest.raises(KeyUnavailableError):
-            call()
 
 
 def test_sealed_server(engine: Transit) -> None:
@@ -195,8 +170,11 @@ def test_sealed_server(engine: Transit) -> None:
     assert "unseal" in caught.value.hint
 
 
-def test_token_that_may_not_unwrap(engine: Transit) -> None:
+def test_token_without_rights(engine: Transit) -> None:
+    """One that may not describe the key may still use it; no key exists for another name."""
     blob = AGENTS.wrap(CANARY, CONTEXT).blob
+    engine.denied = {"keys"}
+    assert AGENTS.describe() == WrapperState()
     engine.denied = {"decrypt"}
     with pytest.raises(KeyUnavailableError, match="permission denied") as caught:
         AGENTS.unwrap(blob, CONTEXT)
@@ -204,22 +182,20 @@ def test_token_that_may_not_unwrap(engine: Transit) -> None:
     assert "policy" in caught.value.hint
     with pytest.raises(KeyUnavailableError, match="permission denied"):
         AGENTS.wrap(CANARY, CONTEXT)
+    engine.denied = set()
+    other = Wrapper("none")
+    for call in (lambda: other.wrap(CANARY, CONTEXT), lambda: other.unwrap(blob, CONTEXT), other.describe):
+        with pytest.raises(KeyUnavailableError):
+            call()
 
 
-def test_token_that_may_not_describe_the_key(engine: Transit) -> None:
-    engine.denied = {"keys"}
-    assert AGENTS.describe() == WrapperState()
-
-
-@pytest.mark.parametrize("token", ["", "hvs.other-CANARY", TOKEN + "\n", " " + TOKEN, "ü" + TOKEN])
-def test_wrong_tokens(engine: Transit, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+@pytest.mark.parametrize("token", ["", "hvs.other-CANARY", TOKEN + "\n", "ü" + TOKEN])
+def test_wrong_tokens(engine: Transit, monkeypatch: pytest.MonkeyPatch, token: str, tmp_path: Path) -> None:
+    """That of the home folder serves if there is none in the environment."""
     monkeypatch.setenv("VAULT_TOKEN", token)
     with pytest.raises(KeyUnavailableError) as caught:
         AGENTS.wrap(CANARY, CONTEXT)
     Forms.of(CANARY, TOKEN, "other-CANARY").require_absent(*shown(caught.value))
-
-
-def test_token_in_the_home_folder(engine: Transit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("VAULT_TOKEN")
     (tmp_path / ".vault-token").write_text(TOKEN + "\n", encoding="utf-8")
     assert AGENTS.describe().version == "1"
@@ -230,10 +206,8 @@ def test_token_in_the_home_folder(engine: Transit, monkeypatch: pytest.MonkeyPat
     [
         (400, {"errors": [f"cannot parse {TEXT}"]}),
         (400, {"errors": [f"header X-Vault-Token: {TOKEN}"]}),
-        (400, {"errors": f"plaintext {TEXT}"}),
         (400, {"errors": [{"token": TOKEN}]}),
         (400, [TOKEN, TEXT]),
-        (400, {"errors": None, "data": TEXT}),
         (500, {"errors": [f"1 error occurred: {TEXT[:12]}..."]}),
         (502, f"<html>{TOKEN} {TEXT}".encode()),
         (200, f"<html>{TOKEN} {TEXT}".encode()),
@@ -274,37 +248,27 @@ def test_no_more_is_shown_than_the_known_part_of_a_text(quoted: str, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "blob",
-    [b"vault:v0:AAAA", b"vault:v1:", b"vault:v1:A A", b"vault:v1:AAAA\n", b"VAULT:v1:AAAA"],
+    "blob", [b"vault:v0:AAAA", b"vault:v1:", b"vault:v1:A A", b"vault:v1:AAAA\n", b"VAULT:v1:AAAA"]
 )
 def test_blob_of_another_form_is_not_sent(blob: bytes) -> None:
     with pytest.raises(WrappedKeyError, match="not a ciphertext of transit"):
         AGENTS.unwrap(blob, CONTEXT)
 
 
-def test_answer_that_is_nested_deeply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_that_is_silent_or_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it waits for: a name server, or an answer that comes byte by byte."""
+    monkeypatch.setattr(sdk, "CALL_SECONDS", 0.05)
+    for situation, problem in ((silent, r"no answer in 0\.05 seconds"), (refused, "ConnectionError")):
+        with situation() as address:
+            monkeypatch.setenv("VAULT_ADDR", address)
+            with pytest.raises(KeyUnavailableError, match=problem) as caught:
+                AGENTS.describe()
+        assert caught.value.may_pass
+        monkeypatch.setattr(sdk, "CALL_SECONDS", 10)
     with answering(lambda _: (200, b"[" * 100_000)) as address:
         monkeypatch.setenv("VAULT_ADDR", address)
         with pytest.raises(KeyUnavailableError, match="RecursionError"):
-            AGENTS.unwrap(b"vault:v1:AAAA", CONTEXT)
-
-
-def test_time_limit_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it waits for: a name server, or an answer that comes byte by byte."""
-    monkeypatch.setattr(sdk, "CALL_SECONDS", 0.05)
-    with silent() as address:
-        monkeypatch.setenv("VAULT_ADDR", address)
-        with pytest.raises(KeyUnavailableError, match=r"no answer in 0\.05 seconds") as caught:
             AGENTS.describe()
-    assert caught.value.may_pass
-
-
-def test_service_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    with refused() as address:
-        monkeypatch.setenv("VAULT_ADDR", address)
-        with pytest.raises(KeyUnavailableError, match="ConnectionError") as caught:
-            AGENTS.describe()
-    assert caught.value.may_pass
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,318 @@
+"""What `rotate` and `rebind` share: the plan of a job, the job, its outcome, and how these are shown."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import typer
+
+from sealpoint.admin.cli import render
+from sealpoint.admin.cli.databases import open_store
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli.frame import Document, Run
+from sealpoint.admin.cli.output import complain, complain_of_damage, progress_bar, put, say, show_table
+from sealpoint.admin.databases.kinds import kind_of
+from sealpoint.admin.databases.rows import Event, Failure, RowStore
+from sealpoint.admin.maintenance.job import (
+    Action,
+    End,
+    Job,
+    Outcome,
+    Phase,
+    Report,
+    Step,
+    make_plan,
+    require_keys,
+)
+from sealpoint.admin.maintenance.result import Check, Options, Reason
+from sealpoint.admin.maintenance.scrub import Scrubbed
+from sealpoint.admin.maintenance.workers import Stop
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.suites import SUITES
+from sealpoint.errors import SealpointError
+
+MAX_PLACES: Final = 5
+
+ACTIONS: Final = {
+    Action.NONE: "done",
+    Action.ROTATE: "to reseal",
+    Action.SEAL: "to seal",
+    Action.NEEDS_PLAINTEXT: "skipped: not sealed, add --allow-plaintext",
+    Action.NEEDS_LEGACY: "skipped: under LANGGRAPH_AES_KEY, add --allow-legacy",
+    Action.NEEDS_KEY: "skipped: the ring has no usable key for it",
+    Action.PICKLE: "skipped: a pickle is never sealed unopened",
+    Action.OTHER_TYPE: "skipped: its type is not sealed unopened",
+    Action.UNRECOGNISED: "skipped: unrecognised tag",
+}
+
+
+def require_fitting(database: str, *, workers: int, suite: str) -> None:
+    """Refuse a suite that is not known, and several workers for a SQLite file."""
+    if suite not in SUITES:
+        raise typer.BadParameter(f"known are {', '.join(sorted(SUITES))}", param_hint="--suite")
+    if workers > 1 and kind_of(database).is_file:
+        raise typer.BadParameter("SQLite lets one process write at a time", param_hint="--workers")
+
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Let Ctrl-C, SIGTERM and SIGHUP end a run between two batches; a second one ends it where it is.
+
+    A third one does nothing, so that temporary files are still removed. A signal that is ignored, as
+    SIGHUP is under nohup, is still ignored.
+    """
+    stop, ending = Stop(), False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal ending
+        del frame
+        if stop.is_set():
+            if ending:
+                return
+            ending = True
+            raise KeyboardInterrupt
+        stop.set()
+        say(f"{signal.Signals(number).name}: ending after this batch; once more ends at once")
+
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in heard}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a command says about its job."""
+
+    actions: Mapping[Action, str]
+    column: str  # of the actions, in the table of a plan
+    changed: str  # the member that counts the changed values
+    done: str  # what is so when all values are changed
+    advice: Mapping[Action, str]  # for what is left
+    late: str  # for what is left because it was written meanwhile
+    left: Reason
+
+
+class Change:
+    """A job over one database, or its plan."""
+
+    scrubs = True
+
+    def __init__(self, run: Run, database: str, cipher: RingCipher, options: Options, words: Words) -> None:
+        self._run, self._database, self._cipher = run, database, cipher
+        self._options, self._words = options, words
+        self._key_id = cipher.ring.require_active().id
+
+    def open_rows(self, store: RowStore, stack: ExitStack, *, writable: bool) -> RowStore:
+        """Return the rows that the job changes; here those of the store itself."""
+        del stack, writable
+        return store
+
+    def require_fitting(self, store: RowStore) -> None:
+        """Refuse a database that the job would refuse."""
+        require_keys(store, self._cipher.ring, self._options)
+
+    def make_plan(self, rows: RowStore, damage: list[SealpointError]) -> list[Step]:
+        """Return the plan."""
+        return make_plan(rows, self._cipher.ring, self._options, damage)
+
+    def make_job(self, store: RowStore, rows: RowStore, stop: Stop, report: Report) -> Job:
+        """Return the job."""
+        del rows
+        return Job(store, self._cipher, self._options, stop=stop, report=report, url=self._database)
+
+    def count_late(self, outcome: Outcome) -> int:
+        """Return how many values are left because they were written meanwhile."""
+        return outcome.left - outcome.count(*self._words.advice)
+
+    def say_before_apply(self, plan: list[Step]) -> None:
+        """Say what is to be done before the plan is carried out."""
+
+    def show(self) -> Exit:
+        """Show the plan."""
+        result, damage = self._run.result, list[SealpointError]()
+        with ExitStack() as stack:
+            store = stack.enter_context(closing(open_store(self._database)))
+            rows = self.open_rows(store, stack, writable=False)
+            self.require_fitting(store)
+            part, plan = result.looks_at(store), self.make_plan(rows, damage)
+        result.add(Reason.NOT_APPLIED)
+        result.add(Reason.DAMAGED, when=bool(damage))
+        result.add(Reason.NO_ROWS, when=not plan)
+        result.add(Reason.KEYS_MISSING, when=any(step.action is Action.NEEDS_KEY for step in plan))
+        members = {**part, "key": self._key_id, "applied": False, "plan": self._plan_members(plan)}
+        code = self._run.end(members, self._show_plan)
+        if not self._run.as_json:
+            self.say_before_apply(plan)
+            say("--apply carries it out")
+        complain_of_damage(part["database"]["name"], damage)
+        return code
+
+    def _plan_members(self, plan: list[Step]) -> list[dict[str, Any]]:
+        return [
+            {
+                "table": share.table,
+                "kind": share.kind,
+                "key": share.key_id,
+                "rows": share.rows,
+                "bytes": share.size_bytes,
+                "action": self._words.actions[action],
+            }
+            for share, action in plan
+        ]
+
+    def _show_plan(self, document: Document) -> None:
+        rows = [list(row.values()) for row in document["plan"]]
+        show_table(("table", "kind", "key", "rows", "bytes", self._words.column), rows)
+
+    def apply(self) -> Exit:
+        """Carry the plan out."""
+        result, failures = self._run.result, render.ShownFailures(shown=not self._run.as_json)
+        with ExitStack() as stack:
+            store = stack.enter_context(closing(open_store(self._database, writable=True)))
+            rows = self.open_rows(store, stack, writable=True)
+            part, plan = result.looks_at(store), self.make_plan(rows, [])
+            with stopping() as stop, _reporting(failures) as report:
+                outcome = self.make_job(store, rows, stop, report).run()
+        if outcome.end is End.UNSCRUBBED and outcome.problem is not None:
+            complain(str(outcome.problem), outcome.problem.hint)
+        result.add(*render.failure_reasons(failures))
+        result.add(*self._reasons(outcome, sum(step.share.rows for step in plan)))
+        head = {**part, "key": self._key_id, "applied": True, "plan": self._plan_members(plan)}
+        members = {**head, **self._outcome_members(outcome, failures)}
+        return self._run.end(members, lambda document: self._show_outcome(outcome, failures, document))
+
+    def _reasons(self, outcome: Outcome, rows: int) -> Iterator[Reason]:
+        """Yield why an outcome does not show that all values are as they are to be."""
+        is_changed = outcome.end in (End.COMPLETE, End.UNSCRUBBED)
+        applies = {
+            Reason.NO_ROWS: not rows,
+            Reason.ENDED_EARLY: outcome.end is not End.COMPLETE,
+            self._words.left: outcome.left,
+            Reason.PLAINTEXT_ALLOWED: outcome.plaintext,
+            Reason.LEGACY_ALLOWED: outcome.legacy,
+            Reason.KEY_CHECK_WAIVED: not self._options.check_keys,
+            Reason.NOT_VERIFIED: is_changed and self._options.check is Check.NONE,
+            Reason.SAMPLED: is_changed and self._options.check is Check.SAMPLE,
+        }
+        yield from (reason for reason, it_does in applies.items() if it_does)
+        if outcome.scrubbed:
+            yield from scrub_reasons(outcome.scrubbed)
+
+    def _outcome_members(self, outcome: Outcome, failures: render.ShownFailures) -> dict[str, Any]:
+        scrubbed = outcome.scrubbed
+        return {
+            self._words.changed: outcome.changed,
+            "raced": outcome.raced,
+            "plaintext": outcome.plaintext,
+            "legacy": outcome.legacy,
+            "left": outcome.left,
+            "failed": failures.count,
+            "failures": failures.objects(),
+            "stopped": outcome.end is not End.COMPLETE,
+            "verified": outcome.verified,
+            **({"scrubbed": scrubbed and scrubbed_object(scrubbed)} if self.scrubs else {}),
+            "seconds": round(outcome.seconds, 3),
+            "longest_lock_ms": round(outcome.longest_lock_seconds * 1000, 1),
+        }
+
+    def _show_outcome(self, outcome: Outcome, failures: render.ShownFailures, document: Document) -> None:
+        """Print an outcome as a table, and below it how the job ended and what to do about the rest."""
+        failures.show_causes()
+        changed = self._words.changed
+        columns = (changed, "raced", "failed", "left", "verified", "seconds", "longest lock, ms")
+        names = (changed, "raced", "failed", "left", "verified", "seconds", "longest_lock_ms")
+        show_table(columns, [[document[name] for name in names]])
+        if outcome.end is End.LOCKED and outcome.problem is not None:
+            say(f"stopped early: {outcome.problem}; {outcome.problem.hint}")
+        elif outcome.end is not End.COMPLETE:
+            say(_ENDS[outcome.end].format(done=self._words.done))
+        else:
+            self._say_what_is_left(outcome, is_failed=bool(failures.count))
+        if outcome.scrubbed:
+            put(search_result(outcome.scrubbed))
+            if outcome.scrubbed.found and outcome.pending:
+                say("rows are still written unsealed or under an old key: end that writer and run again")
+
+    def _say_what_is_left(self, outcome: Outcome, *, is_failed: bool) -> None:
+        """Say why values are left that did not fail, and what takes them to the key, or away."""
+        for action, line in self._words.advice.items():
+            if number := outcome.count(action):
+                say(_sentence(line, number))
+        late = self.count_late(outcome)
+        if late > 0 and not is_failed:
+            say(_sentence(self._words.late, late))
+
+
+_ENDS: Final = {
+    End.STOPPED: "stopped early: run the same command again; it continues where it stopped",
+    End.UNVERIFIED: "stopped early: the {done}; check them with `sealpoint verify DB`",
+    End.UNSCRUBBED: (
+        "the {done}; their old bytes may still be in the file. Run the same command again"
+        " when nothing reads it: it can then search for old tags, and not for the old values"
+    ),
+}
+
+
+def _sentence(line: str, number: int) -> str:
+    """Fill in a number, and the words that depend on it."""
+    ones = {"are": "is", "have": "has", "stay": "stays", "it": "it", "threads": "that thread"}
+    many = {"are": "are", "have": "have", "stay": "stay", "it": "them", "threads": "those threads"}
+    pickles = f"{number:,} pickle" + ("" if number == 1 else "s")
+    words = ones if number == 1 else many
+    return line.format(values=render.values_line(number), pickles=pickles, **words)
+
+
+def scrub_reasons(scrubbed: Scrubbed) -> Iterator[Reason]:
+    """Yield why a scrub does not show that nothing old is left in the file."""
+    if scrubbed.found:
+        yield Reason.OLD_CONTENT_FOUND
+    if not scrubbed.fragments:
+        yield Reason.OLD_VALUES_NOT_SEARCHED
+
+
+def scrubbed_object(scrubbed: Scrubbed) -> dict[str, Any]:
+    """Return what a scrub found as JSON."""
+    return {**scrubbed._asdict(), "found": [list(place) for place in scrubbed.found]}
+
+
+def search_result(scrubbed: Scrubbed) -> str:
+    """Say what a scrub searched, and what it found."""
+    places = [f"{file} at byte {place}" for file, place in scrubbed.found[:MAX_PLACES]]
+    more = len(scrubbed.found) - len(places)
+    found = f"found: {', '.join(places)}" if places else "found nothing"
+    found += f" and {more} more places" if more else ""
+    looked_for = f"for a sample of {scrubbed.fragments} fragments of old values and for old tags"
+    if not scrubbed.fragments:  # a job that changes nothing has none
+        looked_for = "only for old tags, because this run has resealed no values"
+    return f"searched {scrubbed.searched_bytes} bytes {looked_for}: {found}"
+
+
+@contextmanager
+def _reporting(failures: render.ShownFailures) -> Iterator[Report]:
+    """Show a bar for each phase of a job but the scrub, and collect failures."""
+    move: Callable[[int, int], None] | None = None
+    with ExitStack() as bar:
+
+        def report(event: Phase | Event) -> None:
+            nonlocal move
+            if isinstance(event, Phase):
+                bar.close()
+                if event is not Phase.SCRUB:
+                    move = bar.enter_context(progress_bar(event.value))
+            elif isinstance(event, Failure):
+                failures.add(event)
+            elif move is not None:
+                move(event.rows, event.total)
+
+        yield report

@@ -1,0 +1,103 @@
+"""Exit codes of all commands, and what ends in them."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from sealpoint.admin.maintenance.result import Reason
+from sealpoint.errors import PERMANENT_ERRNOS, SealpointError, excerpt
+
+if TYPE_CHECKING:
+    from sealpoint.admin.maintenance.result import Result
+
+
+class Exit(IntEnum):
+    """The exit codes of the program."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    FOUND = 3
+    UNOPENED = 4
+    KEYS = 5
+    HELD = 6
+    STOPPED = 7
+
+
+_ERRNOS: Final = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE), Exit.STOPPED),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM), Exit.STOPPED),
+    **dict.fromkeys(PERMANENT_ERRNOS, Exit.USAGE),
+}
+_SQLITE: Final = {
+    **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM), Exit.STOPPED),
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT), Exit.STOPPED),
+    **dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), Exit.USAGE),
+    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), Exit.UNOPENED),
+}
+_POSTGRES: Final = {  # by class of SQLSTATE; without one the server was not reached, or went away
+    # 08 connection, 40 rollback, 53 resources, 55 not in the required state, 57 operator, 58 system
+    **dict.fromkeys(("", "08", "40", "53", "55", "57", "58"), Exit.STOPPED),
+    # 28 authorization, 3D no such database, 3F no such schema, 42 no such table or no right to it
+    **dict.fromkeys(("28", "3D", "3F", "42"), Exit.USAGE),
+    "XX": Exit.UNOPENED,
+}
+
+
+# The first reason that a result has counts. Others end in FOUND if they refute.
+_REASONS: Final = {
+    Reason.DAMAGED: Exit.UNOPENED,
+    Reason.VALUES_FAILED: Exit.UNOPENED,
+    Reason.HEADS_DIFFER: Exit.UNOPENED,
+    Reason.PIN_DIFFERS: Exit.UNOPENED,
+    Reason.KEYS_MISSING: Exit.KEYS,
+    Reason.WRAPPERS_FAILING: Exit.KEYS,
+    Reason.ENDED_EARLY: Exit.STOPPED,
+    Reason.NOT_OPENED: Exit.KEYS,
+}
+
+
+def result_code(result: Result, *, unproven: Exit = Exit.DONE) -> Exit:
+    """Return the code of a result; ``unproven`` if it is neither true nor false, and no reason has a code."""
+    for reason, code in _REASONS.items():
+        if reason in result.reasons:
+            return code
+    if result.ok is None:
+        return unproven
+    return Exit.DONE if result.ok else Exit.FOUND
+
+
+def exit_code(error: BaseException) -> Exit:
+    """Return the code that an error ends in; ``BUG`` for an unexpected one."""
+    if isinstance(error, SealpointError):
+        return Exit[error.category.upper()]
+    if isinstance(error, KeyboardInterrupt | MemoryError):
+        return Exit.STOPPED
+    if isinstance(error, sqlite3.Error):
+        # The low byte of an extended code is the primary code: SQLITE_IOERR_READ is SQLITE_IOERR | 1 << 8.
+        return _SQLITE.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, Exit.BUG)
+    if _is_postgres(error):
+        return _POSTGRES.get((getattr(error, "sqlstate", None) or "")[:2], Exit.BUG)
+    if isinstance(error, OSError):
+        return _ERRNOS.get(error.errno or 0, Exit.BUG)
+    return Exit.BUG
+
+
+def message(error: BaseException) -> str:
+    """Return the text to print for an expected error."""
+    if _is_postgres(error):  # the rest of its text may quote a row
+        return excerpt(str(error).strip().partition("\n")[0])[1:-1]
+    if isinstance(error, MemoryError):
+        return "not enough memory for a value, or for all that was to be shown"
+    if isinstance(error, OSError) and not isinstance(error, SealpointError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _is_postgres(error: BaseException) -> bool:
+    """Whether psycopg raised it, without importing psycopg for the question."""
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
+    return bool(kinds & {"psycopg.errors.OperationalError", "psycopg.errors.DatabaseError", "psycopg.Error"})

@@ -1,0 +1,269 @@
+"""`sealpoint heads`: a database compared with its thread store, and what changes the store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from sealpoint.admin.cli import render
+from sealpoint.admin.cli.databases import (
+    ThreadsOption,
+    one_database,
+    open_ring,
+    opened,
+    opened_threads,
+    require_threads,
+)
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli.frame import Run
+from sealpoint.admin.cli.options import (
+    AllowUnprovenOption,
+    DatabaseArgument,
+    VariableOption,
+    require_text,
+)
+from sealpoint.admin.cli.output import (
+    progress_bar,
+    put,
+    require_command,
+    say,
+    show_verdict,
+)
+from sealpoint.admin.cli.render import Tally, show_heads
+from sealpoint.admin.databases.rows import Progress
+from sealpoint.admin.maintenance.calls import CheckpointRows
+from sealpoint.admin.maintenance.heads import Adoption, HeadCheck, check_pin, make_pin, read_pin, write_pin
+from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.verify import Verification
+from sealpoint.crypto import RingCipher
+from sealpoint.errors import excerpt
+from sealpoint.utc import as_utc, format_utc
+
+MAX_REASON_CHARS: Final = 1000
+_TRIMMED: Final = ": after a `heads trim` that you know of, replace it with --allow-unproven"
+
+EPILOG: Final = (
+    "A thread store remembers which checkpoints a database must have; docs/threads.md. Without --threads or"
+    " STORE, it is that of [threads] in the ring file."
+)
+
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
+
+StoreArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="STORE", help="A SQLite file or a postgresql:// URL; else that of [threads] in the ring file."
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@app.callback()
+def heads(context: typer.Context) -> None:
+    """Compare a database with its thread store, and maintain the store."""
+    require_command(context)
+
+
+@app.command()
+def verify(
+    run: Run,
+    database: DatabaseArgument = None,
+    threads: ThreadsOption = None,
+    pin: Annotated[
+        Path | None,
+        typer.Option("--pin", metavar="FILE", help="An earlier pin, which the store must continue."),
+    ] = None,
+    allow_unproven: AllowUnprovenOption = False,
+    variable: VariableOption = None,
+) -> Exit:
+    """Name each checkpoint that is missing or was put back.
+
+    Every checkpoint is compared with the thread store. Exits with 4 if one differs. With --pin, it also finds
+    a store that was put back together with the database. `sealpoint verify DB` does the same without the pin,
+    and opens all other values too.
+    """
+    result = run.result
+    named, remembered = one_database(run, database, variable), require_threads(run, threads)
+    pinned = None if pin is None else read_pin(pin)
+    tally = Tally()
+    with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads verify") as move:
+        cipher = RingCipher(open_ring(run))
+        checkpoints = CheckpointRows(store, cipher)
+        known = stack.enter_context(opened_threads(remembered))
+        check, part = HeadCheck(checkpoints, known), result.looks_at(store)
+        values = Verification(store, cipher, observer=check, columns=checkpoints.with_writes)
+        report = render.JsonReport(run, {**result.head(), **part}) if run.as_json else HeadLines()
+        try:
+            if pinned is not None:
+                result.add(*filter(None, [check_pin(known, pinned)]))
+            tally.take(values.events(), report, move)
+        finally:  # what was begun on stdout is one object, also if the store is not available further on
+            result.add(*tally.reasons(), *check.reasons())
+            result.add(Reason.UNBOUND, when=values.unbound.rows > 0)
+            counts = {"rows": tally.rows, "failed": tally.failures.count, "heads": check.counts()}
+            pin_object = pinned and pinned._asdict()
+            report.end(result.end({**counts, "pin": pin_object, "complete": tally.complete}))
+            tally.show(causes=not run.as_json)
+    return run.code(allow_unproven=allow_unproven)
+
+
+class HeadLines(render.LineReport):
+    """A line a failure or a finding."""
+
+    def end(self, tail: Mapping[str, Any]) -> None:
+        """Print what was counted."""
+        if tail["failed"]:
+            put(f"checkpoints that do not open: {tail['failed']}")
+        show_heads(tail["heads"])
+        show_verdict(tail)
+
+
+@app.command()
+def adopt(
+    run: Run,
+    database: DatabaseArgument = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", show_default=False, help="Why, for the record.")
+    ] = "",
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the thread store if there is none.")
+    ] = False,
+    threads: ThreadsOption = None,
+    yes: YesOption = False,
+    variable: VariableOption = None,
+) -> Exit:
+    """Record what a database has as true.
+
+    For the first use of a thread store, or after a backup was restored on purpose.
+
+    Asks first if the store remembers checkpoints that are not there: they are recorded as deleted. End the
+    agents before; nothing is recorded if a checkpoint does not open.
+    """
+    require_text(reason, "--reason")
+    if not reason.strip() or len(reason) > MAX_REASON_CHARS:
+        raise typer.BadParameter(f"give 1 to {MAX_REASON_CHARS} characters", param_hint="--reason")
+    run.asks(reason=reason)
+    result, failures = run.result, render.ShownFailures(shown=not run.as_json)
+    named, remembered = one_database(run, database, variable), require_threads(run, threads)
+    with opened([named]) as (store,), ExitStack() as stack, progress_bar("heads adopt") as move:
+        cipher = RingCipher(open_ring(run))
+        checkpoints, part = CheckpointRows(store, cipher), result.looks_at(store)
+        adoption = Adoption(checkpoints)
+        values = Verification(store, cipher, observer=adoption, columns=checkpoints.with_writes)
+        for event in values.events():
+            if isinstance(event, Progress):
+                move(event.rows, event.total)
+            else:
+                failures.add(event)
+        known = stack.enter_context(opened_threads(remembered, create=create))
+        adoption.compare(known)
+        body = {**part, **adoption.counts(known), "identity": known.identity}
+        if not failures.count:
+            lost = len(adoption.deleted) - adoption.unfinished
+            what = f"{lost} checkpoints that the thread store remembers are recorded as deleted"
+            if lost and not yes and (code := run.confirm(what, "yes", "yes", repeat=True)):
+                return code
+            adoption.carry_out(known, reason)
+    failures.show_causes()
+    result.add(*render.failure_reasons(failures))
+    result.add(Reason.UNBOUND, when=adoption.unbound > 0)
+    body |= {"adopted": not failures.count, "failed": failures.count, "failures": failures.objects()}
+    return run.end(body, _show_adoption)
+
+
+def _show_adoption(document: Mapping[str, Any]) -> None:
+    if document["adopted"]:
+        put(
+            f"recorded {document['stored']} checkpoints as stored and {document['deleted']} as deleted;"
+            f" {document['same']} were recorded already"
+        )
+        for identity in document["other_stores"]:
+            put(f"checkpoints that name the thread store {identity} are accepted")
+    else:
+        put("nothing was recorded")
+    if document["unbound"]:
+        put(f"checkpoints that are not bound to their rows, and were not recorded: {document['unbound']}")
+
+
+@app.command()
+def seal(
+    run: Run,
+    name: StoreArgument = None,
+    pin: Annotated[
+        Path | None, typer.Option("--pin", metavar="FILE", help="Write the pin to this file.")
+    ] = None,
+    allow_unproven: AllowUnprovenOption = False,
+) -> Exit:
+    """Print a pin: one hash over all events of a thread store.
+
+    Keep it where the agents cannot write. A pin that is in FILE is replaced only if the store continues it.
+    After `sealpoint heads trim` that is not shown: exits with 3, and keeps the pin without --allow-unproven.
+    """
+    result, remembered = run.result, require_threads(run, name)
+    # Not `exists`: a link to a volume that is not mounted is no first pin.
+    before = read_pin(pin) if pin is not None and os.path.lexists(pin) else None
+    with opened_threads(remembered) as store:
+        why = None if before is None else check_pin(store, before)
+        if why not in (None, Reason.PIN_EMPTY):  # a pin of no events has nothing to lose
+            result.add(why)
+        made = make_pin(store)
+    # An attacker who can write the store can make it say that events were trimmed.
+    if pin is not None and (not result.reasons or (allow_unproven and Reason.PIN_TRIMMED in result.reasons)):
+        write_pin(pin, made)
+    elif pin is not None:
+        say(f"{pin} is kept as it was{_TRIMMED if result.ok is None else ''}")
+    result.stated = {"pin": made._asdict()}
+    return run.end({"pin": made._asdict()}, _show_pin, allow_unproven=allow_unproven)
+
+
+def _show_pin(document: Mapping[str, Any]) -> None:
+    pin = document["pin"]
+    put(f"thread store {pin['store']}: {pin['events']} events, the last has number {pin['until']}")
+    put(f"root {pin['root']}")
+
+
+@app.command()
+def trim(
+    run: Run,
+    name: StoreArgument = None,
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before", metavar="DATE", show_default=False, help="As 2026-01-31, or with a time; UTC."
+        ),
+    ] = "",
+    yes: YesOption = False,
+) -> Exit:
+    """Forget checkpoints that were deleted before a date.
+
+    Then nothing shows any more that one of them was put back, and pins that were made before are no longer
+    proven: make a new one.
+    """
+    until = _read_time(before)
+    with opened_threads(require_threads(run, name)) as store:
+        if not yes:
+            deleted = f"checkpoints that were deleted before {format_utc(until)}"
+            what = f"Thread store {excerpt(store.identity)}: {deleted} can be put back unnoticed"
+            code = run.confirm(
+                f"{what}, and pins that were made before are no longer proven", "yes", "yes", repeat=True
+            )
+            if code:
+                return code
+        forgotten = store.trim(int(until.timestamp()))
+        identity = store.identity
+    say("replace the pin: `sealpoint heads seal --pin FILE --allow-unproven`; it is not proven any more")
+    body = {"identity": identity, "before": format_utc(until), "forgotten": forgotten}
+    return run.end(body, lambda _: put(f"deleted checkpoints that are forgotten: {forgotten}"))
+
+
+def _read_time(text: str) -> datetime:
+    try:
+        return as_utc(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        raise typer.BadParameter("give a date, as 2026-01-31", param_hint="--before") from None

@@ -1,0 +1,527 @@
+"""`sealpoint keys`: the keys of a ring, and their states."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from sealpoint.admin.cli.databases import examined, read_entries
+from sealpoint.admin.cli.exits import Exit, exit_code, message
+from sealpoint.admin.cli.frame import Document, Run
+from sealpoint.admin.cli.options import (
+    AllowUnprovenOption,
+    KeyArgument,
+    KeysOption,
+    VariablesOption,
+    all_databases,
+)
+from sealpoint.admin.cli.output import complain, require_command, say, show_table, show_verdict, warn
+from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.keys import edit, wrapping
+from sealpoint.admin.keys.edit import KEY_FOLDER, key_file
+from sealpoint.admin.maintenance import transitions
+from sealpoint.admin.maintenance.result import Reason
+from sealpoint.crypto import KeyRing, KeyState
+from sealpoint.errors import KeyRingError
+from sealpoint.keys.entry import (
+    DATABASE_CHECK,
+    DATES,
+    MATERIAL_GONE,
+    MATERIAL_LEFT,
+    MATERIAL_REMOVED,
+    RELATION_CHECK,
+    RingEntry,
+    WrappedSource,
+    require_entry,
+)
+from sealpoint.keys.ringfile import SYSTEM_PATH, RingFile, find_ring_file, read_ring_entries
+from sealpoint.keys.sources import FileSource
+from sealpoint.utc import as_utc
+
+EPILOG: Final = (
+    'With --json: one object, see docs/results.md, with "keys": [{"id", "state", "suite", "check",'
+    ' "source", "location", "wrapper", "version", "material", "owner", "created", "activated", "retired",'
+    ' "disabled", "compromised", "destroyed", "expires", "waived", "transitions"}]}: the keys that the'
+    ' command changed or shows; check adds "problem" and "wrappers". Key material is never printed, and'
+    " never passed as an argument."
+)
+
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
+
+WRAPPER_HELP: Final = "Id of a [[wrapper]] of the ring."
+
+WrapWithOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wrap-with", metavar="WRAPPER", help="Wrap the new key; it is in no file. " + WRAPPER_HELP
+    ),
+]
+DatabaseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--db",
+        metavar="DB",
+        help="Database to examine first for rows under the key, beside those that the ring file lists. Can be"
+        " repeated.",
+    ),
+]
+NoDatabaseCheckOption = Annotated[
+    bool, typer.Option("--no-database-check", help="Examine no database but those given with --db.")
+]
+NewKeyArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ID", help="Id of the new key. Default: year, letter and a random part, e.g. k26b-4f7c."
+    ),
+]
+NewRingOption = Annotated[
+    Path | None, typer.Option("--keys", metavar="FILE", help="The ring file to create; else $SEALPOINT_KEYS.")
+]
+
+
+@app.callback()
+def keys(context: typer.Context) -> None:
+    """Show the keys of a ring, and change their states.
+
+    staged -> active <-> decrypt-only <-> disabled -> destroyed. A key that is not active can be marked as
+    compromised, and then be disabled or destroyed. To change a key: generate, promote, `sealpoint rotate`.
+    """
+    require_command(context)
+
+
+@app.command()
+def init(run: Run, key_id: NewKeyArgument = None, keys: NewRingOption = None) -> Exit:
+    """Create a ring file with one new, active key.
+
+    --keys or $SEALPOINT_KEYS gives its path; there is no default path. To set when the key expires, add
+    `expires = 2027-06-01T00:00:00Z` to its entry.
+    """
+    named = keys or os.environ.get("SEALPOINT_KEYS")
+    if not named:
+        hint = f"--keys FILE, or export SEALPOINT_KEYS=FILE; without either, {SYSTEM_PATH} is read"
+        return run.fail(Exit.USAGE, "no path was given for the ring file", hint)
+    file = Path(named)
+    made = edit.create_ring(file, key_id)
+    show_keys(run, file, [made])
+    say(f"{file} is the ring, {file.parent / KEY_FOLDER} holds the key itself.")
+    say("Keep a copy of the key apart from the backups of the database: a lost key is lost data.")
+    return Exit.DONE
+
+
+@app.command()
+def generate(
+    run: Run,
+    key_id: NewKeyArgument = None,
+    keys: KeysOption = None,
+    expires: Annotated[
+        datetime | None, typer.Option("--expires", help="When the key should stop sealing, in UTC.")
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="TEXT", help="Who is responsible for the key.")
+    ] = None,
+    wrapper: WrapWithOption = None,
+    index: Annotated[
+        bool,
+        typer.Option(
+            "--index", help="Add the index key instead, for tokens and pseudonyms; it is never rotated."
+        ),
+    ] = False,
+) -> None:
+    """Add a staged key: it opens values, but does not seal yet."""
+    file = find_ring_file(keys)
+    if index:
+        if key_id or expires or owner:
+            raise typer.BadParameter("an index key has no ID, --expires or --owner", param_hint="--index")
+        made = edit.add_index(file, wrapper)
+        if run.as_json:
+            show_keys(run, file, [])
+        place = key_file(file, made) if wrapper is None else f"{made} in {file}"
+        say(f"{place} is the index key: give it to every host, and keep a copy.")
+        return
+    made = edit.stage_key(file, key_id, wrapper, expires=expires, owner=owner)
+    show_keys(run, file, [made])
+    then = command_line(f"keys promote {made}", keys)
+    first = "the ring" if wrapper else f"{key_file(file, made)} first, and then the ring"
+    say(f"Give every host {first}. When `keys check` passes on each: {then}")
+
+
+@app.command("list")
+def list_keys(run: Run) -> None:
+    """Show all keys, destroyed ones too. No key material is needed."""
+    run.result.add(Reason.NOT_ASKED)
+    show_keys(run, find_ring_file(run.keys), None)
+
+
+@app.command()
+def check(run: Run) -> Exit:
+    """Compare every key with its check value, and try every wrapper.
+
+    Prints the problem of each key and wrapper. A wrapper is to wrap and unwrap random bytes; one that has
+    just unwrapped a key need not wrap. Exits with 5 if a key that may open values is not available, or a
+    wrapper fails or says that it soon will; disabled keys do not count.
+    """
+    result, file = run.result, find_ring_file(run.keys)
+    found = edit.check_ring(file)
+    entries = [entry for entry in read_entries(run, file) if entry.id in found]
+    problems = {key_id: message(error) if error else None for key_id, error in found.items()}
+    needed = [found[entry.id] for entry in entries if entry.state.opens]
+    errors = [error for error in (*needed, edit.check_index(file)) if error is not None]
+    result.add(Reason.KEYS_MISSING, when=bool(errors))
+    result.add(Reason.NO_KEYS, when=not needed)
+    _warn_of_files(run, file)
+    unwrapped = {str(entry.wrapper) for entry in entries if found[entry.id] is None}
+    wrappers = wrapping.check_wrappers(file, unwrapped)
+    result.add(Reason.WRAPPERS_FAILING, when=any(each.is_failing for each in wrappers))
+    members = {
+        "keys": [{**key_object(entry), "problem": problems[entry.id]} for entry in entries],
+        "wrappers": [dataclasses.asdict(each) for each in wrappers],
+    }
+    code = run.end(members, _show_check)
+    for error in errors:
+        complain(message(error), error.hint)
+    return exit_code(errors[0]) if errors and not any(needed) else code
+
+
+def _show_check(document: Document) -> None:
+    cells = [(key["id"], key["state"], key["source"], key["problem"] or "ok") for key in document["keys"]]
+    show_table(("key", "state", "source", "material"), cells)
+    wrappers = [
+        (each["id"], each["kind"], each["location"], each["version"], each["problem"] or "ok")
+        for each in document["wrappers"]
+    ]
+    if wrappers:
+        show_table(("wrapper", "kind", "location", "version", "round trip"), wrappers)
+
+
+@app.command()
+def show(run: Run, key_id: KeyArgument) -> None:
+    """Show all fields of a key, and its transitions."""
+    file = find_ring_file(run.keys)
+    run.result.add(Reason.NOT_ASKED)
+    entry = require_entry(read_ring_entries(file), key_id)
+    read_entries(run, file)
+    run.end({"keys": [key_object(entry)]}, _show_fields)
+
+
+def _show_fields(document: Document) -> None:
+    fields = document["keys"][0].items()
+    shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in fields}
+    show_table(("field", "value"), [(name, value) for name, value in shown.items() if value])
+
+
+@app.command()
+def promote(
+    run: Run,
+    key_id: KeyArgument,
+    keys: KeysOption = None,
+    databases: DatabaseOption = None,
+    variables: VariablesOption = None,
+    no_database_check: NoDatabaseCheckOption = False,
+) -> None:
+    """Make a key active. The previously active key becomes decrypt-only.
+
+    Refused if a database that --db names, or the ring file lists, has rows under a key of the ring other
+    than these two.
+    """
+    run.asks(no_database_check=no_database_check)
+    file, named = find_ring_file(keys), all_databases(databases, variables)
+    with examined(file, named, with_listed=not no_database_check) as found:
+        parts = [run.result.looks_at(store) for store in found.stores]
+        before = transitions.promote_key(file, key_id, found.stores, listed=found.entries)
+        _warn_of_unrelated(run, file, found.stores)
+    changed = [key_id] if before in (None, key_id) else [key_id, str(before)]
+    show_keys(run, file, changed, {"databases": parts})
+    if before == key_id:
+        say(f"{key_id} was active already.")
+    else:
+        then = command_line("rotate DB --apply", keys)
+        say(f"Existing rows remain under their old key until you run: {then}")
+    _warn_unless_others_load(file, None if before == key_id else key_id)
+
+
+@app.command()
+def disable(
+    run: Run,
+    key_id: KeyArgument,
+    keys: KeysOption = None,
+    databases: DatabaseOption = None,
+    variables: VariablesOption = None,
+    no_database_check: NoDatabaseCheckOption = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Do not ask. Rows in a database that --db names prevent it all the same."),
+    ] = False,
+) -> Exit:
+    """Refuse values under a key that only opened. `enable` undoes it.
+
+    Refused while a database that --db names has rows under it. Asks first if a database that the ring file
+    lists has some, or if none is examined.
+    """
+    run.asks(no_database_check=no_database_check)
+    result, file, named = run.result, find_ring_file(keys), all_databases(databases, variables)
+    entry = require_entry(read_ring_entries(file), key_id)
+    is_done = entry.state is KeyState.DISABLED
+    if not is_done:
+        entry.require_transition("disable")
+    with examined(file, named, with_listed=not no_database_check) as found:
+        counts = [] if is_done else [(store, transitions.count_rows(store, entry)) for store in found.listed]
+        # Without a terminal rows are not accepted, so that they prevent the transition.
+        accepted = [(store, rows) for store, rows in counts if rows and (yes or sys.stdin.isatty())]
+        under = [f"{store.name} has {rows} rows under {key_id!r}" for store, rows in accepted]
+        if not found.stores:
+            under = ["no database is examined for values under the key"]
+        if (
+            not (yes or is_done)
+            and under
+            and (code := run.confirm(f"{', '.join(under)}, which will not open", "its id", key_id))
+        ):
+            return code
+        parts = [result.looks_at(store) for store in found.stores]
+        unused = [*found.named, *(store for store, rows in counts if (store, rows) not in accepted)]
+        transitions.disable_key(file, key_id, unused, listed=found.entries)
+        _warn_of_unrelated(run, file, found.stores)
+    for store, rows in accepted:
+        warn(f"{store.name} has {rows} rows under {key_id!r}, which do not open now")
+    result.add(Reason.NO_DATABASE, when=not found.stores)
+    result.add(Reason.KEY_IN_USE, when=bool(accepted))
+    show_keys(run, file, [key_id], {"databases": parts})
+    say(f"If values under it are still needed: {command_line(f'keys enable {key_id}', keys)}")
+    return Exit.DONE
+
+
+@app.command()
+def enable(run: Run, key_id: KeyArgument) -> None:
+    """Let a disabled key open values again."""
+    file = find_ring_file(run.keys)
+    edit.enable_key(file, key_id)
+    show_keys(run, file, [key_id])
+
+
+@app.command()
+def compromise(run: Run, key_id: KeyArgument) -> None:
+    """Mark a key as compromised: it opens, but never seals again.
+
+    Every command that reads the ring reports it. Refused while the key is active: promote another key first.
+    """
+    file = find_ring_file(run.keys)
+    edit.compromise_key(file, key_id)
+    show_keys(run, file, [key_id])
+    say(f"Reseal its rows: {command_line('rotate DB --apply', run.keys)}")
+    say(f"Then refuse it at once: {command_line(f'keys disable {key_id} --db DB', run.keys)}")
+    say("Copies and backups made before can still be read with it.")
+
+
+@app.command()
+def destroy(
+    run: Run,
+    key_id: KeyArgument,
+    keys: KeysOption = None,
+    databases: DatabaseOption = None,
+    variables: VariablesOption = None,
+    no_database_check: NoDatabaseCheckOption = False,
+    allow_unrelated: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unrelated", help="Accept a database that has no value under any key of the ring."
+        ),
+    ] = False,
+    leave_material: Annotated[
+        bool,
+        typer.Option(
+            "--leave-material",
+            help="Do not remove the key file, for example if it has links: only mark the key. The material is"
+            " still there until you remove it.",
+        ),
+    ] = False,
+    allow_unproven: AllowUnprovenOption = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> Exit:
+    """Destroy a key: remove its key file. This cannot be undone, and the id is never reused.
+
+    Refused unless the key is staged, disabled or compromised; if a database that --db names, or the ring
+    file lists, has rows under the key; and if one has no rows under any key of the ring, because it is
+    probably the wrong one. Also refused if the key file does not hold the key, or has links. The key file is
+    removed, not overwritten: snapshots, backups and flash memory may keep copies.
+    """
+    run.asks(
+        no_database_check=no_database_check, allow_unrelated=allow_unrelated, leave_material=leave_material
+    )
+    result, file = run.result, find_ring_file(keys)
+    named = all_databases(databases, variables)
+    ring = RingFile(file)
+    entry = require_entry(ring.entries, key_id)
+    is_done = entry.state is KeyState.DESTROYED  # of what an interrupted run has left, no row is looked for
+    if not is_done:
+        entry.require_transition("destroy")
+        if not (named or ring.databases or no_database_check):
+            hint = (
+                "name each that has ever used it with --db or in [[database]] of the ring file, or say"
+                " --no-database-check"
+            )
+            text = "no database was named that may still have rows under the key"
+            return run.fail(Exit.USAGE, text, hint)
+        if not yes:
+            code = run.confirm(
+                f"Values under {key_id!r} can never be opened again, backups among them", "its id", key_id
+            )
+            if code:
+                return code
+    with examined(file, named, with_listed=not (no_database_check or is_done)) as found:
+        parts = [result.looks_at(store) for store in found.stores]
+        removed = transitions.destroy_key(
+            file,
+            key_id,
+            found.stores,
+            listed=found.entries,
+            allow_unrelated=allow_unrelated,
+            leave_material=leave_material,
+        )
+    entry = require_entry(read_ring_entries(file), key_id)
+    result.add(Reason.DATABASE_CHECK_WAIVED, when=DATABASE_CHECK in entry.waived)
+    result.add(Reason.UNRELATED_ALLOWED, when=RELATION_CHECK in entry.waived)
+    result.add(Reason.MATERIAL_NOT_REMOVED, when=entry.material not in (None, MATERIAL_REMOVED))
+    show_keys(run, file, [key_id], {"databases": parts})
+    _say_what_is_left(entry, removed)
+    return run.code(allow_unproven=allow_unproven)
+
+
+def _say_what_is_left(entry: RingEntry, removed: Path | None) -> None:
+    """Say where the material of a destroyed key still is."""
+    if removed:
+        say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
+    if entry.wrapper is not None:
+        say("The wrapped key is removed from the ring. Copies and backups of the ring file still have it:")
+        say(f"remove them yourself, or the key with which wrapper {entry.wrapper!r} can unwrap it.")
+    elif entry.material == MATERIAL_GONE:
+        say("Its file was already gone. Remove its copies on other hosts and in backups yourself.")
+    elif entry.material == MATERIAL_LEFT and entry.source == FileSource.kind:
+        say(f"The key is not removed: its file {entry.location} and all links to it are still there.")
+        say("When it has no links, the same command without --leave-material removes it.")
+    elif entry.material == MATERIAL_LEFT:
+        say(f"Its material came from source {entry.source!r} and is still there: remove it there, too.")
+
+
+def _warn_unless_others_load(file: Path, loaded: str | None) -> None:
+    """Warn of keys that are not available, apart from one whose material was loaded to promote it."""
+    try:
+        ring = KeyRing.of_file(RingFile(file))
+        ring.with_keys(key for key in ring.keys if key.id != loaded).load_material()
+    except KeyRingError as error:
+        warn(f"the ring does not load: {message(error)}", error.hint)
+
+
+@app.command()
+def wrap(
+    run: Run,
+    key_id: KeyArgument,
+    wrapper: Annotated[str, typer.Option("--with", metavar="WRAPPER", help=WRAPPER_HELP)],
+) -> Exit:
+    """Wrap a key that is in a file, and remove the file. No row is touched.
+
+    The key is wrapped, unwrapped and compared before the ring names it, and the file is removed after that.
+    The index key can be wrapped by its id, too.
+    """
+    file = find_ring_file(run.keys)
+    source = {entry.id: entry.source for entry in read_ring_entries(file)}.get(key_id)
+    removed = wrapping.wrap_key(file, key_id, wrapper)
+    _show_changed(run, file, [key_id])
+    if removed:
+        say(f"{removed} is removed. Remove its copies on other hosts and in backups yourself.")
+    elif source not in (None, FileSource.kind, WrappedSource.kind):
+        say(f"Its material came from source {source!r} and is still there: remove it there, too.")
+    say("Give every host the ring and the right to unwrap. Keep a copy of the ring: a lost one is lost data.")
+    return Exit.DONE
+
+
+@app.command()
+def rewrap(
+    run: Run,
+    key_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Ids of keys. Default: all wrapped ones.")
+    ] = None,
+    wrapper: Annotated[
+        str | None,
+        typer.Option("--with", metavar="WRAPPER", help=WRAPPER_HELP + " Default: the wrapper of each key."),
+    ] = None,
+) -> Exit:
+    """Unwrap keys and wrap them again. No row is touched.
+
+    Use it after the service has rotated its key, or to change to another wrapper. Running processes keep the
+    keys that they have; their services are not asked again.
+    """
+    file = find_ring_file(run.keys)
+    changed = wrapping.rewrap_keys(file, key_ids, wrapper)
+    _warn_of_files(run, file)
+    _show_changed(run, file, changed)
+    return run.code(allow_unproven=False)
+
+
+def _show_changed(run: Run, file: Path, ids: list[str]) -> None:
+    """Show keys that were changed; the index key is not among the keys of a ring."""
+    if run.as_json or any(entry.id in ids for entry in read_ring_entries(file)):
+        show_keys(run, file, ids)
+
+
+def _warn_of_files(run: Run, file: Path) -> None:
+    """Warn of key files that an interrupted command has left."""
+    left_files = wrapping.find_left_files(file)
+    run.result.add(Reason.MATERIAL_NOT_REMOVED, when=bool(left_files))
+    for key_id, left in left_files.items():
+        hint = f"run `sealpoint keys wrap {key_id}` again, with its wrapper"
+        warn(f"key {key_id!r} is wrapped, and its file {left} is not removed", hint)
+
+
+_IF_ANY: Final = ("wrapper", "version", "compromised", "expires", "owner")  # columns that most rings lack
+
+
+def show_keys(run: Run, file: Path, ids: list[str] | None, body: Document | None = None) -> None:
+    """Print the keys with these ids, or all, as the ring has them by now."""
+    shown = [entry for entry in read_entries(run, file) if ids is None or entry.id in ids]
+    run.end({**(body or {}), "keys": [key_object(entry) for entry in shown]}, _show_table, verdict=False)
+
+
+def _show_table(document: Document) -> None:
+    keys = document["keys"]
+    columns = ["id", "state", "suite", "created", "destroyed", "source"]
+    columns += [name for name in _IF_ANY if any(key[name] for key in keys)]
+    show_table(["key", *columns[1:]], [[_cell(name, key[name]) for name in columns] for key in keys])
+    if not document["ok"]:  # a transition that is done shows in the table
+        show_verdict(document)
+
+
+def _cell(name: str, value: Any) -> object:
+    """Return a field of a key as it stands in a table: of its times the date alone."""
+    return value[:10] if value and name in DATES else value
+
+
+def key_object(entry: RingEntry) -> dict[str, Any]:
+    """Return all that a ring says about a key. Its times are in the form of ISO 8601, in UTC."""
+    fields = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
+    shown = {
+        name: as_utc(value).isoformat() if isinstance(value, datetime) else value
+        for name, value in fields.items()
+    }
+    lists = {"waived": list(entry.waived), "transitions": list(entry.transitions)}
+    return {**shown, "state": entry.state.value, **lists}
+
+
+def _warn_of_unrelated(run: Run, file: Path, stores: Sequence[RowStore]) -> None:
+    """Warn of each database without a value under any key of the ring: examining it proves nothing."""
+    entries = read_ring_entries(file)
+    for store in stores:
+        if not transitions.is_related(store, entries):
+            run.result.add(Reason.UNRELATED_ALLOWED)
+            warn(f"{store.name} has no value under any key of the ring: is it the right database?")
+
+
+def command_line(words: str, path: Path | None) -> str:
+    """Return a command for the ring of this one, to be copied and run."""
+    return f"sealpoint {words}" + ("" if path is None else f" --keys {shlex.quote(str(path))}")

@@ -1,0 +1,261 @@
+"""`sealpoint ledger`: create the ledger that the ring file names, show it, check it, and prove an entry."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from sealpoint.admin.cli.databases import report_keys
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli.frame import HEAD_LABEL, Document, Run
+from sealpoint.admin.cli.options import AllowUnprovenOption
+from sealpoint.admin.cli.output import (
+    complain,
+    print_text,
+    put,
+    require_command,
+    say,
+    show_table,
+)
+from sealpoint.admin.maintenance.result import Reason
+from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, excerpt
+from sealpoint.keys.ringfile import RingFile, find_ring_file
+
+if TYPE_CHECKING:
+    from sealpoint.admin.evidence.note import VerifierKey
+    from sealpoint.keys.tables import LedgerTable
+
+MAX_SHOWN: Final = 100_000
+_SHOWN: Final = {"pin": "root", "previous": "vkey"}  # of a subject with members, the one in the table
+
+EPILOG: Final = (
+    "A ledger records what commands do to keys and databases; docs/evidence.md. Without --ledger it is"
+    " that of [ledger] in the ring file."
+)
+
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EPILOG)
+
+LedgerOption = Annotated[
+    Path | None, typer.Option("--ledger", metavar="DIR", help="The folder of a ledger; no ring is read.")
+]
+
+
+@app.callback()
+def ledger(context: typer.Context) -> None:
+    """Create, show and check the ledger of what commands have done."""
+    require_command(context)
+
+
+@app.command()
+def init(
+    run: Run,
+    vkey: Annotated[
+        str | None,
+        typer.Option("--vkey", metavar="KEY", help="Verifier key of the signer, if that is a command."),
+    ] = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option(
+            "--previous", metavar="DIR", help="The ledger of another signer that this one continues."
+        ),
+    ] = None,
+) -> None:
+    """Create the ledger that [ledger] in the ring file names.
+
+    If the file of its signer does not exist, a signing key is written to it. Prints the verifier key: give it
+    to each reader by another way than the ledger.
+    """
+    from sealpoint.admin.evidence.recorder import create_ledger
+
+    result, file = run.result, find_ring_file(run.keys)
+    ring = RingFile(file)
+    table = _require_table(ring.ledger, file)
+    report_keys(ring.entries)
+    result.uses_ring(file, ring.entries)
+    head, made = create_ledger(table, ring, result, vkey=vkey, previous=previous)
+    key = _own_key(table.folder)
+    members = {"folder": str(table.folder), "vkey": str(key), "head": head.line}
+    run.end(members, lambda _: put(str(key)), verdict=False)
+    if made is not None:
+        say(f"{made} is the signing key: no account that runs agents may read it.")
+    say("The line above verifies the ledger: note it where the ledger's account cannot write.")
+    say(f"{HEAD_LABEL}{head.line}")
+
+
+@app.command()
+def show(
+    run: Run,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MAX_SHOWN, help="How many entries to show at most.")
+    ] = 20,
+    folder: LedgerOption = None,
+) -> None:
+    """Show the last entries. Nothing is verified: `sealpoint ledger verify` does that."""
+    from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
+
+    files = Folder(_folder(run, folder))
+    run.result.add(Reason.NOT_ASKED)
+    files.require()
+    with open_regular(files.entries) as stream:
+        lines = deque(enumerate(read_lines(stream, 1 << 62)), limit)
+    try:
+        entries = [read_members(line, seq) for seq, line in lines]
+    except EntryError as error:
+        raise LedgerTamperedError(f"the ledger in {files.path} is damaged: {error}") from None
+    columns = ("seq", "at", "event", "outcome", "exit", "account", "subject")
+    members = {"folder": str(files.path), "entries": entries}
+    run.end(members, lambda _: show_table(columns, [_row(entry) for entry in entries]))
+
+
+def _row(entry: dict[str, Any]) -> list[object]:
+    actor = entry["actor"]
+    account = f"{actor.get('account') or actor.get('uid')}@{actor.get('host')}"
+    named = [(name, value) for name, value in entry["subject"].items() if value is not None]
+    subject = "; ".join(_subject_text(name, value) for name, value in named)
+    return [*(entry[name] for name in ("seq", "at", "event", "outcome", "exit")), account, subject or None]
+
+
+def _subject_text(name: str, value: object) -> str:
+    if isinstance(value, dict) and name in _SHOWN:
+        value = value.get(_SHOWN[name])
+    texts = [str(each) for each in value] if isinstance(value, list) else [str(value)]
+    return f"{name} " + ", ".join(excerpt(text)[1:-1] for text in texts)
+
+
+@app.command()
+def verify(
+    run: Run,
+    pins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--pin",
+            metavar="FILE",
+            help="An earlier head that was kept elsewhere: a copy of checkpoint, or the line that commands"
+            " print. Can be repeated.",
+        ),
+    ] = None,
+    vkey: Annotated[
+        str | None,
+        typer.Option(
+            "--vkey", metavar="KEY", help="The verifier key as it was noted at init, or a file with it."
+        ),
+    ] = None,
+    allow_unproven: AllowUnprovenOption = False,
+    folder: LedgerOption = None,
+) -> Exit:
+    """Check the signature, every entry, and each earlier head.
+
+    Without --vkey or --pin the result is not proven: all of the ledger could be written by another signer,
+    or its end be cut off. Exits with 3 if it is not proven, or refuted.
+    """
+    from sealpoint.admin.evidence.verify import verify_ledger
+
+    path = _folder(run, folder)
+    key = None if vkey is None else read_key(vkey)
+    verdict = verify_ledger(path, key, [read_pin_file(pin, "--pin") for pin in pins or ()])
+    run.result.add(*verdict.reasons)
+    key, head = key or _known_key(path), verdict.checkpoint
+    members = {
+        "folder": str(path),
+        "vkey": key and str(key),
+        "head": head and head.line,
+        "entries": head.size if head else 0,
+        "pins": verdict.pins,
+        "documents": verdict.documents,
+        "unended": verdict.unended,
+        "problems": list(verdict.problems),
+    }
+    code = run.end(members, _show_verification, allow_unproven=allow_unproven)
+    for problem in verdict.problems:
+        complain(problem, LedgerTamperedError.hint)
+    return code
+
+
+def _show_verification(document: Document) -> None:
+    put(f"signed by: {document['vkey']}" if document["head"] else "no valid head")
+    put(
+        f"entries: {document['entries']}, pins that agree: {document['pins']},"
+        f" documents that are unchanged: {document['documents']}"
+    )
+    if document["unended"]:
+        put(f"runs that have begun and are not recorded to have ended: {document['unended']}")
+
+
+@app.command()
+def prove(
+    run: Run,
+    seq: Annotated[int, typer.Argument(metavar="SEQ", min=0, help="Number of the entry.")],
+    folder: LedgerOption = None,
+) -> None:
+    """Print the proof that an entry is in the ledger.
+
+    A reader checks the line of the entry with it and the verifier key. The form is C2SP tlog-proof, which
+    other tools read.
+    """
+    from sealpoint.admin.evidence.verify import make_proof
+
+    run.result.add(Reason.NOT_ASKED)
+    path = _folder(run, folder)
+    line, proof = make_proof(path, seq)
+    text = bytes(proof).decode()
+    members = {"folder": str(path), "entry": line.decode("ascii", "backslashreplace"), "proof": text}
+    run.end(members, lambda _: print_text(text))
+
+
+def _require_table(table: LedgerTable | None, file: Path) -> LedgerTable:
+    if table is None:
+        hint = "name one in the ring file as [ledger] dir and origin, then create it: sealpoint ledger init"
+        raise LedgerMissingError(f"{file} names no ledger", hint=hint)
+    return table
+
+
+def _folder(run: Run, folder: Path | None) -> Path:
+    if folder is not None:
+        return folder
+    file = find_ring_file(run.keys)
+    return _require_table(RingFile(file).ledger, file).folder
+
+
+def _own_key(folder: Path) -> VerifierKey:
+    from sealpoint.admin.evidence.folder import Folder
+
+    return Folder(folder).read_key()
+
+
+def _known_key(folder: Path) -> VerifierKey | None:
+    try:
+        return _own_key(folder)
+    except (LedgerMissingError, LedgerTamperedError, NoteError):
+        return None
+
+
+def read_key(text: str) -> VerifierKey:
+    """Read a verifier key, or the file of one."""
+    from sealpoint.admin.evidence.note import VerifierKey
+
+    if "+" not in text:
+        if not os.path.lexists(text):
+            cause = f"there is no file {excerpt(text)}, and a key is NAME+ID+KEY"
+            raise typer.BadParameter(cause, param_hint="--vkey")
+        text = read_file(Path(text), "--vkey").decode(errors="replace").strip()
+    return VerifierKey.parse(text)
+
+
+def read_pin_file(file: Path, option: str) -> bytes:
+    """Read an earlier head: a copy of the checkpoint, or the line that commands print."""
+    return read_file(file, option).removeprefix(HEAD_LABEL.encode())
+
+
+def read_file(file: Path, option: str) -> bytes:
+    """Read the beginning of a file that an option names, or refuse the option."""
+    from sealpoint.admin.evidence.note import MAX_BYTES
+
+    try:
+        with file.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint=option) from None

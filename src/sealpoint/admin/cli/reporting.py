@@ -1,0 +1,247 @@
+"""What `sealpoint report` does: it reads the databases, the ring, the ledger and the thread store."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from sealpoint.admin.cli.databases import (
+    find_databases,
+    find_entries,
+    find_threads,
+    opened,
+    opened_threads,
+)
+from sealpoint.admin.cli.exits import Exit
+from sealpoint.admin.cli.frame import Document, Run
+from sealpoint.admin.cli.ledger import read_key, read_pin_file
+from sealpoint.admin.cli.options import (
+    require_text,
+)
+from sealpoint.admin.cli.output import progress_bar, put, say, show_table, warn
+from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.evidence.report import Report, render_page
+from sealpoint.admin.evidence.report.document import load_template, text_of
+from sealpoint.admin.evidence.report.sources import (
+    Changes,
+    Move,
+    Period,
+    Why,
+    find_changes,
+    parse_period,
+    read_heads,
+    read_part,
+)
+from sealpoint.admin.keys.change import ring_digest
+from sealpoint.admin.maintenance.heads import Pin, check_pin, read_pin
+from sealpoint.admin.maintenance.result import Reason, write_whole
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.errors import KeyRingError, OutputError
+from sealpoint.keys.ringfile import RingFile, find_ring_file
+
+
+def write_report(
+    run: Run,
+    databases: Sequence[str],
+    variables: Sequence[str],
+    out: Path | None,
+    json_out: Path | None,
+    *,
+    period: str | None,
+    threads: str | None,
+    pin: Path | None,
+    vkey: str | None,
+    ledger_pin: Path | None,
+    allow_plaintext: bool,
+    unproven: Exit,
+) -> Exit:
+    """Read everything, write the page and the object, and return the exit code."""
+    repeated = {
+        "period": period,
+        "threads": threads,
+        "pin": pin,
+        "vkey": vkey,
+        "ledger_pin": ledger_pin,
+        "keys": run.keys,
+        "allow_plaintext": allow_plaintext,
+    }
+    looked = find_databases(run, databases, variables)
+    run.asks(allow_plaintext=allow_plaintext)
+    made = Report(run.result, allow_plaintext, _period(period))
+    _prepare_files(out, json_out)  # before an hour of reading
+    made.command = _command_line(databases, variables, repeated)
+    pinned = None if pin is None else read_pin(pin)
+    cipher = _find_keys(run, made)
+    made.changes = _find_changes(run, made, vkey, ledger_pin)
+    with opened(looked.names, ring_file=looked.ring_file) as stores, progress_bar("report") as move:
+        for store in stores:
+            part = read_part(
+                store, run.result, cipher, made.entries, allow_plaintext=allow_plaintext, move=move
+            )
+            made.parts.append(part)
+        # Without a ring only the command line can name a thread store.
+        name = None if threads is None and made.entries is None else find_threads(threads, run.keys)
+        _compare(made, stores, cipher, name, pinned, move)
+    document = made.document()
+    text = text_of(document)
+    if json_out is not None:
+        write_whole(json_out, text)
+    if out is not None:
+        write_whole(out, render_page(document))
+    if run.as_json:
+        run.print_object(text.removesuffix("\n"))
+    else:
+        _show(document)
+    return _code(run, document, unproven)
+
+
+def _period(text: str | None) -> Period | None:
+    if text is None:
+        return None
+    try:
+        period = parse_period(text)
+    except ValueError:
+        hint = "give two dates, as 2026-01-01..2026-03-31, the earlier one first"
+        raise typer.BadParameter(hint, param_hint="--period") from None
+    if period.start > datetime.now(UTC):
+        raise typer.BadParameter("the period has not begun", param_hint="--period")
+    return period
+
+
+def _find_keys(run: Run, made: Report) -> RingCipher | None:
+    """Read the ring, and load its material if that is available: without it there is a report too."""
+    made.entries = find_entries(run)
+    if made.entries is None:
+        say("no ring file was found: no value is opened")
+        return None
+    try:
+        return RingCipher(KeyRing.load(find_ring_file(run.keys)).load_material())
+    except KeyRingError as error:
+        made.keys_problem = type(error).__name__
+        warn(f"no value is opened: {error}", error.hint)
+        return None
+
+
+def _find_changes(run: Run, made: Report, vkey: str | None, pin: Path | None) -> Changes | None:
+    """Read the ledger that the ring names."""
+    table = None if made.entries is None else RingFile(find_ring_file(run.keys)).ledger
+    if table is None or made.entries is None:
+        if vkey is not None or pin is not None:
+            raise typer.BadParameter("the ring file names no ledger", param_hint="--vkey, --ledger-pin")
+        return None
+    key = None if vkey is None else read_key(vkey)
+    pins = [] if pin is None else [read_pin_file(pin, "--ledger-pin")]
+    return find_changes(table.folder, made.period, ring_digest(made.entries), key, pins)
+
+
+def _compare(
+    made: Report,
+    stores: list[RowStore],
+    cipher: RingCipher | None,
+    name: str | None,
+    pin: Pin | None,
+    move: Move,
+) -> None:
+    """Compare the one database with its thread store, and that with its pin."""
+    if name is None:
+        if pin is not None:
+            raise typer.BadParameter("name the thread store of the pin", param_hint="--threads")
+        return
+    with ExitStack() as stack:
+        known = stack.enter_context(opened_threads(name))
+        made.threads, made.pin = known.identity, pin
+        if pin is not None:
+            made.pin_reason = check_pin(known, pin)
+        if len(stores) > 1:
+            made.no_heads = Why.SEVERAL_DATABASES
+        elif cipher is None or made.parts[0].damage:
+            made.no_heads = Reason.NOT_OPENED if cipher is None else Reason.DAMAGED
+        else:
+            made.parts[0].heads = read_heads(stores[0], cipher, known, move)
+            made.no_heads = None
+
+
+def _command_line(databases: Sequence[str], variables: Sequence[str], options: Mapping[str, Any]) -> str:
+    """Return the command that makes this report again; files that it writes are named by who runs it."""
+    words = ["sealpoint", "report", *databases]
+    words += [word for name in variables for word in ("--db-env", name)]
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value not in (None, False):
+            words += [flag, str(value)]
+    return shlex.join(words)
+
+
+def _prepare_files(out: Path | None, json_out: Path | None) -> None:
+    """Refuse files that cannot be written, and load what the page is made with."""
+    if out is not None and out == json_out:
+        raise typer.BadParameter("the page and the object are two files", param_hint="--json-out")
+    for file in (out, json_out):
+        if file is not None:
+            _require_replaceable(file)
+    if out is not None:
+        load_template()
+
+
+_MARK: Final = b"urn:sealpoint:report:"
+_MARK_WITHIN: Final = 512  # bytes from the beginning of a page or an object
+
+
+def _require_replaceable(path: Path) -> None:
+    """Refuse the name of another file, such as a ring or a database, and one that cannot be written."""
+    require_text(str(path), "FILE")
+    path.parent.stat()
+    if not os.path.lexists(path):
+        return
+    if path.is_file():  # and not a pipe, at which opening would wait
+        with path.open("rb") as file:
+            if _MARK in file.read(_MARK_WITHIN):
+                return
+    raise OutputError(f"{path} is there already, and is not a report", hint="name another file")
+
+
+def _code(run: Run, document: Document, unproven: Exit) -> Exit:
+    """Return the exit code: that of the reasons of all commands, then that of the report."""
+    code = run.code(allow_unproven=unproven is Exit.DONE)
+    if code not in (Exit.DONE, unproven):
+        return code
+    if document["ok"] is None:
+        return unproven
+    return Exit.DONE if document["ok"] else Exit.FOUND
+
+
+def _show(document: Document) -> None:
+    """Print the verdicts of a report, and what it does not prove."""
+    questions = document["questions"]
+    rows = [
+        (each["label"], each["verdict"], "; ".join(reason["sentence"] for reason in each["reasons"]) or None)
+        for each in questions
+    ]
+    show_table(("question", "answer", "why"), rows)
+    put("")
+    for part in document["databases"]:
+        opening = part["opening"]
+        opened = sum(each["values"] for each in opening["opened"]) if opening else 0
+        put(f"{part['database']['name']}: {opened} of {part['rows']} values opened")
+    if document["exceptions"]:
+        put(f"exceptions: {len(document['exceptions'])}")
+    put(_last_line(document))
+
+
+def _last_line(document: Document) -> str:
+    counts = Counter(each["verdict"] for each in document["questions"])
+    if document["ok"]:
+        return "ok"
+    found = [f"{counts[word]} {word}" for word in ("refuted", "not shown") if counts[word]]
+    head = "not ok" if document["ok"] is False else "not proven"
+    return f"{head}: of {len(document['questions'])} questions {', '.join(found)}"

@@ -1,0 +1,322 @@
+"""Cell: one value of a database with its tag and its place; selecting and opening cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
+
+from sealpoint.base.metadata import decode_metadata
+from sealpoint.base.place import CHECKPOINT, METADATA, VALUE, Coordinates
+from sealpoint.crypto import RingCipher, Row
+from sealpoint.crypto.cipher import Opened, parse_tag
+from sealpoint.crypto.tag import JSON, MSGPACK, PICKLE, is_legacy, is_marked_bound, is_sealed, is_under
+from sealpoint.errors import (
+    PlaintextError,
+    RowError,
+    SealedValueError,
+    SealpointError,
+    UnknownTypeError,
+    excerpt,
+)
+from sealpoint.sealed.body import SENTINEL, Header
+from sealpoint.sealed.rows import Parts, require_same_row, take_apart
+from sealpoint.sealed.tokens import Tokens
+from sealpoint.serde.base import read_plain
+from sealpoint.serde.legacy_json import parse_json
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+from sealpoint.serde.scan import require_few_costly, scan
+
+_SEAL: Final = (
+    "if it is yours, accept it with --allow-plaintext, or seal it: for agents with SealedSaver"
+    " sealpoint rebind DB --allow-plaintext --apply, for others sealpoint rotate with the same options"
+)
+_READ_FIRST: Final = "it runs when it is read: if it is yours, read it with LangGraph and put it again sealed"
+
+
+_COMPARED: Final = {
+    CHECKPOINT: ("parent_checkpoint_id", "metadata"),
+    METADATA: ("parent_checkpoint_id", "metadata", "channel_versions"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that holds values.
+
+    Attributes:
+        table: The table's name in the database.
+        name: The column.
+        key: Columns that identify a row of the table, primary key first.
+        coordinates: The coordinates of values in this column.
+        in_json: Whether a value and its tag are in a frame inside JSON (`sealpoint.base.place`); otherwise
+            the column contains the value, and ``type`` its tag.
+        beside: Other columns that are read with each value.
+    """
+
+    table: str
+    name: str
+    key: tuple[str, ...]
+    coordinates: Coordinates
+    in_json: bool = False
+    beside: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name in reports: the table, or ``checkpoints.metadata``."""
+        return f"{self.table}.{self.name}" if self.in_json else self.table
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether its bound values are checkpoints, or the sealed parts of them."""
+        return self.coordinates in _COMPARED
+
+    @property
+    def widened(self) -> Column:
+        """The same column, with all that `Cell.require_same` compares beside its values."""
+        return replace(self, beside=_COMPARED.get(self.coordinates, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Placeholder for a value that was not read.
+
+    Attributes:
+        error: Why.
+    """
+
+    error: SealpointError
+
+
+def bytes_lost() -> SealedValueError:
+    """Return the error for a value whose bytes the database cannot read."""
+    hint = "restore the row from backup; the log of the server says where it is damaged"
+    return SealedValueError("the database cannot read the value: its bytes are lost", hint=hint)
+
+
+class Where(NamedTuple):
+    """The place of a cell.
+
+    Attributes:
+        column: The column.
+        key: The columns of the row's key, in the order of ``column.key``.
+        locator: Lets the store find and replace the cell without a search.
+        others: The columns ``column.beside``, in their order.
+    """
+
+    column: Column
+    key: tuple[Any, ...]
+    locator: Any = None
+    others: tuple[Any, ...] = ()
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The columns of the row's key by name, for reports."""
+        return dict(zip(self.column.key, self.key, strict=True))
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """The columns beside the value by name."""
+        return dict(zip(self.column.beside, self.others, strict=True))
+
+    def require_key(self) -> None:
+        """Check that the columns of the key hold what a saver writes there: ``idx`` an integer, others text.
+
+        A forged SQLite file may hold any type in any column. An UPDATE of the row would convert it, and so
+        change the key.
+        """
+        types, wanted = tuple(map(type, self.key)), _types_of(self.column.key)
+        if types == wanted:
+            return
+        name, met, right = next(
+            found for found in zip(self.column.key, types, wanted, strict=True) if found[1] is not found[2]
+        )
+        raise RowError(
+            f"key column {name!r} of table {self.column.table!r} holds {met.__name__}, not {right.__name__}"
+        )
+
+    @property
+    def row(self) -> Row:
+        """The coordinates that a row-bound value here has."""
+        return self.column.coordinates.row(self.names)
+
+
+@cache
+def _types_of(key: tuple[str, ...]) -> tuple[type, ...]:
+    return tuple(int if name == "idx" else str for name in key)
+
+
+class Cell(NamedTuple):
+    """One value, as stored in its row.
+
+    Attributes:
+        value: Bytes, unless another type is stored; `Unreadable` if they were not read.
+        tag: Text, unless another type is stored.
+        where: Its place.
+    """
+
+    value: Any
+    tag: Any
+    where: Where
+
+    @property
+    def row(self) -> Row | None:
+        """The coordinates of a value that is bound to its row; ``None`` for any other."""
+        return self.where.row if "row" in parse_tag(self.tag).flags else None
+
+    @property
+    def is_sentinel(self) -> bool:
+        """Whether the value is not the user's: it makes other savers fail on a checkpoint that is bound."""
+        return self.where.column.coordinates == VALUE and self.where.names["channel"] == SENTINEL
+
+    def parts(self, opened: Opened) -> Parts:
+        """Return the value, opened, taken apart: see `take_apart`."""
+        return take_apart(self.where.column.coordinates, self.tag, opened, self.where.names)
+
+    def require_same(self, header: Header, tokens: Tokens) -> None:
+        """Compare a bound checkpoint, of a `Column.widened`, with what is readable beside it."""
+        beside = self.where.beside
+        metadata = decode_metadata(beside["metadata"])
+        require_same_row(header, metadata, beside["parent_checkpoint_id"], tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Selects the values of a batch.
+
+    Attributes:
+        without_key: Omit values under this key.
+        plaintext: Include values that are not sealed.
+        legacy: Include values under LANGGRAPH_AES_KEY.
+        thread_id: Only values of this thread.
+        with_key: Of the sealed values, only those under this key.
+        bound: Only values that are bound to their rows, or only those that are not.
+    """
+
+    without_key: str | None = None
+    plaintext: bool = True
+    legacy: bool = True
+    thread_id: str | None = None
+    with_key: str | None = None
+    bound: bool | None = None
+
+    def takes(self, tag: Any) -> bool:
+        """Whether values with ``tag`` are selected, in any thread. A missing tag counts as not sealed."""
+        text = tag.decode("latin-1") if isinstance(tag, bytes) else str(tag or "")
+        if self.bound is not None and self.bound is not is_marked_bound(text):
+            return False
+        if not is_sealed(text):
+            return self.plaintext
+        if is_legacy(text):
+            return self.legacy
+        if self.with_key is not None and not is_under(text, self.with_key):
+            return False
+        return self.without_key is None or not is_under(text, self.without_key)
+
+
+EVERYTHING: Final = Selection()
+
+
+class Opener(NamedTuple):
+    """Opens cells, each at its place.
+
+    Attributes:
+        cipher: Opens with the keys of its ring, and seals under its active key.
+        allow_plaintext: Whether a value that is not sealed is returned as it stands.
+    """
+
+    cipher: RingCipher
+    allow_plaintext: bool = False
+
+    def open(self, cell: Cell) -> Opened:
+        """Open one value."""
+        cell.where.require_key()
+        require_readable(cell)
+        if type(cell.value) is not bytes:
+            raise SealedValueError(f"value is {type(cell.value).__name__}, not bytes")
+        if is_sealed(cell.tag) or not isinstance(cell.tag, str):
+            return self.cipher.open(cell.tag, cell.value, row=cell.row)
+        if not self.allow_plaintext:
+            hint = _READ_FIRST if cell.tag == PICKLE else _SEAL
+            raise PlaintextError(f"value of type {excerpt(cell.tag)} is not sealed", hint=hint)
+        return Opened(cell.tag, cell.value, authenticated=False, key_id=None)
+
+    def parts(self, cell: Cell) -> Parts:
+        """Open one value and take it apart; raises what `open` and `take_apart` do."""
+        return cell.parts(self.open(cell))
+
+    def reseal(self, cell: Cell) -> tuple[str, bytes]:
+        """Open one value and seal it under the active key: same type, bytes and row.
+
+        Sealed values are decoded later without the check that all others must pass. Plaintext and LangGraph's
+        own rows must pass it here, because nothing has authenticated their type.
+        """
+        opened = self.open(cell)
+        row = cell.row if is_sealed(cell.tag) else None
+        changed = self.cipher.seal(opened.inner, opened.data, row=row)
+        if not opened.authenticated:
+            require_decodable(opened.inner, opened.data)
+        return changed
+
+
+def require_readable(cell: Cell) -> None:
+    """Check that a value was read."""
+    if isinstance(cell.value, Unreadable):
+        raise cell.value.error
+
+
+def require_decodable(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Check unauthenticated bytes as a strict serializer does before decoding. Nothing is built."""
+    if kind == MSGPACK:
+        require_few_costly(data, scan(data, limits), limits)
+    elif kind == JSON:
+        parse_json(data, lambda envelope: envelope, limits)
+    elif kind == PICKLE:
+        raise UnknownTypeError("a pickle that is not sealed is not read")
+    else:
+        read_plain(kind, data)
+
+
+class InlineValue(NamedTuple):
+    """Readable values that a database stores besides the sealed ones: channel, kind and count."""
+
+    channel: str
+    kind: str
+    rows: int
+
+
+class Record(NamedTuple):
+    """What stands beside the value of a checkpoint.
+
+    Attributes:
+        table: The table.
+        place: The columns of the row's key by name; the id of the checkpoint is the last.
+        parent: The id of the parent, or what stands in its column.
+        metadata: As it stands in the column.
+        flaw: What is wrong with a checkpoint that is readable in the row itself, as on Postgres.
+        is_readable: Whether the checkpoint is readable in the row itself, and not sealed in its metadata.
+    """
+
+    table: str
+    place: dict[str, Any]
+    parent: Any
+    metadata: Any
+    flaw: str | None = None
+    is_readable: bool = False
+
+
+class Cleartext(Protocol):
+    """What is readable in one database beside its values."""
+
+    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the readable text of key columns: each column with each of its distinct texts, by table.
+
+        With ``only``, from that column.
+        """
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands beside the value of each checkpoint."""
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield the readable values besides the sealed ones. SQLite has none."""

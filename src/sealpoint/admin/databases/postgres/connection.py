@@ -1,0 +1,311 @@
+"""A session of maintenance on a Postgres server: its settings, time limits, errors and locks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+from sealpoint.errors import (
+    AccessError,
+    DatabaseCorruptError,
+    DatabaseMissingError,
+    HeldError,
+    LockedError,
+    MaintenanceError,
+    RowError,
+    SealpointError,
+    StoppedError,
+    UnreachableError,
+    excerpt,
+)
+from sealpoint.postgres import (
+    LOST,
+    OWN_PARTS,
+    READ_ONLY,
+    address_of,
+    parts_of,
+    refusal_of,
+    refuse_schema,
+    require_psycopg,
+    settle,
+    state_of,
+    watched_connection,
+)
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+
+def refused(name: str, words: str) -> DatabaseMissingError:
+    """Return the error for a failed connection; it quotes nothing of ``words``, the message of libpq."""
+    refusal = refusal_of(words)
+    if refusal is None:
+        return UnreachableError(f"no connection to {name}")
+    error = UnreachableError if refusal.is_passing else DatabaseMissingError
+    return error(f"no connection to {name}: {refusal.reason}", hint=refusal.hint)
+
+
+SILENT_SECONDS: Final = 15.0
+"""After which a server is asked, on another connection, whether it still answers."""
+
+ANSWER_SECONDS: Final = 10
+"""How long that may take."""
+
+# A lost server is noticed within a minute.
+_DEFAULTS: Final = {
+    "connect_timeout": str(ANSWER_SECONDS),
+    "tcp_user_timeout": "30000",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+_SETTINGS: Final = {
+    "default_transaction_deferrable": "off",
+    "lock_timeout": "10s",
+    "statement_timeout": "1h",  # counting a large table takes long
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+    "restrict_nonsystem_relation_kind": "view,foreign-table",  # never read through one, whatever its name
+    "cursor_tuple_fraction": "1",  # all rows of a cursor are fetched
+    "synchronize_seqscans": "off",  # two cursors of one snapshot return the rows in the same order
+    "standard_conforming_strings": "on",
+}
+
+WAIT_FOR_OTHER: Final = "SET LOCAL idle_in_transaction_session_timeout = '1h'"
+"""For one of two sessions that work in turn: a large table takes the other one long."""
+
+# Runs before the search path is set: an unqualified operator could be one from another role's schema.
+_SEARCH_PATH: Final = """
+    SELECT pg_catalog.current_schemas(false),
+        source OPERATOR(pg_catalog.=) ANY ('{client,user,"database user"}'::pg_catalog.text[])
+    FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'search_path'"""
+
+# Temporary conditions, by class of SQLSTATE.
+_PASSING: Final = {
+    LOST: "the connection to the server is lost",
+    "25": "the server does not let this transaction write or continue",
+    "40": "the server rolled back the transaction",
+    "53": "the server lacks disk space, memory or connections",
+    "55": "a lock was not available in time",
+    "57": "the server ended the session or the statement",
+    "58": "the server cannot write or read its files",
+}
+_SILENT_HINT: Final = "check the server and the network to it, then run the same command again"
+_READ_ONLY_HINT: Final = "name the primary server, and a role whose transactions may write"
+# SQLSTATE, in this order: text cannot be converted; damaged data or index; no such table, column or schema.
+_NO_TEXT: Final = {"22021", "22P05"}
+_DAMAGED: Final = {"XX001", "XX002"}
+_GONE: Final = {"42P01", "42703", "3F000"}
+
+
+def name_of(url: str) -> str:
+    """Return the URL with its host, port, database and service: no user, no password, no options."""
+    given = address_of(_parts(url))
+    if given is None:
+        raise DatabaseMissingError(
+            "the URL of the database cannot be read", hint="write special characters in it as %XX"
+        )
+    host, port, database = given["host"], given["port"], given["dbname"]
+    more = {part: given[part] for part in ("hostaddr", "service") if given[part]}
+    if host.startswith("/"):
+        host, more = "", {"host": host, **more}
+    place = f"[{host}]" if ":" in host else host
+    end = f":{port}" if port else ""
+    query = f"?{urlencode(more, safe='/', quote_via=quote)}" if more else ""
+    return f"postgresql://{place}{end}/{quote(database)}{query}"
+
+
+class SearchPath(NamedTuple):
+    """The schemas in which a saver would search its tables."""
+
+    schemas: list[str]
+    is_own: bool  # set by or for the connecting role: another path may have schemas of others
+
+
+def connect(url: str, *, writable: bool) -> tuple[Connection[Any], SearchPath]:
+    """Connect, and return the connection with its search path."""
+    parts = _DEFAULTS | _parts(url) | OWN_PARTS
+    psycopg = require_psycopg()
+    try:
+        connection = _connection_class().connect(**parts, autocommit=True)
+        connection.parts = parts
+    except (psycopg.Error, UnicodeError) as error:
+        raise refused(name_of(url), str(error)) from None
+    try:
+        with translate_errors(), _refusing_silence(url):
+            path = SearchPath(*(connection.execute(_SEARCH_PATH).fetchone() or ([], False)))
+            settle(connection, _SETTINGS | {"default_transaction_read_only": "off" if writable else "on"})
+    except BaseException:
+        connection.close()
+        raise
+    return connection, path
+
+
+@contextmanager
+def _refusing_silence(url: str) -> Iterator[None]:
+    """Report a server that has not answered yet like one that refuses the connection."""
+    try:
+        yield
+    except require_psycopg().errors.ConnectionTimeout as error:
+        raise refused(name_of(url), str(error)) from None
+
+
+@cache
+def _connection_class() -> Any:
+    """Return psycopg's connection, which does not wait for a server that does not answer at all.
+
+    A statement may take an hour, and sends nothing meanwhile. So the server is asked on another connection.
+    """
+    psycopg = require_psycopg()
+
+    class AnsweredConnection(watched_connection()):  # type: ignore[misc]
+        parts: dict[str, Any]
+        is_probe = False
+
+        def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+            self._heard = time.monotonic()
+            try:
+                return super().wait(gen, *arguments, **options)
+            except psycopg.errors.ConnectionTimeout:
+                self.close()  # no end of a transaction waits again
+                raise
+
+        def check(self, ready: bool) -> None:
+            now = time.monotonic()
+            if ready:
+                self._heard = now
+            elif now - self._heard > (ANSWER_SECONDS if self.is_probe else SILENT_SECONDS):
+                if self.is_probe:
+                    raise psycopg.errors.ConnectionTimeout("timed out")
+                self._probe()
+                self._heard = time.monotonic()
+
+        def _probe(self) -> None:
+            try:
+                with closing(type(self).connect(**self.parts, autocommit=True)) as other:
+                    other.is_probe = True
+                    other.execute("SELECT")
+            except psycopg.errors.ConnectionTimeout:
+                raise
+            except psycopg.Error:  # it refuses another session, which is an answer
+                pass
+
+    return AnsweredConnection
+
+
+def is_superuser(connection: Connection[Any]) -> bool:
+    """Whether a session has the rights of a superuser, or can regain them.
+
+    One on a standby is refused: no lock prevents changes of the tables there.
+    """
+    with translate_errors():
+        found = connection.execute(
+            "SELECT bool_or(rolsuper), pg_is_in_recovery() FROM pg_roles"
+            " WHERE rolname IN (session_user, current_user)"
+        ).fetchone()
+    powerful, standby = found or (False, False)
+    if powerful and standby:
+        raise MaintenanceError(
+            "commands of a superuser are refused on a standby: no lock there keeps the tables unchanged",
+            hint=(
+                "connect to the primary, or as a role that may only SELECT from the tables: docs/postgres.md"
+            ),
+        )
+    return bool(powerful)
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise our own errors for those of a server, without its text, which may contain values."""
+    psycopg = require_psycopg()
+    try:
+        yield
+    except psycopg.Error as error:
+        if isinstance(error, psycopg.errors.ConnectionTimeout):
+            raise StoppedError("the server does not answer", hint=_SILENT_HINT) from None
+        raise _translated(state_of(error), type(error).__name__) from None
+
+
+def _translated(code: str, kind: str) -> SealpointError:
+    if code == READ_ONLY:
+        return AccessError(f"the server lets this session only read ({kind})", hint=_READ_ONLY_HINT)
+    if code[:2] in _PASSING:
+        return StoppedError(f"{_PASSING[code[:2]]} ({kind})")
+    if code in _NO_TEXT:
+        return RowError("a key column or a type holds text that is not in the server's encoding")
+    if code in _DAMAGED:
+        return DatabaseCorruptError(
+            "the server cannot read a table or an index of the saver: it is damaged",
+            hint="the server's log says where; restore it from backup",
+        )
+    if code in _GONE:
+        return refuse_schema("the tables are not what they were when the database was opened")
+    return MaintenanceError(
+        f"the server refuses a statement: {kind} (SQLSTATE {code or 'none'})",
+        hint="grant the account SELECT and UPDATE on the tables; see the server's log",
+    )
+
+
+def _parts(url: str) -> dict[str, Any]:
+    parts = parts_of(url)
+    if parts is None:
+        raise DatabaseMissingError("the URL of the database cannot be read")
+    return parts
+
+
+_HOLD: Final = 0x5EA1  # the upper half of our advisory locks' numbers; the schema is the lower one
+_SESSIONS: Final = """
+    SELECT DISTINCT pid, application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND granted AND pid <> pg_backend_pid() AND {} ORDER BY pid LIMIT 10"""
+# pg_locks shows a bigint key as two halves, with objsubid 1; a key of two integers has objsubid 2.
+_HOLDS: Final = "locktype = 'advisory' AND classid = %s::oid AND objid = %s::oid AND objsubid = 1"
+_WRITES: Final = "relation = ANY(%s::oid[]) AND mode IN ('RowShareLock', 'RowExclusiveLock')"
+
+
+@contextmanager
+def holding(connection: Connection[Any], schema_oid: int, name: str) -> Iterator[None]:
+    """Exclude other runs on a schema, by a lock of this session."""
+    lock = (_HOLD << 32 | schema_oid,)
+    with translate_errors():
+        (taken,) = connection.execute("SELECT pg_try_advisory_lock(%s::bigint)", lock).fetchone() or (False,)
+    if not taken:
+        raise _held(connection, schema_oid, name)
+    try:
+        yield
+    finally:
+        with suppress(StoppedError), translate_errors():  # the lock ends with the session
+            connection.execute("SELECT pg_advisory_unlock(%s::bigint)", lock)
+
+
+def _held(connection: Connection[Any], schema_oid: int, name: str) -> HeldError:
+    found = _sessions(connection, _HOLDS, (_HOLD, schema_oid))
+    if not found:  # it has just ended
+        return HeldError(f"another run holds {name}")
+    return HeldError(
+        f"another run holds {name}: {_shown(found)}",
+        hint=f"wait until it has ended; pg_stat_activity shows, for pid {found[0][0]}, where it runs",
+    )
+
+
+def locked(connection: Connection[Any], oids: Sequence[int], rows: int) -> LockedError:
+    """Return the error for rows that other sessions have locked; it names the sessions on these tables."""
+    found = _sessions(connection, _WRITES, (list(oids),))
+    who = f" (sessions on the tables: {_shown(found)})" if found else ""
+    return LockedError(f"{rows} rows are locked by other sessions{who}")
+
+
+def _sessions(
+    connection: Connection[Any], which: str, parameters: tuple[Any, ...]
+) -> list[tuple[int, str | None]]:
+    with translate_errors():
+        return connection.execute(_SESSIONS.format(which).encode(), parameters).fetchall()
+
+
+def _shown(found: Sequence[tuple[int, str | None]]) -> str:
+    """Return sessions for a message: number and application name, if there is one."""
+    return ", ".join(f"session {pid}" + (f" of {excerpt(name)}" if name else "") for pid, name in found)

@@ -1,0 +1,302 @@
+"""A new schema with the tables of LangGraph's Postgres savers, filled and committed as one.
+
+Until the commit no other session sees it; afterwards only its owner has rights to it, also if default
+privileges grant others some. A session that ends earlier leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.databases.postgres.columns import access_to, column_of, size_of
+from sealpoint.admin.databases.postgres.connection import WAIT_FOR_OTHER, connect, translate_errors
+from sealpoint.admin.databases.postgres.tables import NAMES, CheckedTables, Found
+from sealpoint.admin.databases.rows import BATCH, Batch, Need
+from sealpoint.errors import (
+    AccessError,
+    HeldError,
+    OutputError,
+    RowError,
+    SchemaError,
+    excerpt,
+)
+from sealpoint.postgres import Layout
+from sealpoint.sealed.tokens import PSEUDONYM_START
+from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES, oversized
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composed
+
+# ruff: noqa: S608 -- statements are put together from constants and checked names only
+
+
+StoredRow = dict[str, Any]
+"""A row: its columns by name, JSON as text."""
+
+_COUNT: Final = "sealpoint_count_{}"
+_SIZES: Final = "sealpoint_sizes_{}"
+_ROWS: Final = "sealpoint_rows_{}"
+_PSEUDONYMS: Final = "sealpoint_pseudonyms_{}"
+
+
+class Snapshot:
+    """Reads one state of the tables of a saver; see `snapshot_of`."""
+
+    def __init__(self, connection: Connection[Any], found: Found) -> None:
+        """Take a session with the cursors of `snapshot_of`."""
+        self._connection = connection
+        self._found = found
+
+    def count(self) -> int:
+        """Return the number of values."""
+        return sum(rows for table in self._found.oids for (rows,) in self._fetch(_COUNT, table, 1))
+
+    def pseudonyms(self) -> Iterator[Cell]:
+        """Yield one value in JSON of each thread that seems to have a pseudonym."""
+        for table, layout in self._found.layouts.items():
+            while column_of(layout).in_json and (rows := self._fetch(_PSEUDONYMS, table, 1)):
+                yield from access_to(column_of(layout)).cells(rows)
+
+    def pages(self, table: str, batch: Batch = BATCH) -> Iterator[list[StoredRow]]:
+        """Yield the rows of a table in batches. A batch has at least one row, regardless of its size."""
+        columns = self._found.columns[table]
+        while sizes := self._fetch(_SIZES, table, batch.rows):
+            if max(sizes) > (MAX_VALUE_BYTES,):
+                raise oversized()
+            for rows in _groups([size for (size,) in sizes], batch.size_bytes):
+                found = self._fetch(_ROWS, table, rows)
+                yield [dict(zip(columns, row, strict=True)) for row in found]
+
+    def _fetch(self, cursor: str, table: str, rows: int) -> list[tuple[Any, ...]]:
+        statement = f"FETCH {rows:d} FROM {cursor.format(table)}".encode()
+        with translate_errors(), self._connection.cursor(binary=True) as fetching:
+            return fetching.execute(statement).fetchall()
+
+
+@contextmanager
+def snapshot_of(checked: CheckedTables) -> Iterator[Snapshot]:
+    """Read one state of the tables within the context."""
+    cursors = {
+        form.format(table): (table, statement)
+        for table in checked.found.oids
+        for form, statement in _statements(checked.found, table).items()
+    }
+    with checked.snapshot(cursors) as connection:
+        yield Snapshot(connection, checked.found)
+
+
+def _statements(found: Found, table: str) -> dict[str, str]:
+    """Return the SELECT of each cursor. Two of them return the same rows in the order of the table."""
+    layout = found.layouts[table]
+    texts = [f"{name}::text" if layout.types.get(name) == "jsonb" else name for name in found.columns[table]]
+    sizes = [f"coalesce(octet_length({text}), 0)::bigint" for text in texts if text != "idx"]
+    access = access_to(column_of(layout))
+    statements = {
+        _COUNT: f"SELECT count(*) FROM ONLY {{}} WHERE {access.holds}",
+        _SIZES: f"SELECT {' + '.join(sizes)} FROM ONLY {{}}",
+        _ROWS: f"SELECT {', '.join(texts)} FROM ONLY {{}}",
+    }
+    if column_of(layout).in_json:
+        first = f"SELECT DISTINCT ON (thread_id) {access.read} FROM ONLY {{}} WHERE {access.holds}"
+        has_start = f"left(thread_id, {len(PSEUDONYM_START)}) = '{PSEUDONYM_START}'"
+        statements[_PSEUDONYMS] = f"{first} AND {has_start} AND {size_of(access)} <= {MAX_VALUE_BYTES}"
+    return statements
+
+
+def _groups(sizes: Sequence[int], most: int) -> Iterator[int]:
+    """Yield how many of the next rows together have about ``most`` bytes, so that no row is left."""
+    rows = room = 0
+    for size in sizes:
+        if rows and size > room:
+            yield rows
+            rows = 0
+        room = (room if rows else most) - size
+        rows += 1
+    if rows:
+        yield rows
+
+
+_MAX_NAME_BYTES: Final = 63  # Postgres cuts a longer name
+_RESERVED: Final = "pg_"
+_NULLABLE: Final = {
+    "checkpoints": {"type", "parent_checkpoint_id"},
+    "checkpoint_blobs": {"blob"},
+    "checkpoint_writes": {"type"},
+}
+# In the text of a statement, in which braces are doubled.
+_DEFAULTS: Final = {"checkpoint_ns": "''", "metadata": "'{{}}'", "task_path": "''"}
+# These tables and indexes are the result of so many of LangGraph's migrations. The numbers are not read from
+# the source: its tables may be older, and the copy has what all of these make.
+_MIGRATIONS: Final = 10
+_SHALLOW_MIGRATIONS: Final = 8
+
+_GRANTEES: Final = """
+    SELECT DISTINCT CASE acl.grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(acl.grantee) END
+    FROM pg_namespace AS n
+    CROSS JOIN LATERAL (
+        SELECT grantee, n.nspowner AS owner FROM aclexplode(n.nspacl)
+        UNION ALL SELECT grantee, c.relowner FROM pg_class AS c CROSS JOIN aclexplode(c.relacl)
+            WHERE c.relnamespace = n.oid
+    ) AS acl
+    WHERE n.nspname = %s AND acl.grantee <> acl.owner"""
+
+_PRESENT: Final = """
+    SELECT thread_id, checkpoint_ns, channel, version FROM {}
+    WHERE (thread_id, checkpoint_ns, channel, version) IN
+        (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]))
+    AND type <> 'empty'"""
+
+_EXISTS_HINT: Final = "name a schema that does not exist; existing schemas are not changed"
+_NAME_HINT: Final = "choose another name for the schema"
+
+
+class NewSchema:
+    """A schema that appears when it is committed."""
+
+    def __init__(self, url: str, name: str, found: Found) -> None:
+        """Connect, and create the schema with tables like those that were found."""
+        _require_possible(name)
+        _require_all(found)
+        self.name = name
+        self._layouts = found.layouts
+        self._connection, _ = connect(url, writable=True)
+        try:
+            with translate_errors():
+                self._connection.execute("BEGIN")
+                self._connection.execute(WAIT_FOR_OTHER)
+                self._create_schema()
+                for table, layout in found.layouts.items():
+                    self._execute(_create_table(layout, found.columns[table]), table)
+                self._create_migrations(found)
+                self._revoke_rights()
+        except BaseException:
+            self.close()
+            raise
+
+    def insert(self, table: str, rows: Sequence[StoredRow]) -> None:
+        """Insert rows of one table; all have the same columns."""
+        from psycopg.errors import IntegrityError
+        from psycopg.types.json import Jsonb
+
+        if not rows:
+            return
+        columns = [*rows[0]]
+        types = [self._layouts[table].types.get(name, "text") for name in columns]
+        statement = f"COPY {{}} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+        with translate_errors(), self._connection.cursor() as cursor:
+            try:
+                with cursor.copy(self._named(statement, table)) as copy:
+                    copy.set_types(types)
+                    for row in rows:
+                        copy.write_row(
+                            [
+                                Jsonb(value, dumps=str) if kind == "jsonb" else value
+                                for kind, value in zip(types, row.values(), strict=True)
+                            ]
+                        )
+            except IntegrityError:
+                raise RowError(f"two rows of table {table!r} have the same key") from None
+
+    def lost(self, needs: Sequence[Need]) -> list[Need]:
+        """Return those of the values of checkpoints that were not inserted."""
+        if not needs:
+            return []
+        values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
+        with translate_errors():
+            arrays = [*map(list, zip(*set(values), strict=True))]
+            found = self._connection.execute(self._named(_PRESENT, "checkpoint_blobs"), arrays).fetchall()
+        there = set(found)
+        return [need for need, value in zip(needs, values, strict=True) if value not in there]
+
+    def commit(self) -> None:
+        """Create the indexes, and let the schema appear."""
+        with translate_errors():
+            for table in NAMES:
+                index = f"CREATE INDEX {table}_thread_id_idx ON {{}} (thread_id)"
+                self._execute(index, table)
+            self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the connection. What was not committed is gone."""
+        self._connection.close()
+
+    def _create_schema(self) -> None:
+        from psycopg import errors
+
+        shown = excerpt(self.name)
+        try:
+            self._execute("CREATE SCHEMA {}")
+        except (errors.DuplicateSchema, errors.UniqueViolation):
+            raise OutputError(f"schema {shown} is there already", hint=_EXISTS_HINT) from None
+        except errors.UntranslatableCharacter:
+            what = f"schema name {shown} is not in the encoding of the server"
+            raise OutputError(what, hint=_NAME_HINT) from None
+        except errors.LockNotAvailable:
+            raise HeldError(f"another session is creating schema {shown}") from None
+        except errors.InsufficientPrivilege:
+            hint = "grant it CREATE on the database, or connect as a role that has it"
+            raise AccessError("the role may not create a schema in the database", hint=hint) from None
+
+    def _create_migrations(self, found: Found) -> None:
+        """Record what LangGraph's `setup` need not do again."""
+        self._execute("CREATE TABLE {} (v integer PRIMARY KEY)", "checkpoint_migrations")
+        shallow = "checkpoint_id" not in found.layouts["checkpoints"].primary
+        last = (_SHALLOW_MIGRATIONS if shallow else _MIGRATIONS) - 1
+        self._execute(f"INSERT INTO {{}} SELECT generate_series(0, {last:d})", "checkpoint_migrations")
+
+    def _revoke_rights(self) -> None:
+        """Take away what default privileges have granted to other roles."""
+        from psycopg.sql import SQL, Identifier
+
+        revoking = SQL("REVOKE ALL ON SCHEMA {0} FROM {1}; REVOKE ALL ON ALL TABLES IN SCHEMA {0} FROM {1}")
+        for (role,) in self._connection.execute(_GRANTEES, (self.name,)).fetchall():
+            grantee = SQL("PUBLIC") if role is None else Identifier(role)
+            self._connection.execute(revoking.format(Identifier(self.name), grantee), prepare=False)
+
+    def _execute(self, statement: str, *table: str) -> None:
+        self._connection.execute(self._named(statement, *table))
+
+    def _named(self, statement: str, *table: str) -> Composed:
+        from psycopg.sql import SQL, Identifier
+
+        return SQL(statement).format(Identifier(self.name, *table))
+
+
+def nullable_columns(table: str) -> set[str]:
+    """Return the columns of a table that may hold NULL."""
+    return _NULLABLE[table]
+
+
+def _create_table(layout: Layout, columns: Sequence[str]) -> str:
+    """Return the statement for a table with the columns of another one, and with those that it lacks."""
+    names = [*columns, *(name for name in layout.optional if name not in columns)]
+    parts = [
+        f"{name} {layout.types.get(name, 'text')}"
+        + ("" if name in _NULLABLE[layout.name] else " NOT NULL")
+        + (f" DEFAULT {_DEFAULTS[name]}" if name in _DEFAULTS else "")
+        for name in names
+    ]
+    return f"CREATE TABLE {{}} ({', '.join(parts)}, PRIMARY KEY ({', '.join(layout.primary)}))"
+
+
+def _require_all(found: Found) -> None:
+    for table in NAMES:
+        if table not in found.layouts:
+            hint = "let LangGraph create it: call setup() of the saver, then run the command again"
+            raise SchemaError(f"the schema lacks table {table!r}", hint=hint)
+
+
+def _require_possible(name: str) -> None:
+    shown = excerpt(name)
+    if not name or "\0" in name:
+        raise OutputError(f"no schema can be named {shown}", hint=_NAME_HINT)
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        what = f"schema name {shown} is longer than {_MAX_NAME_BYTES} bytes"
+        raise OutputError(what, hint=_NAME_HINT)
+    if name.startswith(_RESERVED):
+        what = f"schema names with {_RESERVED!r} are reserved, such as {shown}"
+        raise OutputError(what, hint=_NAME_HINT)

@@ -1,0 +1,450 @@
+"""PostgresRows: the values of LangGraph's Postgres savers, in the order of their primary keys.
+
+A batch is locked while it is changed, and skips rows that other sessions have locked: any number of workers
+can share the rows, and no worker waits for a writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from time import perf_counter
+from typing import Any, Final
+
+from sealpoint.admin.databases.cells import (
+    EVERYTHING,
+    Cell,
+    Column,
+    InlineValue,
+    Record,
+    Selection,
+    Unreadable,
+    bytes_lost,
+)
+from sealpoint.admin.databases.postgres.columns import (
+    SHORT_TAG,
+    Access,
+    Bound,
+    Pass,
+    access_to,
+    bound_of,
+    column_of,
+    condition,
+    locked_since,
+    places,
+    size_of,
+)
+from sealpoint.admin.databases.postgres.connection import connect, holding, locked, name_of
+from sealpoint.admin.databases.postgres.newschema import NewSchema, Snapshot, snapshot_of
+from sealpoint.admin.databases.postgres.tables import (
+    CHANGE,
+    NAMES,
+    READ,
+    CheckedTables,
+    every_table,
+    identity_of,
+)
+from sealpoint.admin.databases.rows import (
+    BATCH,
+    MAX_TAGS,
+    Batch,
+    Change,
+    Need,
+    Page,
+    Rewritten,
+    Table,
+    TagCount,
+    noting_damage,
+    require_few_tags,
+)
+from sealpoint.base.place import KEY
+from sealpoint.errors import DatabaseCorruptError, RowError, SealpointError
+from sealpoint.sealed.body import SENTINEL
+from sealpoint.sqlitefile.guard import oversized
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
+
+_METADATA_ROWS: Final = 10
+_NAME_ROWS: Final = 10_000
+_IS_BOUND: Final = f"jsonb_exists(metadata, '{KEY}')"
+_IS_CHECKPOINT: Final = f"""jsonb_typeof(checkpoint) = 'object'
+    AND jsonb_typeof(checkpoint -> 'channel_versions') IS NOT DISTINCT FROM 'object'
+    AND ({_IS_BOUND} OR jsonb_typeof(checkpoint -> 'versions_seen') IS NOT DISTINCT FROM 'object')"""
+_WAS_BOUND: Final = f"coalesce(jsonb_exists(checkpoint -> 'channel_versions', '{SENTINEL}'), false)"
+_OTHER: Final = "the row does not hold the checkpoint of its id"
+_NONE: Final = "the row holds no checkpoint"
+_LACKS: Final = "the checkpoint lacks its sealed part"
+_NAME_CHARS: Final = 2_001  # one more than is examined
+_METADATA_CHARS: Final = 16 * 1024 * 1024 + 1  # one more than is read
+_MAX_INLINE: Final = 100_000  # channels; an agent has few
+_NAMED: Final = ("thread_id", "checkpoint_ns", "channel", "task_path")
+# In a checkpoint that is bound, "" stands for each value, and true for one that is in a row of its own.
+_INLINE: Final = f"""
+    SELECT left(inlined.key, 2001), jsonb_typeof(inlined.value), count(*) FROM ONLY {{}}
+    CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(checkpoint -> 'channel_values')
+        WHEN 'object' THEN checkpoint -> 'channel_values' ELSE '{{{{}}}}' END) AS inlined
+    WHERE NOT ({_IS_BOUND} AND inlined.value IN ('""', 'true'))
+    GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {_MAX_INLINE + 1}"""
+
+
+class PostgresCleartext:
+    """A `Cleartext` of one schema of a Postgres database."""
+
+    def __init__(self, checked: CheckedTables) -> None:
+        """Take the tables of the saver."""
+        self._checked = checked
+
+    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `Cleartext.names`."""
+        for table, columns in self._checked.found.columns.items():
+            for column in _NAMED:
+                if column in columns and only in (None, column):
+                    text_of = f"left({column}, {_NAME_CHARS})"
+                    for (text,) in self._scan(table, f"DISTINCT {text_of}", text_of, _NAME_ROWS):
+                        if text is not None:
+                            yield column, text
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands beside the values of each checkpoint. See `Cleartext.records`."""
+        layout = self._checked.found.layouts.get("checkpoints")
+        if layout is None:
+            return
+        # A shallow saver keeps one checkpoint for each thread, without its id and parent.
+        has_id = "checkpoint_id" in layout.primary
+        key = ", ".join(layout.primary)
+        own = "checkpoint ->> 'id' IS NOT DISTINCT FROM checkpoint_id" if has_id else "true"
+        parent = f"left(parent_checkpoint_id, {_METADATA_CHARS})" if has_id else "NULL"
+        metadata = f"left(metadata::text, {_METADATA_CHARS})"
+        columns = f"{key}, {own}, {_IS_CHECKPOINT}, {_WAS_BOUND}, {_IS_BOUND}, {parent}, {metadata}"
+        for row in self._scan("checkpoints", columns, key, _METADATA_ROWS):
+            place = dict(zip(layout.primary, row, strict=False))
+            is_own, is_one, was_bound, is_bound, parent_id, metadata = row[len(place) :]
+            flaw = _LACKS if was_bound and not is_bound else _NONE if not is_one else None
+            flaw = flaw or (None if is_own else _OTHER)
+            yield Record("checkpoints", place, parent_id, metadata, flaw, not is_bound)
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield the kinds of strings, numbers and other values that are readable in the checkpoints."""
+        if "checkpoints" in self._checked.found.layouts:
+            found = self._checked.select("checkpoints", _INLINE, ())
+            if len(found) > _MAX_INLINE:
+                raise RowError(f"the checkpoints have over {_MAX_INLINE} channels; they are forged")
+            yield from (InlineValue(*row) for row in found)
+
+    def _scan(self, table: str, columns: str, key: str, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield ``columns``, which begin with ``key``, in the order of ``key``, in batches."""
+        after: tuple[Any, ...] = ()
+        while True:
+            where = f"WHERE ({key}) > ({places(after)})" if after else ""
+            statement = f"SELECT {columns} FROM ONLY {{}} {where} ORDER BY {key} LIMIT {rows:d}"
+            found = self._checked.select(table, statement, after)
+            yield from found
+            if len(found) < rows:
+                return
+            after = found[-1][: key.count(",") + 1]
+
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
+
+_MOST: Final = 1 << 20  # rows of a page: those of the batch, unless values are lost
+
+
+class PostgresRows:
+    """A `RowStore` over one schema of a Postgres database. For one thread.
+
+    It needs its own session: a pooler that assigns the transactions of a session to several clients would
+    lose its settings and its lock.
+
+    Attributes:
+        name: The URL without user, password and options.
+        columns: The columns with values, of those tables that the schema has.
+        is_superuser: Whether the connection has the rights of a superuser.
+    """
+
+    def __init__(self, url: str, *, writable: bool = False) -> None:
+        """Connect, and check the tables. Nothing is changed.
+
+        Args:
+            url: A URL for libpq, with the schema in ``options=-csearch_path=...`` if it is not the
+                account's default.
+            writable: Whether `rewrite` will be called.
+
+        Raises:
+            DatabaseMissingError: If the connection fails.
+            SchemaError: If the tables are missing, or are not those of LangGraph.
+            MissingExtraError: If psycopg is not installed.
+        """
+        self.name = name_of(url)
+        self._url = url
+        self.connection, path = connect(url, writable=writable)
+        try:
+            self._checked = CheckedTables(self.connection, path, url)
+        except BaseException:
+            self.connection.close()
+            raise
+        self._found = self._checked.found
+        self.is_superuser = self._checked.is_superuser
+        self.cleartext = PostgresCleartext(self._checked)
+        self._pass = Pass()
+        self._most = _MOST
+        columns = (column_of(layout) for layout in self._found.layouts.values())
+        self.columns = tuple(sorted(columns, key=lambda column: column.in_json))
+
+    def _access(self, column: Column) -> Access:
+        """Return how the cells of a column are found, read and replaced."""
+        return access_to(column)
+
+    def _locked(self, column: Column, mode: str) -> AbstractContextManager[None]:
+        """Begin a transaction in which the table of a column is locked and checked."""
+        return self._checked.transaction(column.table, mode)
+
+    @property
+    def kind(self) -> str:
+        """``postgres``."""
+        return "postgres"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The numbers of the server, the database and the schema, with the names of the last two."""
+        return identity_of(self.connection, self._found)
+
+    @property
+    def missing_tables(self) -> tuple[str, ...]:
+        """Which of the three tables of a saver the schema lacks."""
+        return tuple(sorted(set(NAMES) - self._found.layouts.keys()))
+
+    def tables(self) -> list[Table]:
+        """Return all tables of the database. See `RowStore.tables`."""
+        return every_table(self.connection, self._found)
+
+    def residue(self) -> None:
+        """Return nothing: where Postgres keeps old rows is not asked."""
+        return
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._checked.close()
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Read one state of all rows within the context; agents can read and write meanwhile."""
+        return snapshot_of(self._checked)
+
+    def one_state(self) -> AbstractContextManager[None]:
+        """Read one state of the schema. See `RowStore.one_state`."""
+        return self._checked.one_state()
+
+    def new_schema(self, name: str) -> NewSchema:
+        """Create a schema of this database with empty tables like these, in a session of its own.
+
+        Raises:
+            SealpointError: What `NewSchema` raises.
+        """
+        return NewSchema(self._url, name, self._found)
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Exclude other runs on this schema, by a lock of this session; workers of one run do not take it."""
+        return holding(self.connection, self._found.schema_oid, self.name)
+
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
+        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
+        counts = []
+        for column in self.columns:
+            access = self._access(column)
+            statement = f"""
+                SELECT {SHORT_TAG}, count(*), coalesce(sum(size), 0)::bigint
+                FROM (SELECT {access.tag} AS tag, {access.size} AS size FROM ONLY {{}} WHERE {access.holds})
+                    AS found
+                GROUP BY 1 ORDER BY 1 LIMIT {MAX_TAGS + 1}"""
+            with noting_damage(column, damage):
+                found = self._fetch(statement, (), column.table)
+                require_few_tags(column, found)
+                counts += [TagCount(column.label, *row) for row in found]
+        return counts
+
+    def read(
+        self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
+    ) -> Page:
+        """Return the selected cells after a primary key. See `RowStore.read`."""
+        bound: Bound | None = None
+        cells: list[Cell] = []
+        try:
+            with self._locked(column, READ):
+                bound = self._bound(column, after, selection, batch)
+                if bound is not None and bound.is_oversized:
+                    cells = self._unread(column, bound.key, oversized())
+                elif bound is not None:
+                    cells = self._cells(column, after, bound, selection)
+        except DatabaseCorruptError:
+            if bound is None:
+                raise
+            if bound.rows > 1:
+                self._most = bound.rows // 2
+                return self.read(column, after, selection, batch)
+            return Page(self._alone(column, bound.key), bound.next)
+        if bound is None:
+            return Page((), None)
+        self._most = min(2 * self._most, _MOST)  # lost values are often adjacent
+        return Page(cells, bound.next)
+
+    def lost(self, needs: Sequence[Need]) -> list[Need]:
+        """Return those of the values that are not there. See `RowStore.lost`."""
+        values = [(*need.checkpoint[:2], need.channel, need.version) for need in needs]
+        there = self._present("checkpoint_blobs", values, "AND type <> 'empty'")
+        lost = [need for need, value in zip(needs, values, strict=True) if value not in there]
+        # LangGraph deletes checkpoints first: the values of one that is still there were not deleted with it.
+        checkpoints = self._present("checkpoints", [need.checkpoint for need in lost])
+        return [need for need in lost if need.checkpoint in checkpoints]
+
+    def _present(self, table: str, keys: Sequence[tuple[str, ...]], more: str = "") -> set[tuple[Any, ...]]:
+        """Return which of these primary keys a table has."""
+        if not keys or table not in self._found.layouts:
+            return set()
+        primary = ", ".join(self._found.layouts[table].primary)
+        arrays = ", ".join(["%s::text[]"] * len(keys[0]))
+        statement = (
+            f"SELECT {primary} FROM ONLY {{}} WHERE ({primary}) IN (SELECT * FROM unnest({arrays})) {more}"
+        )
+        return set(self._fetch(statement, [*map(list, zip(*set(keys), strict=True))], table))
+
+    def _alone(self, column: Column, key: tuple[Any, ...]) -> list[Cell]:
+        """Return the cell with this key, with `Unreadable` in place of lost bytes."""
+        try:
+            return self._at(column, key, self._access(column).read)
+        except DatabaseCorruptError:
+            return self._unread(column, key, bytes_lost())
+
+    def _unread(self, column: Column, key: tuple[Any, ...], error: SealpointError) -> list[Cell]:
+        """Return the cell with this key, without its value."""
+        found = self._at(column, key, self._access(column).name)
+        return [cell._replace(value=Unreadable(error)) for cell in found]
+
+    def _at(self, column: Column, key: tuple[Any, ...], columns: str) -> list[Cell]:
+        statement = f"""
+            SELECT {columns} FROM ONLY {{}}
+            WHERE ({self._primary(column)}) = ({places(key)})"""
+        return list(self._access(column).cells(self._fetch(statement, key, column.table)))
+
+    def rewrite(
+        self,
+        column: Column,
+        after: Any,
+        change: Change,
+        selection: Selection = EVERYTHING,
+        batch: Batch = BATCH,
+    ) -> Rewritten:
+        """Change a batch of cells, except rows that other sessions have locked. See `RowStore.rewrite`.
+
+        Raises:
+            LockedError: At the end of a pass over all columns that changed nothing, if other sessions have
+                locked the remaining values.
+        """
+        if after is None and column == self.columns[0]:
+            self._pass = Pass()
+        if column.in_json and not self.read(column, after, selection, Batch(rows=1)).cells:
+            # Only databases with sealed metadata need the right to change it.
+            return self._end_pass(column, selection, Rewritten(0, 0, 0, 0, 0.0, None))
+        bound: Bound | None = None
+        done = Rewritten(0, 0, 0, 0, 0.0, None)
+        try:
+            with self._locked(column, CHANGE):
+                bound = self._bound(column, after, selection, batch)
+                start = perf_counter()  # no row is locked before this
+                if bound is not None and bound.is_oversized:
+                    refused = [change(cell) for cell in self._unread(column, bound.key, oversized())]
+                    done = done._replace(seen=len(refused), last=bound.next)
+                elif bound is not None:
+                    done = self._change(column, after, bound, change, selection)
+            done = locked_since(start, done)
+        except DatabaseCorruptError:
+            if bound is None:
+                raise
+            if bound.rows > 1:
+                self._most = bound.rows // 2
+                return self.rewrite(column, after, change, selection, batch)
+            done = self._rewrite_alone(column, after, bound, change, selection)
+        else:
+            self._most = min(2 * self._most, _MOST)
+        if bound is None:
+            return self._end_pass(column, selection, done)
+        self._pass.add(bound.rows, done)
+        return done._replace(last=bound.key) if self._pass.is_stuck else done
+
+    def _end_pass(self, column: Column, selection: Selection, done: Rewritten) -> Rewritten:
+        """Return ``done``, the last batch of this column."""
+        if self._pass.is_stuck and column == self.columns[-1]:
+            self._require_unlocked(selection)
+        return done
+
+    def _rewrite_alone(
+        self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
+    ) -> Rewritten:
+        """Change the one cell of a batch that could not be read, if it is readable now."""
+        unread = [cell for cell in self._alone(column, bound.key) if isinstance(cell.value, Unreadable)]
+        if unread:
+            change(unread[0])  # which cannot open it, and reports that
+            return Rewritten(1, 0, 0, 0, 0.0, bound.next)
+        # A writer has replaced it meanwhile, or something else cannot be read.
+        with self._locked(column, CHANGE):
+            start = perf_counter()
+            done = self._change(column, after, bound, change, selection)
+        return locked_since(start, done)
+
+    def _change(
+        self, column: Column, after: Any, bound: Bound, change: Change, selection: Selection
+    ) -> Rewritten:
+        """Change the cells of a batch, in the open transaction."""
+        access = self._access(column)
+        cells = self._cells(column, after, bound, selection, "FOR UPDATE SKIP LOCKED")
+        updates = [
+            access.replacement(cell, *changed) for cell in cells if (changed := change(cell)) is not None
+        ]
+        changed_rows = self._swap(access, updates) if updates else 0
+        size = sum(len(cell.value) for cell in cells if cell.value is not None)
+        return Rewritten(len(cells), changed_rows, len(updates) - changed_rows, size, 0.0, bound.next)
+
+    def _require_unlocked(self, selection: Selection) -> None:
+        """Raise `LockedError` if the values that the pass skipped still need a change."""
+        left = sum(count.rows for count in self.count() if selection.takes(count.tag)) - self._pass.seen
+        if left > 0:
+            raise locked(self.connection, [*self._found.oids.values()], min(left, self._pass.locked))
+
+    def _bound(self, column: Column, after: Any, selection: Selection, batch: Batch) -> Bound | None:
+        """Find the end of the batch by the sizes, without sending values to the client.
+
+        Runs in the open transaction, before `_cells`.
+        """
+        access = self._access(column)
+        rows = max(1, min(batch.rows, self._most))
+        primary = self._primary(column)
+        where, parameters = condition(access, primary, after, selection)
+        statement = f"""
+            SELECT {size_of(access)}, {primary} FROM ONLY {{}}
+            WHERE {where} ORDER BY {primary} LIMIT {rows:d}"""
+        return bound_of(
+            self._checked.select(column.table, statement, parameters, is_last=False), rows, batch.size_bytes
+        )
+
+    def _cells(
+        self, column: Column, after: Any, bound: Bound, selection: Selection, lock: str = ""
+    ) -> list[Cell]:
+        access = self._access(column)
+        primary = self._primary(column)
+        where, parameters = condition(access, primary, after, selection)
+        statement = f"""
+            SELECT {access.read} FROM ONLY {{}}
+            WHERE {where} AND ({primary}) <= ({places(bound.key)}) ORDER BY {primary} {lock}"""
+        return list(access.cells(self._fetch(statement, (*parameters, *bound.key), column.table)))
+
+    def _swap(self, access: Access, updates: Sequence[tuple[Any, ...]]) -> int:
+        """Store new tags and values where key, tag and value have not changed."""
+        table = access.column.table
+        statement = access.update(self._found.layouts[table])
+        return self._checked.update(table, statement, [*map(list, zip(*updates, strict=True))])
+
+    def _fetch(self, statement: str, parameters: Sequence[Any], table: str) -> list[tuple[Any, ...]]:
+        return self._checked.select(table, statement, parameters)
+
+    def _primary(self, column: Column) -> str:
+        return ", ".join(self._found.layouts[column.table].primary)

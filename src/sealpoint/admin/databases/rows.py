@@ -1,0 +1,351 @@
+"""RowStore: a database of any kind, as used by maintenance.
+
+A store returns cells, see `cells`, column by column, in batches in the order of the rows' keys. It changes a
+cell only if its tag and bytes are unchanged since it read them (compare-and-swap), so an agent never loses an
+update.
+
+Whole rows: cells with all columns of their rows, for what must seal or restore several columns at once.
+
+A store of whole rows has the interface of a `RowStore`, with these differences: a cell's locator is a
+`Beside`; ``change`` returns a `Replacement`; the cells of a Postgres checkpoint are its row, whether or not
+its metadata has a sealed part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from sealpoint.admin.databases.cells import EVERYTHING, Cell, Cleartext, Column, Selection
+from sealpoint.errors import DatabaseCorruptError, KeyRingError, RowError, SealpointError
+
+MAX_KEPT: Final = 1000
+MAX_CAUSES: Final = 20
+MAX_CHARS: Final = 1000
+"""How much is kept of a text of a row that failed: a hostile one may have many megabytes."""
+
+_OTHER_CAUSES: Final = "other causes"
+
+
+class Failure(NamedTuple):
+    """A value did not open; it was not changed.
+
+    Attributes:
+        table: The label of its column, see `Column.label`.
+        place: The columns of the row's key by name.
+        tag: Its tag.
+        error: Why it did not open.
+    """
+
+    table: str
+    place: dict[str, Any]
+    tag: Any
+    error: Exception
+
+
+def failure(cell: Cell, error: Exception) -> Failure:
+    """Return the failure of a cell."""
+    return Failure(cell.where.column.label, cell.where.names, cell.tag, _bare(error))
+
+
+def _bare(error: Exception) -> Exception:
+    """Return an error without a traceback, which would keep bytes of a value in memory."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _cut(value: Any) -> Any:
+    return value[:MAX_CHARS] if isinstance(value, str | bytes) and len(value) > MAX_CHARS else value
+
+
+class Failures:
+    """The failures of a run."""
+
+    def __init__(self, *, may_repeat: bool = False) -> None:
+        """Begin without any; a value that may be read again is counted once, by its hash."""
+        self.count = 0
+        self.kept: list[Failure] = []
+        self.causes: dict[str, dict[str, int]] = {}  # by hint; a forged database may have any number
+        self.lacks_keys_only = True  # with another ring all may open
+        self._marks = set[int]() if may_repeat else None
+
+    def add(self, failed: Failure) -> bool:
+        """Count a failure; return whether it is the first of its value."""
+        if self._marks is not None:
+            mark = hash(repr((failed.table, failed.place)))  # hash() alone is the same for -1 and -2
+            if mark in self._marks:
+                return False
+            self._marks.add(mark)
+        self.count += 1
+        if len(self.kept) < MAX_KEPT:
+            place = {name: _cut(value) for name, value in failed.place.items()}
+            self.kept.append(Failure(failed.table, place, _cut(failed.tag), _bare(failed.error)))
+        self.lacks_keys_only = self.lacks_keys_only and isinstance(failed.error, KeyRingError)
+        hint, cause = getattr(failed.error, "hint", ""), str(failed.error)
+        known = sum(map(len, self.causes.values()))
+        if cause not in self.causes.get(hint, {}) and known >= MAX_CAUSES:
+            hint, cause = hint if hint in self.causes else "", _OTHER_CAUSES
+        counts = self.causes.setdefault(hint, {})
+        counts[cause] = counts.get(cause, 0) + 1
+        return True
+
+
+class TagCount(NamedTuple):
+    """The number of values of a column with one tag, and their size as stored."""
+
+    table: str  # `Column.label`
+    tag: Any
+    rows: int
+    size_bytes: int
+
+
+MAX_TAGS: Final = 100_000
+"""Maximum number of different tags in a column; an agent writes few."""
+
+
+def require_few_tags(column: Column, found: Sequence[object]) -> None:
+    """Refuse a column with so many tags that they would fill memory."""
+    if len(found) > MAX_TAGS:
+        raise RowError(f"table {column.label!r} has over {MAX_TAGS} different tags; they are forged")
+
+
+@contextmanager
+def noting_damage(column: Column, damage: list[SealpointError] | None) -> Iterator[None]:
+    """Add why metadata cannot be read to ``damage``, or raise it; of no other column is the value counted."""
+    try:
+        yield
+    except (DatabaseCorruptError, RowError) as error:
+        if damage is None or not column.in_json:
+            raise
+        damage.append(error)
+
+
+class Table(NamedTuple):
+    """A table of a database."""
+
+    name: str  # with that of its schema if the saver's tables are in another
+    is_read: bool
+
+
+class Need(NamedTuple):
+    """A value that a checkpoint has in a row of its own, as on Postgres."""
+
+    checkpoint: tuple[str, ...]
+    channel: str
+    version: str
+
+
+class Residue(NamedTuple):
+    """Parts of a file that no statement reads, and where what was deleted may still be."""
+
+    free_bytes: int  # of free pages
+    log_bytes: int
+    journal_bytes: int
+    slack_bytes: int | None  # bytes that are not zero; ``None`` if the file could not be parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Size of a read, or of a transaction: at most ``rows``, and about ``size_bytes``."""
+
+    rows: int = 1000
+    size_bytes: int = 8 * 1024 * 1024
+
+
+BATCH: Final = Batch()
+
+
+class Page(NamedTuple):
+    """A batch that was read."""
+
+    cells: Sequence[Cell]
+    last: Any  # the next page begins after it; ``None`` for the last page
+
+
+class Rewritten(NamedTuple):
+    """A batch that was changed."""
+
+    seen: int  # passed to ``change``
+    changed: int
+    raced: int  # changed by a writer meanwhile, whose value is kept
+    size_bytes: int  # of the values that were seen
+    lock_seconds: float  # since the last batch
+    last: Any  # the next batch begins after it; ``None`` for the last batch
+
+
+Change = Callable[[Cell], tuple[Any, ...] | None]
+"""Returns the new tag and bytes of a value, or ``None`` to leave it unchanged.
+
+For a store of whole rows it returns a `sealpoint.admin.databases.rows.Replacement`."""
+
+
+class RowStore(Protocol):
+    """The values of one database."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages: a path, or a URL without a password."""
+
+    @property
+    def kind(self) -> str:
+        """``sqlite`` or ``postgres``."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What tells it from a copy and from another database of the same name."""
+
+    @property
+    def cleartext(self) -> Cleartext:
+        """What is readable in it beside its values."""
+
+    @property
+    def missing_tables(self) -> tuple[str, ...]:
+        """The tables that every saver makes, and that are not there."""
+
+    def tables(self) -> list[Table]:
+        """Return all tables of the database that this account can see."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns with values in the tables of the database."""
+
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
+        """Return how many values have which tag, by column and tag.
+
+        Args:
+            damage: Receives why metadata cannot be counted, if it cannot; then all other values are counted.
+
+        Raises:
+            RowError: If a column has over `MAX_TAGS` different ones.
+            DatabaseCorruptError: If a column is damaged, unless it is metadata and ``damage`` is given.
+        """
+
+    def read(
+        self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
+    ) -> Page:
+        """Return the selected values after the position ``after``, which is ``None`` at the start.
+
+        At least one value is read, regardless of its size.
+        """
+
+    def rewrite(
+        self,
+        column: Column,
+        after: Any,
+        change: Change,
+        selection: Selection = EVERYTHING,
+        batch: Batch = BATCH,
+    ) -> Rewritten:
+        """Pass the selected values after ``after`` to ``change``, and store the results.
+
+        In one transaction: an exception of ``change`` is passed on, and nothing of the batch is stored.
+        """
+
+    def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
+        """Return those of the values that are not there, though their checkpoints are."""
+
+    def one_state(self) -> AbstractContextManager[None]:
+        """Read one state of the database within the context, whatever writers do meanwhile.
+
+        On SQLite they continue in WAL mode, and the log grows until the end; in other modes they wait. On
+        Postgres they continue.
+
+        Raises:
+            StoppedError: If the database did not keep the state until the end.
+            SchemaError: If the tables have changed.
+        """
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Exclude other runs within the context, including other processes.
+
+        Raises:
+            HeldError: If another run holds the database.
+        """
+
+    def residue(self) -> Residue | None:
+        """Return how much of the file no statement reads; ``None`` for Postgres, which does not say."""
+
+    def close(self) -> None:
+        """Close the connection to the database."""
+
+
+class Progress(NamedTuple):
+    """A run has finished another batch.
+
+    Attributes:
+        table: The current table.
+        rows: Values examined so far in this pass, over all tables.
+        total: Values to examine when the pass began.
+        changed: Values changed so far in the run.
+        raced: Values that writers have changed meanwhile, so far in the run.
+        size_bytes: Bytes of the values examined so far in the run.
+        lock_seconds: Time that the write lock was held since the last batch.
+        plaintext: Values that were not sealed, and that the run has sealed so far.
+        legacy: Values under LANGGRAPH_AES_KEY that it has sealed anew so far.
+    """
+
+    table: str
+    rows: int
+    total: int
+    changed: int
+    raced: int
+    size_bytes: int
+    lock_seconds: float
+    plaintext: int = 0
+    legacy: int = 0
+
+
+Event = Progress | Failure
+Events = Generator[Event, None, None]
+"""A run: it continues while its events are consumed, and ends when it is closed."""
+
+
+UNSEALED_ROW: Final = "+"
+"""In SQL, the tag of a Postgres checkpoint without a sealed part. No cell has it: `Cell.tag` is ``None``.
+
+Neither a serializer nor a saver ever sealed such a row, so it is selected like the sealed values.
+"""
+
+
+class Beside(NamedTuple):
+    """What a row holds beside the key, the tag and the value of its cell."""
+
+    locator: Any = None  # lets the store find the row
+    parent: Any = None  # id of a checkpoint's parent
+    metadata: Any = None  # as it is stored
+    document: str = ""  # JSON of a Postgres checkpoint
+    channels: frozenset[str] = frozenset()  # those whose values are in rows of their own
+    task_path: Any = ""  # of a write; empty if the table lacks the column
+
+
+class Replacement(NamedTuple):
+    """What takes the place of a row's columns."""
+
+    tag: str | None  # not stored for a Postgres checkpoint, and neither is the value
+    value: bytes | None
+    parent: str | None = None
+    metadata: Any = None  # of the type that was read
+    document: str = ""  # JSON of a Postgres checkpoint
+
+
+class WholeRowStore(RowStore, Protocol):
+    """A store of whole rows."""
+
+    def narrowed(self) -> AbstractContextManager[None]:
+        """Leave only checkpoints within the context: `columns` has no others."""
+
+    def remove_sentinels(self) -> int:
+        """Remove sentinels that no checkpoint of their thread and namespace names; return how many."""
+
+
+def pages(
+    store: RowStore, column: Column, selection: Selection = EVERYTHING, batch: Batch = BATCH
+) -> Iterator[Page]:
+    """Yield the selected cells of a column page by page."""
+    page = store.read(column, None, selection, batch)
+    yield page
+    while page.last is not None:
+        page = store.read(column, page.last, selection, batch)
+        yield page

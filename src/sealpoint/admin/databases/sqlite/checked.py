@@ -1,0 +1,375 @@
+"""A connection to a SQLite file with checked tables: cursors, transactions and queries."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sealpoint.admin.databases.cells import Cell, Column, Selection, Where
+from sealpoint.base import place as coordinates
+from sealpoint.crypto.tag import BOUND_MARK, LEGACY_END, SEALED_MARK, key_end
+from sealpoint.errors import (
+    AccessError,
+    DatabaseCorruptError,
+    EndlessTreeError,
+    SchemaError,
+    StoppedError,
+    TextError,
+)
+from sealpoint.sqlite import schema
+from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
+from sealpoint.sqlitefile import guard
+from sealpoint.sqlitefile.guard import FOREIGN, capacity_bytes, translated
+from sealpoint.sqlitefile.opening import open_file, prepare, require_whole
+
+CACHE_KIB: Final = 32 * 1024
+"""Cache size for a batch: its pages are read once for reading, comparing and changing."""
+
+# Temporary conditions: the disk is full, or another process has the file.
+_TEMPORARY: Final = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the file cannot be written or read",
+    sqlite3.SQLITE_BUSY: f"another connection kept the database locked for {BUSY_TIMEOUT_MS // 1000} s",
+}
+
+_ELSEWHERE: Final = (
+    "let this account open the file and write beside it; to only read it, copy it with the files beside it"
+)
+_TAKE_BACK: Final = "start an agent on it, or: sqlite3 DB .schema; then run the same command again"
+_PERMANENT: Final = {
+    sqlite3.SQLITE_READONLY: ("the file, or its log beside it, may not be written", _ELSEWHERE),
+    sqlite3.SQLITE_CANTOPEN: ("the file, or its log beside it, cannot be opened", _ELSEWHERE),
+    sqlite3.SQLITE_READONLY_ROLLBACK: (
+        "an interrupted change must be rolled back, which needs write access",
+        _TAKE_BACK,
+    ),
+}
+
+
+def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
+    """Open an existing file: with a busy timeout, an untrusted schema and explicit transactions."""
+    path = path.resolve()  # SQLite looks for the log beside the file itself
+    with translate_errors():
+        if writable:
+            return _connect(path, "mode=rw")
+        try:
+            return _connect(path, "mode=ro")
+        except sqlite3.OperationalError as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+            if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_log(path):
+                raise
+        # With immutable=1 SQLite ignores a log and the transactions in it: only used without a log.
+        return _connect(path, "mode=ro&immutable=1")  # a read-only medium
+
+
+def _has_log(path: Path) -> bool:
+    return any(os.path.lexists(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    connection = open_file(path, options, timeout=BUSY_TIMEOUT_MS / 1000)
+    try:
+        file = prepare(connection)
+        with guard.guarding(connection):
+            # A batch that is lost in a power failure is repeated by the next run.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # SqliteRows does it after each batch
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            connection.execute(
+                "SELECT 1 FROM main.sqlite_master LIMIT 1"
+            ).fetchall()  # the first statement that reads
+            with closing(connection.cursor()) as cursor:
+                require_whole(cursor, file)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise our own errors for those of SQLite, including temporary conditions."""
+    try:
+        yield
+    except FOREIGN as error:
+        raise _stopped(error) or translated(error) from None
+
+
+def _stopped(error: Exception) -> StoppedError | None:
+    """Return our own error for a temporary condition: a full disk, a lock."""
+    if isinstance(error, MemoryError):
+        return StoppedError("no memory for a value of this size, or of a damaged file")
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    for known in (code, code & 0xFF):
+        if known in _TEMPORARY:
+            return StoppedError(_TEMPORARY[known])
+        if known in _PERMANENT:
+            cause, hint = _PERMANENT[known]
+            return AccessError(cause, hint=hint)
+    return None
+
+
+_CHECKPOINT_KEY: Final = ("thread_id", "checkpoint_ns", "checkpoint_id")
+
+CHECKPOINTS: Final = Column("checkpoints", "checkpoint", _CHECKPOINT_KEY, coordinates.CHECKPOINT)
+WRITES: Final = Column("writes", "value", (*_CHECKPOINT_KEY, "task_id", "idx", "channel"), coordinates.WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the cells of a column are found, read and replaced."""
+
+    column: Column
+    read: str  # after SELECT: the key, those beside it, the tag, the value, the row id
+    replace: str  # after UPDATE, with the parameters of `replacement`
+
+    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
+        """Yield the cells of rows that were read."""
+        column, end = self.column, len(self.column.key)
+        for row in rows:
+            tag, value, row_id = row[-3:]
+            yield Cell(value, tag, Where(column, row[:end], row_id, row[end:-3]))
+
+    def replacement(self, cell: Cell, tag: str, value: bytes) -> tuple[Any, ...]:
+        """Return the parameters that replace a cell if it is unchanged since it was read."""
+        return tag, value, cell.where.locator, cell.tag, cell.value, *cell.where.key
+
+
+@cache
+def access_to(column: Column) -> Access:
+    """Return how the cells of a column are found, read and replaced."""
+    # Includes the key: SQLite may reuse the row id of a deleted row. IS also compares NULL.
+    same = " ".join(f"AND {name} IS ?" for name in column.key)
+    return Access(
+        column,
+        read=f"{', '.join((*column.key, *column.beside))}, type, {column.name}, rowid",
+        replace=f"main.{column.table} NOT INDEXED SET type = ?, {column.name} = ?"
+        f" WHERE rowid = ? AND type IS ? AND {column.name} IS ? {same}",
+    )
+
+
+COLUMNS: Final = (CHECKPOINTS, WRITES)
+NAMED: Final = {
+    "checkpoints": ("thread_id", "checkpoint_ns"),
+    "writes": ("thread_id", "checkpoint_ns", "channel", "task_path"),
+}
+"""Columns with names, which are never sealed, by table."""
+
+
+_NOT_IN_ORDER: Final = "the row ids of a table are not in order"
+
+
+def require_rising(first: int, row_ids: list[int]) -> None:
+    """Refuse row ids that do not rise: a damaged file would be read endlessly."""
+    if row_ids and (row_ids[0] < first or any(before >= after for before, after in pairwise(row_ids))):
+        raise DatabaseCorruptError(_NOT_IN_ORDER)
+
+
+def require_found(cursor: sqlite3.Cursor, _most_bytes: int) -> None:
+    """Refuse row ids, the last first, that are not in order, or that the search with each does not find."""
+    last = 2**63
+    for row_id, found in cursor:
+        if row_id >= last or found is None:
+            raise DatabaseCorruptError(_NOT_IN_ORDER)
+        last = row_id
+
+
+def tally(cursor: sqlite3.Cursor, most_bytes: int) -> list[tuple[Any, int, float]]:
+    """Return tags with the number of their rows and the bytes of their values."""
+    found = cursor.fetchall()
+    if sum(size for _, _, size in found) > most_bytes:
+        raise EndlessTreeError("the values of a table have more bytes than the file")
+    return found
+
+
+class UndecodedText(bytes):
+    """The bytes of a text that is not UTF-8, which only a forged file contains. Such a value is refused."""
+
+
+def text_or_bytes(text: bytes) -> str | UndecodedText:
+    """Decode a text, or return its bytes as `UndecodedText`: savers do not read them as a BLOB."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return UndecodedText(text)
+
+
+def as_bytes(text: str | bytes, encoding: str) -> bytes:
+    """Return the bytes of a text that `text_or_bytes` gave, as they stand in a file of this encoding."""
+    return text if isinstance(text, bytes) else text.encode(encoding)
+
+
+def condition(selection: Selection, encoding: str = "UTF-8") -> tuple[str, tuple[Any, ...]]:
+    """Return what follows WHERE: what `Selection.takes` says, in SQL.
+
+    Ends are compared as bytes, because GLOB, LIKE and ``substr`` of a text take a NUL for the end.
+    """
+    text, parts, parameters = "coalesce(type, '')", list[str](), list[Any]()
+    mark, stored = f"instr({text}, '{SEALED_MARK}')", f"CAST({text} AS BLOB)"
+    if selection.bound is not None:
+        found = f"({mark} AND instr(substr({text}, {mark}), '{BOUND_MARK}'))"
+        parts.append(f"AND {'' if selection.bound else 'NOT '}{found}")
+    if not selection.plaintext:
+        parts.append(f"AND {mark}")
+    for end in _left_out(selection):
+        parts.append(f"AND NOT (substr({stored}, ?) = ? AND {mark})")
+        parameters += _end(end, encoding)
+    if selection.with_key is not None:
+        others = f"{mark} = 0 OR substr({stored}, ?) = ?"
+        parts.append(f"AND (substr({stored}, ?) = ? OR {others})")
+        parameters += [*_end(LEGACY_END, encoding), *_end(key_end(selection.with_key), encoding)]
+    if selection.thread_id is not None:
+        parts.append("AND thread_id = ?")
+        parameters.append(selection.thread_id)
+    return " ".join(parts), tuple(parameters)
+
+
+def _end(text: str, encoding: str) -> tuple[int, bytes]:
+    """Return the parameters that compare the end of a tag."""
+    data = text.encode(encoding)
+    return -len(data), data
+
+
+def _left_out(selection: Selection) -> Iterator[str]:
+    """Yield the ends of tags that are not taken."""
+    if not selection.legacy:
+        yield LEGACY_END
+    if selection.without_key is not None:
+        yield key_end(selection.without_key)
+
+
+Result = TypeVar("Result")
+
+
+class CheckedFile:
+    """An open file, whose schema is checked again in each transaction if it has changed.
+
+    For one thread at a time.
+    """
+
+    def __init__(self, path: Path, is_over: Callable[[], bool], *, writable: bool = False) -> None:
+        """Open and check an existing file; ``is_over`` is called while a statement runs, and may end it."""
+        self._path, self._is_over = path, is_over
+        self._file = path.resolve()
+        self.connection = connect(path, writable=writable)
+        self._version: int | None = None
+        try:
+            with self.reading() as cursor:
+                (self.encoding,) = cursor.execute("PRAGMA main.encoding").fetchone()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    @contextmanager
+    def cursor(self) -> Iterator[sqlite3.Cursor]:
+        """Provide a cursor with guarded statements, and raise our own errors."""
+        guarded = guard.guarding(self.connection, self._is_over)
+        with translate_errors(), guarded, closing(self.connection.cursor()) as cursor:
+            yield cursor
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read one state of the database within the context.
+
+        In WAL mode writers continue meanwhile; in other modes they wait.
+        """
+        try:
+            with self.cursor() as cursor:
+                cursor.execute("BEGIN")
+                self._require_checked(cursor)
+            yield
+        finally:
+            self.roll_back()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Cursor]:
+        """Provide a cursor in a read transaction, or in that of a snapshot."""
+        with self.cursor() as cursor:
+            is_ours = not self.connection.in_transaction
+            if is_ours:
+                cursor.execute("BEGIN")
+            try:
+                self._require_checked(cursor)
+                yield cursor
+            finally:
+                if is_ours:
+                    self.roll_back()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Cursor]:
+        """Provide a cursor in a write transaction, which remains open unless there is an error."""
+        with self.cursor() as cursor:
+            # In WAL mode a transaction that begins as a reader fails with SQLITE_BUSY, without waiting, if
+            # another connection has written since. IMMEDIATE waits for the write lock.
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                self._require_checked(cursor)
+                guard.allow(self.size_bytes(cursor))
+                yield cursor
+            except BaseException:
+                self.roll_back()
+                raise
+
+    def roll_back(self) -> None:
+        """Roll back the open transaction, if any."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def _require_checked(self, cursor: sqlite3.Cursor) -> None:
+        """Check the tables again if they were changed, inside the transaction that relies on it."""
+        (version,) = cursor.execute("PRAGMA main.schema_version").fetchone()
+        if version == self._version:
+            return
+        self._version = None  # a refused schema is refused again
+        guard.allow(self.size_bytes(cursor))
+        self.tables = schema.require_tables(cursor)
+        self.has_task_path = schema.has_task_path(cursor)
+        if not self.tables:
+            raise SchemaError(
+                f"{self._path} has neither of the tables 'checkpoints' and 'writes'",
+                hint="is it the right file? a saver creates them when it is first used",
+            )
+        self._version = version
+
+    def size_bytes(self, cursor: sqlite3.Cursor) -> int:
+        """Return the capacity of the file and its log."""
+        return capacity_bytes(cursor, self._file)
+
+    def query(
+        self,
+        statement: str,
+        parameters: tuple[Any, ...],
+        take: Callable[[sqlite3.Cursor, int], Result],
+        subqueries: Collection[str] = (),
+    ) -> Result:
+        """Return the result of ``take`` for the rows of a query and the size of the file.
+
+        Text that is not UTF-8, as in a forged file, is read as bytes; then ``take`` is called again.
+        """
+        try:
+            return self._query(statement, parameters, take, subqueries)
+        except TextError:
+            self.connection.text_factory = text_or_bytes
+        try:
+            return self._query(statement, parameters, take, subqueries)
+        finally:
+            self.connection.text_factory = str
+
+    def _query(
+        self,
+        statement: str,
+        parameters: tuple[Any, ...],
+        take: Callable[[sqlite3.Cursor, int], Result],
+        subqueries: Collection[str],
+    ) -> Result:
+        with self.reading() as cursor:
+            most_bytes = self.size_bytes(cursor)
+            guard.allow(most_bytes, len(parameters), subqueries)
+            return take(cursor.execute(statement, parameters), most_bytes)

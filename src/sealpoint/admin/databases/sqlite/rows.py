@@ -1,0 +1,524 @@
+"""SqliteRows: the values of a SQLite file, in the order of its row ids."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+from sealpoint.admin.databases.cells import EVERYTHING, Cell, Column, InlineValue, Record, Selection, Where
+from sealpoint.admin.databases.rows import (
+    BATCH,
+    MAX_TAGS,
+    Batch,
+    Beside,
+    Change,
+    Need,
+    Page,
+    Residue,
+    Rewritten,
+    Table,
+    TagCount,
+    require_few_tags,
+)
+from sealpoint.admin.databases.sqlite import slack
+from sealpoint.admin.databases.sqlite.checked import (
+    CHECKPOINTS,
+    COLUMNS,
+    NAMED,
+    WRITES,
+    Access,
+    CheckedFile,
+    access_to,
+    as_bytes,
+    condition,
+    require_found,
+    require_rising,
+    tally,
+    translate_errors,
+)
+from sealpoint.admin.keys.lock import holding
+from sealpoint.crypto.tag import SEALED_MARK
+from sealpoint.errors import DatabaseMissingError, SealpointError, SourceError, StoppedError, stopped_by
+from sealpoint.keys.sources import run_command
+from sealpoint.sqlite import schema
+from sealpoint.sqlite.database import BUSY_TIMEOUT_MS
+from sealpoint.sqlitefile import guard
+from sealpoint.sqlitefile.guard import Budget
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
+
+LOWEST: Final = -(2**63)
+_TEXTS: Final = Batch(100_000, 64 * 1024 * 1024)  # each batch of names needs a walk over the whole table
+
+GivePage = Callable[[str, tuple[Any, ...], Batch], tuple[list[tuple[Any, ...]], bool]]
+"""Returns as many rows of a query as fit into a batch, and whether there are more."""
+
+
+class SqliteCleartext:
+    """A `Cleartext` of one SQLite file."""
+
+    def __init__(self, file: CheckedFile, page: GivePage, require_order: Callable[[str], None]) -> None:
+        """Take the file, and from its store how pages are read and the order of a table is checked."""
+        self._file, self._page, self._require_order = file, page, require_order
+
+    def names(self, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield what is readable in key columns. See `Cleartext.names`."""
+        for table in sorted(self._file.tables):
+            for column in NAMED[table]:
+                has_it = column != "task_path" or self._file.has_task_path
+                if has_it and only in (None, column):
+                    yield from ((column, text) for text in self._texts(table, column))
+
+    def _texts(self, table: str, column: str) -> Iterator[str]:
+        statement = f"""
+            SELECT DISTINCT {column} FROM main.{table} NOT INDEXED
+            WHERE typeof({column}) = 'text' AND {column} {{}} CAST(? AS TEXT) ORDER BY {column}"""
+        last, operator, more = b"", ">=", True
+        while more:
+            found, more = self._page(statement.format(operator), (last,), _TEXTS)
+            yield from (text for (text,) in found if isinstance(text, str))
+            if more:
+                last, operator = as_bytes(found[-1][0], self._file.encoding), ">"
+
+    def records(self) -> Iterator[Record]:
+        """Yield what stands beside the value of each checkpoint. See `Cleartext.records`."""
+        statement = f"""
+            SELECT {", ".join(CHECKPOINTS.key)}, parent_checkpoint_id, metadata, rowid
+            FROM main.checkpoints NOT INDEXED WHERE rowid >= ? ORDER BY rowid"""
+        first, more = LOWEST, CHECKPOINTS.table in self._file.tables
+        while more:
+            found, more = self._page(statement, (first,), BATCH)
+            require_rising(first, [row[-1] for row in found])
+            for *key, parent, metadata, _ in found:
+                yield Record("checkpoints", dict(zip(CHECKPOINTS.key, key, strict=True)), parent, metadata)
+            if more:
+                self._require_order(CHECKPOINTS.table)
+                first = found[-1][-1] + 1
+
+    def inline(self) -> Iterator[InlineValue]:
+        """Yield nothing: in SQLite all channel values are in the checkpoint."""
+        yield from ()
+
+
+_LEAST_SECONDS: Final = 5.0
+_BYTES_PER_SECOND: Final = 1_000_000  # valid files take a fiftieth of the time
+
+
+def residue(file: CheckedFile, path: Path) -> Residue:
+    """Return how much of a file no statement reads."""
+    path = path.resolve()  # SQLite looks for the log beside the file itself
+    with file.reading() as cursor:
+        (free,) = cursor.execute("PRAGMA main.freelist_count").fetchone()
+        (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+        log, journal = (_size(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
+        return Residue(free * page_bytes, log, journal, _slack(path, file.size_bytes(cursor)))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _slack(path: Path, size_bytes: int) -> int | None:
+    """Return the slack of a file; ``None`` if it cannot be parsed in the time for its size."""
+    seconds = _LEAST_SECONDS + size_bytes / _BYTES_PER_SECOND
+    try:
+        return int(run_command((sys.executable, "-IS", slack.__file__, str(path)), seconds))
+    except (SourceError, ValueError):
+        return None
+
+
+# ruff: noqa: S608 -- statements are put together from constants and placeholders only
+
+
+READERS_TIMEOUT_MS: Final = 5_000
+"""How long to wait for readers before the log is emptied."""
+
+
+class SqliteRows:
+    """A `RowStore` over one SQLite file. For one thread.
+
+    Values are found by row id, and changed only if their key, tag and bytes are unchanged since they were
+    read. Indexes are not read: in a hostile file they may contain other rows than the table.
+
+    Attributes:
+        path: The file.
+        name: The path as text.
+        is_over: Called while a statement runs; if it returns true, the statement ends with `HaltedError`.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, writable: bool = False) -> None:
+        """Open an existing file, and check its tables as the saver does. Nothing is changed.
+
+        Args:
+            path: The file.
+            writable: Whether `rewrite` will be called.
+
+        Raises:
+            DatabaseMissingError: If there is no such file, or it is not a regular one.
+            SchemaError: If it has neither of the two tables, or they are altered.
+            DatabaseCorruptError: If it is damaged, or is not a database.
+        """
+        _require_file(path)
+        self.path = Path(path)
+        self.name = str(self.path)
+        self.is_over: Callable[[], bool] | None = None
+        self._file = CheckedFile(
+            self.path, lambda: self.is_over is not None and self.is_over(), writable=writable
+        )
+        self.connection = self._file.connection
+        self._behind = ThreadPoolExecutor(1, "sealpoint-commit")
+        self._commit: Future[None] | None = None
+        self._lock_seconds = 0.0
+        self._ahead: tuple[Column, Any, Selection, Page] | None = None
+        self._in_order = set[str]()
+        self._holds = "1"  # in SQL, which rows the store has
+        self.cleartext = SqliteCleartext(self._file, self._rows, self._require_order)
+
+    @property
+    def kind(self) -> str:
+        """``sqlite``."""
+        return "sqlite"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The whole path, and the numbers of the device and the file: a copy has another one."""
+        found = self.path.stat()
+        return {"path": str(self.path.resolve()), "device": found.st_dev, "inode": found.st_ino}
+
+    @property
+    def missing_tables(self) -> tuple[str, ...]:
+        """Which of the two tables of a saver the file lacks."""
+        return tuple(sorted({"checkpoints", "writes"} - self._file.tables))
+
+    def tables(self) -> list[Table]:
+        """Return all tables of the file. See `RowStore.tables`."""
+        self.settle()
+        with self._file.reading() as cursor:
+            guard.allow(self._file.size_bytes(cursor))
+            names = schema.table_names(cursor)
+        return [Table(name, name.lower() in self._file.tables) for name in names]
+
+    def residue(self) -> Residue:
+        """Return how much of the file no statement reads."""
+        self.settle()
+        return residue(self._file, self.path)
+
+    def close(self) -> None:
+        """Commit the last batch, and close the connection."""
+        try:
+            self.settle()
+        finally:
+            self._behind.shutdown()
+            self.connection.close()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns with values in the tables of the file."""
+        return tuple(column for column in COLUMNS if column.table in self._file.tables)
+
+    def _access(self, column: Column) -> Access:
+        """Return how the cells of a column are found, read and replaced."""
+        return access_to(column)
+
+    @property
+    def has_task_path(self) -> bool:
+        """Whether ``writes`` has the column, which older databases lack."""
+        return self._file.has_task_path
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read one state of the file within the context.
+
+        In WAL mode writers continue meanwhile; in other modes they wait.
+        """
+        self.settle()
+        with self._file.snapshot():
+            yield
+
+    @contextmanager
+    def one_state(self) -> Iterator[None]:
+        """Read one state of the file. See `RowStore.one_state`."""
+        with self.snapshot():
+            yield
+            if not self.connection.in_transaction:  # SQLite ends a transaction after some errors
+                raise StoppedError("SQLite ended the transaction in which the file was read")
+
+    def hold(self) -> Any:
+        """Exclude other runs, by a lock on a file beside the database that ends with this process."""
+        return holding(self.path)
+
+    def count(self, damage: list[SealpointError] | None = None) -> list[TagCount]:
+        """Return how many values have which tag, by column and tag. See `RowStore.count`."""
+        self.settle()
+        counts = []
+        for column in self.columns:
+            self._require_order(column.table)
+            # Lengths first: a sort by tag would move whole values.
+            statement = f"""
+                WITH found(tag, size) AS (
+                    SELECT type, length({column.name}) FROM main.{column.table} NOT INDEXED
+                    WHERE {self._holds}),
+                sizes(tag, size) AS MATERIALIZED (SELECT {_SHORT_TAG}, size FROM found)
+                SELECT tag, count(*), total(size) FROM sizes GROUP BY tag ORDER BY tag LIMIT {MAX_TAGS + 1}"""
+            found = self._file.query(statement, (), tally, _SUBQUERIES)
+            require_few_tags(column, found)
+            counts += [TagCount(column.label, tag, rows, int(size)) for tag, rows, size in found]
+        return counts
+
+    def _require_order(self, table: str) -> None:
+        """Check once that a walk returns no row twice, and that a search finds each of its rows."""
+        if table in self._in_order:
+            return
+        # From the end: SQLite would step, and not search, to a row after the last one found.
+        statement = f"""
+            SELECT each.rowid, found.rowid FROM main.{table} AS each NOT INDEXED
+            LEFT JOIN main.{table} AS found NOT INDEXED ON found.rowid = each.rowid
+            ORDER BY each.rowid DESC"""
+        self._file.query(statement, (), require_found)
+        self._in_order.add(table)
+
+    def read(
+        self, column: Column, after: Any, selection: Selection = EVERYTHING, batch: Batch = BATCH
+    ) -> Page:
+        """Return the selected cells after a row id. See `RowStore.read`."""
+        access = self._access(column)
+        where, parameters = condition(selection, self._file.encoding)
+        statement = f"""
+            SELECT {access.read} FROM main.{column.table} NOT INDEXED
+            WHERE rowid >= ? AND {self._holds} {where} ORDER BY rowid"""
+        first = LOWEST
+        if after is not None:
+            self._require_order(column.table)
+            first = after + 1
+        found, more = self._rows(statement, (first, *parameters), batch)
+        require_rising(first, [row[-1] for row in found])
+        return Page(list(access.cells(found)), found[-1][-1] if more else None)
+
+    def _rows(
+        self, statement: str, parameters: tuple[Any, ...], batch: Batch
+    ) -> tuple[list[tuple[Any, ...]], bool]:
+        """Return as many rows of a query as fit, and whether there are more."""
+        self.settle()
+        budget = Budget(batch.rows, batch.size_bytes)
+        return self._file.query(statement, parameters, budget.take), budget.spent
+
+    def lost(self, needs: Sequence[Need]) -> Sequence[Need]:
+        """Return all: no value has a row of its own. See `RowStore.lost`."""
+        return needs
+
+    def rewrite(
+        self,
+        column: Column,
+        after: Any,
+        change: Change,
+        selection: Selection = EVERYTHING,
+        batch: Batch = BATCH,
+    ) -> Rewritten:
+        """Change a batch of cells. See `RowStore.rewrite`.
+
+        Reading and ``change`` hold no lock. The commit runs in another thread while the next batch is
+        changed; its errors are raised by the next call, `settle` or `close`.
+        """
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[:3] == (column, after, selection):
+            page = ahead[3]
+        else:
+            page = self.read(column, after, selection, batch)
+        access, updates = self._access(column), []
+        for cell in page.cells:
+            changed = change(cell)
+            if changed is not None:
+                updates.append(access.replacement(cell, *changed))
+        lock_seconds = self._settle_and_time()
+        if page.last is not None:  # before the write lock is taken, so that it is held only for the commit
+            self._ahead = column, page.last, selection, self.read(column, page.last, selection, batch)
+        changed_rows = self._update(access.replace, updates) if updates else 0
+        if page.last is None:  # no next batch during which the commit could run
+            lock_seconds = max(lock_seconds, self._settle_and_time())
+        size = sum(len(cell.value) for cell in page.cells if isinstance(cell.value, bytes))
+        raced = len(updates) - changed_rows
+        return Rewritten(len(page.cells), changed_rows, raced, size, lock_seconds, page.last)
+
+    def _update(self, replace: str, updates: list[tuple[Any, ...]]) -> int:
+        with self._file.writing() as cursor:
+            start = perf_counter()
+            changed = cursor.executemany(f"UPDATE {replace}", updates).rowcount
+        self._commit = self._behind.submit(self._end, start)
+        return changed
+
+    def _end(self, start: float) -> None:
+        with translate_errors():
+            try:
+                self.connection.execute("COMMIT")
+            except BaseException:
+                self._file.roll_back()
+                raise
+            self._lock_seconds = max(self._lock_seconds, perf_counter() - start)
+            # Automatic checkpoints are off, and the log would grow with the run. PASSIVE never waits.
+            self.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)")
+
+    def settle(self) -> None:
+        """Wait until the last batch is committed, and raise its error."""
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.result()
+
+    def _settle_and_time(self) -> float:
+        """Settle, and return the longest time that the write lock was held since the last call."""
+        self.settle()
+        seconds, self._lock_seconds = self._lock_seconds, 0.0
+        return seconds
+
+    def vacuum(self) -> bool:
+        """Rewrite the file without deleted contents, empty its log, and remove a journal that was kept.
+
+        Returns:
+            Whether the log is empty: a reader may prevent it.
+
+        Raises:
+            StoppedError: If there is no room for a second copy, the file is still locked, or the journal
+                cannot be removed.
+        """
+        self.settle()
+        with self._file.cursor() as cursor:
+            cursor.execute("PRAGMA secure_delete = ON")
+            guard.allow(self._file.size_bytes(cursor))
+            cursor.execute("VACUUM")
+            self.connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
+            # In WAL mode VACUUM writes to the log, so the log is emptied afterwards.
+            busy, _, _ = self.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()
+            self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            (mode,) = self.connection.execute("PRAGMA main.journal_mode").fetchone()
+        if mode == "wal":
+            # From journal_mode=PERSIST. No process uses it: while this connection is open, none can leave
+            # WAL mode, and in another mode this connection has removed it at the end of VACUUM.
+            journal = self.path.resolve()
+            journal = journal.with_name(f"{journal.name}-journal")
+            try:
+                journal.unlink(missing_ok=True)
+            except OSError as error:
+                raise stopped_by(error, f"{journal} cannot be removed") from None
+        return not busy
+
+
+def _require_file(path: str | PathLike[str]) -> None:
+    if not fspath(path):  # `Path("")` is the current folder
+        hint = "name a SQLite file or a postgresql:// URL; a shell variable in its place may be unset"
+        raise DatabaseMissingError("the path of a database is empty", hint=hint)
+    try:
+        mode = Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise DatabaseMissingError(f"no file at {path}") from None
+    if stat.S_ISDIR(mode):
+        raise DatabaseMissingError(f"{path} is a directory, not a file")
+    if not stat.S_ISREG(mode):
+        raise DatabaseMissingError(f"{path} is not a regular file")
+
+
+# What of a text that is too long for a tag shows whether it counts as sealed, and under which key.
+_SHORT_TAG: Final = f"""iif(length(tag) <= 100 OR tag IS NULL, tag,
+    substr(tag, 1, 49) || iif(instr(tag, '{SEALED_MARK}'), '{SEALED_MARK}', ' ') || substr(tag, -50))"""
+_SUBQUERIES: Final = frozenset({"found", "sizes"})
+
+
+class SqliteWholeRows(SqliteRows):
+    """A store of whole rows over one SQLite file. For one thread."""
+
+    def __init__(
+        self, path: str | PathLike[str], *, writable: bool = False, thread_id: str | None = None
+    ) -> None:
+        """Open an existing file, see `SqliteRows`."""
+        super().__init__(path, writable=writable)
+        self._wanted: tuple[Column, ...] = (WRITES, CHECKPOINTS)
+        encoded = None if thread_id is None else thread_id.encode(self._file.encoding).hex()
+        if encoded is not None:
+            self._holds = f"thread_id = CAST(X'{encoded}' AS TEXT)"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns with values in the tables of the file."""
+        return tuple(column for column in self._wanted if column.table in self._file.tables)
+
+    @contextmanager
+    def narrowed(self) -> Iterator[None]:
+        """Leave only checkpoints within the context."""
+        before, self._wanted = self._wanted, (CHECKPOINTS,)
+        try:
+            yield
+        finally:
+            self._wanted = before
+
+    def remove_sentinels(self) -> int:
+        """Do nothing: in SQLite no checkpoint needs one."""
+        return 0
+
+    def _access(self, column: Column) -> Access:
+        kind = _CheckpointAccess if column is CHECKPOINTS else _WriteAccess
+        path = "task_path" if self.has_task_path else "''"
+        return kind.of(access_to(column), path)
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteAccess(Access):
+    """How whole rows of ``writes`` are read and replaced."""
+
+    @classmethod
+    def of(cls, access: Access, task_path: str) -> _WriteAccess:
+        key = ", ".join(access.column.key)
+        return cls(
+            access.column,
+            read=f"{key}, {task_path}, type, value, rowid",
+            replace=f"{access.replace} AND {task_path} IS ?",
+        )
+
+    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
+        """Yield the cells of rows that were read."""
+        for *key, task_path, tag, value, row_id in rows:
+            yield Cell(value, tag, Where(self.column, tuple(key), Beside(row_id, task_path=task_path)))
+
+    def replacement(self, cell: Cell, tag: str, value: bytes, *_: Any) -> tuple[Any, ...]:
+        """Return the parameters that replace a row if it is unchanged since it was read."""
+        old: Beside = cell.where.locator
+        return tag, value, old.locator, cell.tag, cell.value, *cell.where.key, old.task_path
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckpointAccess(Access):
+    """How whole rows of ``checkpoints`` are read and replaced."""
+
+    @classmethod
+    def of(cls, access: Access, task_path: str) -> _CheckpointAccess:
+        del task_path  # only writes have one
+        columns = "parent_checkpoint_id", "metadata"
+        new = "".join(f", {name} = ?" for name in columns)
+        same = "".join(f" AND {name} IS ?" for name in columns)
+        return cls(
+            access.column,
+            read=f"{', '.join((*access.column.key, *columns))}, type, checkpoint, rowid",
+            replace=access.replace.replace("checkpoint = ?", f"checkpoint = ?{new}", 1) + same,
+        )
+
+    def cells(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Cell]:
+        """Yield the cells of rows that were read."""
+        for *key, parent, metadata, tag, value, row_id in rows:
+            yield Cell(value, tag, Where(self.column, tuple(key), Beside(row_id, parent, metadata)))
+
+    def replacement(
+        self, cell: Cell, tag: str, value: bytes, parent: Any = None, metadata: Any = None, *_: Any
+    ) -> tuple[Any, ...]:
+        """Return the parameters that replace a row if all its columns are unchanged since it was read."""
+        old: Beside = cell.where.locator
+        same = cell.tag, cell.value, *cell.where.key, old.parent, old.metadata
+        return tag, value, parent, metadata, old.locator, *same

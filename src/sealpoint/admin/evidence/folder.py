@@ -1,0 +1,256 @@
+"""The folder of a ledger: its entries, its files, and how they are read.
+
+    entries.jsonl       one entry a line
+    checkpoint          the head, signed, see `sealpoint.admin.evidence.signer`
+    checkpoint.new      the next head, while an entry is added; otherwise empty
+    vkey                the key that verifies, for convenience: a reader has it from another source
+    edge                the edge of the tree, so that adding needs no reading; it may be deleted
+    documents/          what commands found, each file named after its SHA-256
+    entries.torn        the rest of an entry whose writing was interrupted
+
+An entry is a line of ASCII JSON with sorted members. The line without its newline is the leaf: readers hash
+it as it is stored, so that the form of JSON does not matter to them. No entry contains a value of a database
+or key material; a thread is named only by its HMAC under the index key.
+
+Only `ledger` writes in it, while it has it locked. An attacker may write in it too: a file
+is read only if it is a regular one, and not beyond the length that it can have.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from sealpoint.admin.evidence import note
+from sealpoint.admin.evidence.note import VerifierKey
+from sealpoint.admin.evidence.signer import Checkpoint, open_checkpoint
+from sealpoint.errors import EntryError, LedgerMissingError, LedgerTamperedError, NoteError, SignatureError
+
+VERSION: Final = 1
+MAX_ENTRY_BYTES: Final = 65_535
+
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "actor": (dict,),
+    "at": (str,),
+    "counts": (dict,),
+    "documents": (list,),
+    "event": (str,),
+    "exit": (int, type(None)),
+    "outcome": (str,),
+    "ring": (dict, type(None)),
+    "run": (str,),
+    "seq": (int,),
+    "subject": (dict,),
+    "tool": (str,),
+    "v": (int,),
+    "waived": (list,),
+}
+_NAMES: Final = list(_KINDS)
+_SHAPES: Final = frozenset(product(*_KINDS.values()))
+_decode: Final = json.JSONDecoder().raw_decode  # without a search for white space: half the time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One event.
+
+    Attributes:
+        seq: Its number in the ledger, from 0.
+        at: When it was recorded: UTC, ISO 8601.
+        run: UUID of the run of a command; its other entries and its JSON object have the same.
+        event: What happened, e.g. ``key.promote``.
+        outcome: ``begun``, or how it ended: ``done``, ``found``, ``refused``, ``stopped`` or ``failed``.
+        exit: Exit code of the command; ``None`` for one that has only begun.
+        actor: ``account``, ``uid`` and ``host``, as the operating system names them.
+        tool: Name and version of the program.
+        ring: ``digest`` over the ring's keys, and id of the ``active`` one; ``None`` if it cannot be read.
+        subject: What it happened to.
+        counts: Numbers that the command found.
+        waived: Checks that options waived.
+        documents: Files in ``documents``, each as ``sha256:`` and 64 hexadecimal digits.
+        v: Version of the form.
+    """
+
+    seq: int = 0
+    at: str
+    run: str
+    event: str
+    outcome: str
+    exit: int | None = None
+    actor: Mapping[str, Any]
+    tool: str
+    ring: Mapping[str, Any] | None
+    subject: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    waived: Sequence[str] = ()
+    documents: Sequence[str] = ()
+    v: int = VERSION
+
+    def line(self) -> bytes:
+        """Return its line, without a newline.
+
+        Raises:
+            EntryError: If it has over 65,535 bytes.
+        """
+        members = {name: getattr(self, name) for name in _NAMES}
+        text = json.dumps(members, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        if len(text) > MAX_ENTRY_BYTES:
+            raise EntryError(
+                f"an entry has at most {MAX_ENTRY_BYTES} bytes, and this would have {len(text)}",
+                hint="name fewer databases in one command",
+            )
+        return text.encode("ascii")
+
+    @classmethod
+    def parse(cls, line: bytes, seq: int) -> Entry:
+        """Parse the line of an entry.
+
+        Args:
+            line: Without its newline.
+            seq: The number that it must have.
+
+        Raises:
+            EntryError: If it is no entry of this version, or has another number.
+        """
+        return cls(**read_members(line, seq))
+
+
+def read_members(line: bytes, seq: int) -> dict[str, Any]:
+    """Return the members of the line of an entry, as `Entry.parse` checks them."""
+    if len(line) > MAX_ENTRY_BYTES:
+        raise EntryError(f"line {seq} has over {MAX_ENTRY_BYTES} bytes")
+    try:
+        members, end = _decode(line.decode("ascii"))
+    except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
+        members, end = None, -1
+    if end != len(line):
+        raise EntryError(f"line {seq} is not JSON in ASCII")
+    if not isinstance(members, dict) or type(members.get("v")) is not int or members["v"] != VERSION:
+        raise EntryError(f"line {seq} is not an object of version {VERSION}, which this release reads")
+    # Compared as a whole, types too: a ledger has many lines.
+    if list(members) != _NAMES or tuple(map(type, members.values())) not in _SHAPES:
+        raise EntryError(f"line {seq} does not have the members of an entry, sorted, and of their types")
+    if members["seq"] != seq:
+        raise EntryError(f"line {seq} says that it is entry {members['seq']}")
+    return members
+
+
+MAX_DOCUMENT_BYTES: Final = 1 << 28
+_CHUNK_BYTES: Final = 1 << 20
+_LINE_BYTES: Final = MAX_ENTRY_BYTES + 1  # with its newline
+
+
+class Folder:
+    """The files of a ledger."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the files; none is read."""
+        self.path: Final = path
+        self.entries: Final = path / "entries.jsonl"
+        self.checkpoint: Final = path / "checkpoint"
+        self.new: Final = path / "checkpoint.new"
+        self.vkey: Final = path / "vkey"
+        self.edge: Final = path / "edge"
+        self.torn: Final = path / "entries.torn"
+        self.documents: Final = path / "documents"
+
+    def document(self, digest: str) -> Path:
+        """Return the file of a document, named as an entry names it."""
+        return self.documents / f"{digest.removeprefix('sha256:')}.json"
+
+    def require(self) -> None:
+        """Check that there is a ledger."""
+        if not (self.checkpoint.is_file() or self.entries.is_file()):
+            raise LedgerMissingError(f"there is no ledger in {self.path}")
+
+    def require_documents(self) -> None:
+        """Check that there is a folder for documents."""
+        if self.documents.is_symlink() or not self.documents.is_dir():
+            raise LedgerTamperedError(f"{self.documents} is not a folder, as it is in each ledger")
+
+    def read_key(self) -> VerifierKey:
+        """Return the verifier key in the folder, which proves nothing to a reader."""
+        return VerifierKey.parse(self._read(self.vkey).decode(errors="replace").strip())
+
+    def read_note(self) -> bytes:
+        """Return the signed head as it is stored."""
+        return self._read(self.checkpoint)
+
+    def read_new(self, key: VerifierKey) -> Checkpoint | None:
+        """Return the next head, if it is there and is signed."""
+        try:
+            return open_checkpoint(self._read(self.new), key)
+        except (LedgerMissingError, LedgerTamperedError, NoteError, SignatureError):
+            return None
+
+    def read_entries(self, count: int) -> Iterator[dict[str, Any]]:
+        """Yield the members of the first entries."""
+        with open_regular(self.entries) as stream:
+            for seq, line in enumerate(read_lines(stream, count)):
+                yield read_members(line, seq)
+
+    def _read(self, file: Path) -> bytes:
+        try:
+            with open_regular(file) as stream:
+                return stream.read(note.MAX_BYTES + 1)
+        except FileNotFoundError:
+            raise LedgerMissingError(f"there is no {file.name} in {self.path}") from None
+
+
+def read_lines(stream: BinaryIO, count: int) -> Iterator[bytes]:
+    """Yield at most ``count`` complete lines without their newlines. A longer one than an entry ends it."""
+    for _ in range(count):
+        line = stream.readline(_LINE_BYTES)
+        if not line.endswith(b"\n"):
+            return
+        yield line[:-1]
+
+
+def open_regular(file: Path) -> BinaryIO:
+    """Open a file of a ledger to read it."""
+    try:
+        # O_NONBLOCK: opening a FIFO waits for a writer. The checks use the descriptor: a path can change.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:  # a symbolic link; a socket
+            raise _not_regular(file) from None
+        raise
+    try:
+        require_regular(file, descriptor)
+    except LedgerTamperedError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def require_regular(file: Path, descriptor: int) -> None:
+    """Check a file that is open."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise _not_regular(file)
+
+
+def _not_regular(file: Path) -> LedgerTamperedError:
+    return LedgerTamperedError(f"{file} is not a regular file, as each file of a ledger is")
+
+
+def is_document(file: Path, digest: str) -> bool:
+    """Whether a file is a document with this name. At most `MAX_DOCUMENT_BYTES` of it are read."""
+    found, left = sha256(), MAX_DOCUMENT_BYTES + 1
+    with open_regular(file) as stream:
+        while left and (data := stream.read(min(left, _CHUNK_BYTES))):
+            found.update(data)
+            left -= len(data)
+    return left > 0 and f"sha256:{found.hexdigest()}" == digest
+
+
+def digest_of(data: bytes) -> str:
+    """Return the name of a document: ``sha256:`` and 64 hexadecimal digits."""
+    return f"sha256:{sha256(data).hexdigest()}"

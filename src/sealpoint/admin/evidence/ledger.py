@@ -1,0 +1,441 @@
+"""Ledger: locks it, adds entries to it, and repairs what a crash left.
+
+An entry is added in an order that a crash at any point leaves whole or shows:
+
+1. The next head is signed over the tree with the new entry, and written to `checkpoint.new`.
+2. The entry is added to the entries.
+3. `checkpoint.new` is renamed to `checkpoint`, and an empty one is created for the entry after this.
+
+Each step is on the disk before the next begins: three calls of fsync, since the name of `checkpoint.new` is
+there from the entry before. `edge` is written last: if it is the edge of the checkpoint, all three steps were
+completed. What a crash left is completed, or cut off and shown. Anything else is refused.
+
+| beyond the checkpoint | ``checkpoint.new`` | what is done |
+|---|---|---|
+| nothing | any | it is not used; the next entry replaces it |
+| one line, the root of which it has | signed | it becomes the checkpoint |
+| anything else, as long as one entry | signed, for one more entry | cut off, set aside and recorded |
+| anything | missing or not signed | refused: the signer has not agreed to it |
+
+What is cut off is the entry of a command that had not begun: an entry is on the disk before its effect.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from sealpoint.admin.evidence.folder import (
+    MAX_DOCUMENT_BYTES,
+    MAX_ENTRY_BYTES,
+    Entry,
+    Folder,
+    digest_of,
+    open_regular,
+    read_lines,
+    require_regular,
+)
+from sealpoint.admin.evidence.note import VerifierKey
+from sealpoint.admin.evidence.signer import Checkpoint, Signer, open_checkpoint
+from sealpoint.errors import (
+    EntryError,
+    HeldError,
+    LedgerSignerError,
+    LedgerTamperedError,
+    NoteError,
+    OutputError,
+    SealpointError,
+    stopped_by,
+)
+from sealpoint.keys.files import fsync_path, require_unshared, write_private
+from sealpoint.merkle import Tree
+
+LOCK_SECONDS: Final = 30.0
+"""How long a writer waits for another one, which needs about a millisecond."""
+
+_RETRY_SECONDS: Final = 0.005
+_HINT: Final = "make room, or let this account write to the folder: recorded commands are refused until then"
+_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO does not wait
+_MAX_EDGE_BYTES: Final = 1 << 16
+_decode: Final = json.JSONDecoder().raw_decode
+_PENDING: Final = "entries.torn.new"
+_MAX_PENDING: Final = 1 << 20
+
+
+class Ledger:
+    """A ledger that this account signs for."""
+
+    def __init__(self, folder: Path, signer: Signer) -> None:
+        """Open a ledger. Nothing is read yet.
+
+        Args:
+            folder: Its folder.
+            signer: Signs its checkpoints.
+        """
+        self.folder: Final = Folder(folder)
+        self.signer: Final = signer
+        self._state: State | None = None
+
+    @classmethod
+    def create(cls, folder: Path, signer: Signer, entry: Entry) -> Checkpoint:
+        """Create a ledger with its first entry.
+
+        Args:
+            folder: Its folder, which is made if it is missing.
+            signer: Signs its checkpoints.
+            entry: The first entry.
+
+        Returns:
+            The signed head.
+
+        Raises:
+            OutputError: If a ledger with an entry is there already.
+            StoppedError: If it cannot be written.
+        """
+        ledger = cls(folder, signer)
+        files = ledger.folder
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            require_unshared(folder)
+            with _locked(files.entries, os.O_CREAT):
+                require_new(folder)
+                files.documents.mkdir(mode=0o700, exist_ok=True)
+                write_private(files.vkey, f"{signer.key}\n".encode())
+                empty = Checkpoint.of(signer.key.name, Tree())
+                write_private(files.checkpoint, empty.sign(signer))
+                fsync_path(folder)
+                fsync_path(folder.parent)
+        except OSError as error:
+            raise _refused(error, folder) from None
+        with ledger.writing(entry) as writer:
+            return writer.add(entry)
+
+    @contextmanager
+    def writing(self, template: Entry) -> Iterator[Writer]:
+        """Lock a ledger to add entries; first repair what a crash has left.
+
+        Args:
+            template: An entry whose actor, run, tool and time an entry about a recovery has.
+
+        Raises:
+            LedgerMissingError: If there is no ledger.
+            LedgerTamperedError: If the entries are not those of the checkpoint.
+            LedgerSignerError: If the signer is not the ledger's.
+            HeldError: If another run holds it for 30 seconds.
+            StoppedError: If it cannot be written.
+        """
+        self.folder.require()
+        try:
+            with _locked(self.folder.entries) as entries:
+                writer = Writer(self.folder, self.signer, entries, self._state)
+                writer.record_recovery(template)
+                yield writer
+                self._state = writer.state
+        except OSError as error:
+            raise _refused(error, self.folder.path) from None
+
+
+def require_new(folder: Path) -> None:
+    """Check that a folder has no ledger with an entry."""
+    entries = Folder(folder).entries
+    if entries.exists() and entries.stat().st_size:
+        hint = "nothing is overwritten; name a new folder in [ledger] dir"
+        raise OutputError(f"{folder} has a ledger already", hint=hint)
+
+
+@contextmanager
+def _locked(entries: Path, create: int = 0) -> Iterator[int]:
+    """Open and lock the entries; wait for another writer. The lock ends with the process.
+
+    Unlike a database, the entries themselves can be locked: no library does so.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
+    while (descriptor := _take(entries, create)) is None:
+        if time.monotonic() > deadline:
+            raise HeldError(f"another run holds {entries.name}")
+        time.sleep(_RETRY_SECONDS)
+    try:
+        require_regular(entries, descriptor)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take(entries: Path, create: int) -> int | None:
+    descriptor = os.open(entries, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | create, 0o600)
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Else a backup was restored meanwhile.
+        if os.path.samestat(os.fstat(descriptor), entries.lstat()):
+            return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _refused(error: OSError, folder: Path) -> OSError:
+    """Return the error for what the system refused; an error of sealpoint is returned as it is."""
+    if isinstance(error, SealpointError):
+        return error
+    return stopped_by(error, f"the ledger in {folder} cannot be written", _HINT)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A ledger between two entries."""
+
+    note: bytes
+    head: Checkpoint
+    tree: Tree
+    size: int
+    last: Entry | None
+
+
+class Writer:
+    """Adds entries to a ledger that is locked."""
+
+    def __init__(self, folder: Folder, signer: Signer, entries: int, state: State | None) -> None:
+        """Read the head, and check that it is one of the signer, over these entries.
+
+        A command adds an entry when it begins and one when it ends. If head and size are still those of
+        ``state``, nothing is read or verified again, which would take a third of the time.
+        """
+        require_unshared(folder.path)
+        self._folder, self._signer, self._entries = folder, signer, entries
+        self._torn = pending(folder)
+        self.state = state if state is not None and self._is_current(state) else self._read()
+
+    def add(self, entry: Entry) -> Checkpoint:
+        """Add an entry, which gets the next number. When this returns, it is on the disk.
+
+        If it cannot be written, it is not part of the ledger, or will be completed by the next writer.
+        """
+        tree = self.state.tree.copy()
+        entry = replace(entry, seq=tree.size)
+        line = entry.line()
+        tree.add(line)
+        head = Checkpoint.of(self._signer.key.name, tree)
+        note = head.sign(self._signer)
+        _rewrite(self._folder.new, note)
+        _append(self._entries, line + b"\n")
+        self._folder.new.replace(self._folder.checkpoint)
+        self._make_new()
+        self.state = State(note, head, tree, self.state.size + len(line) + 1, entry)
+        _keep_edge(self._folder, tree, self.state.size)
+        return head
+
+    def add_document(self, data: bytes) -> str:
+        """Write a document, and return the name by which an entry refers to it."""
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise EntryError(f"a document has at most {MAX_DOCUMENT_BYTES} bytes, and this has {len(data)}")
+        digest = digest_of(data)
+        file = self._folder.document(digest)
+        if not file.exists():
+            write_private(file.with_suffix(".new"), data).replace(file)
+            fsync_path(file.parent)
+        return digest
+
+    def record_recovery(self, template: Entry) -> None:
+        """Record the rest of an interrupted entry that a recovery has set aside, if there is one."""
+        if self._torn is None:
+            return
+        subject, last = {"torn": digest_of(self._torn)}, self.state.last
+        if last is None or dict(last.subject) != subject:  # else recorded, and interrupted after that
+            counts = {"bytes": len(self._torn)}
+            self.add(
+                replace(template, event="ledger.recovered", outcome="done", subject=subject, counts=counts)
+            )
+        kept = self._folder.torn  # its final name, once it is recorded
+        if kept.exists():
+            kept = kept.with_name(f"{kept.name}.{self.state.tree.size - 1}")
+        (self._folder.path / _PENDING).replace(kept)
+        fsync_path(self._folder.path)
+        self._torn = None
+
+    def _is_current(self, state: State) -> bool:
+        """Whether nothing was written since; a line that was altered in place is found by `verify` alone."""
+        return (
+            self._torn is None
+            and _is_own(self._folder.new)
+            and self._folder.read_note() == state.note
+            and os.fstat(self._entries).st_size == state.size
+        )
+
+    def _read(self) -> State:
+        """Read the ledger; first repair what a crash left, unless the edge shows that there was none."""
+        folder, key = self._folder, self._folder.read_key()
+        if key != self._signer.key:
+            raise LedgerSignerError(f"the ledger belongs to {key}, and the signer is {self._signer.key}")
+        note = folder.read_note()
+        try:
+            head = open_checkpoint(note, key)
+        except NoteError as error:
+            problem = f"the checkpoint of {folder.path} is not valid: {error}"
+            raise LedgerTamperedError(problem) from None
+        size = os.fstat(self._entries).st_size
+        is_whole = self._torn is None and _is_own(folder.new)
+        tree = _read_edge(folder, head, size) if is_whole else None
+        if tree is None:
+            tree = self._recover(head, key)
+            note, size = folder.read_note(), os.fstat(self._entries).st_size
+            head = Checkpoint.of(key.name, tree)
+            _keep_edge(folder, tree, size)
+        return State(note, head, tree, size, _read_last(self._entries, tree.size))
+
+    def _recover(self, head: Checkpoint, key: VerifierKey) -> Tree:
+        """Check the entries, repair what a crash left, and prepare the files for `add`."""
+        tree = recover(self._folder, head, key)
+        self._torn = pending(self._folder)
+        self._folder.edge.unlink(missing_ok=True)  # an edge says that what follows was completed
+        os.fsync(self._entries)  # a recovery that was interrupted may have cut them
+        self._folder.new.unlink(missing_ok=True)
+        self._make_new()
+        return tree
+
+    def _make_new(self) -> None:
+        """Create the file of the next head; its name and the rename before it are then on the disk."""
+        os.close(os.open(self._folder.new, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
+        fsync_path(self._folder.path)
+
+
+def _keep_edge(folder: Folder, tree: Tree, size: int) -> None:
+    """Write the edge of entries of ``size`` bytes. It is checked before use, and need not be on the disk."""
+    edge = [base64.b64encode(node).decode() for node in tree.edge]
+    data = json.dumps({"size": tree.size, "bytes": size, "edge": edge}).encode()
+    with suppress(OSError):
+        descriptor = os.open(folder.edge, _WRITE | os.O_CREAT, 0o600)
+        try:
+            if os.fstat(descriptor).st_nlink == 1:  # else it is another file too
+                os.write(descriptor, data)  # over a longer one: what follows is not read
+        finally:
+            os.close(descriptor)
+
+
+def _read_edge(folder: Folder, checkpoint: Checkpoint, size: int) -> Tree | None:
+    """Return the tree if the last entry was completed: the edge is that of the checkpoint."""
+    try:
+        with open_regular(folder.edge) as stream:
+            found, _ = _decode(stream.read(_MAX_EDGE_BYTES).decode("ascii"))
+        edge = [base64.b64decode(node, validate=True) for node in found["edge"]]
+        tree = Tree.from_edge(checkpoint.size, edge)
+        if found["bytes"] == size and tree.root() == checkpoint.root:
+            return tree
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # missing, torn or edited
+        pass
+    return None
+
+
+def _read_last(entries: int, size: int) -> Entry | None:
+    """Return the last of ``size`` entries, without reading the others."""
+    if not size:
+        return None
+    start = max(0, os.fstat(entries).st_size - MAX_ENTRY_BYTES - 2)
+    line = os.pread(entries, MAX_ENTRY_BYTES + 2, start)[:-1].rpartition(b"\n")[2]
+    try:
+        return Entry.parse(line, size - 1)
+    except EntryError as error:
+        raise LedgerTamperedError(f"the last entry is not valid: {error}") from None
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file can be written over: it is a regular one, and has no second name that changes too."""
+    with suppress(FileNotFoundError):
+        status = file.lstat()
+        return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    return False
+
+
+def _rewrite(file: Path, data: bytes) -> None:
+    """Replace the contents of a file that exists."""
+    descriptor = os.open(file, _WRITE | os.O_TRUNC)
+    try:
+        _write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def _append(entries: int, data: bytes) -> None:
+    size = os.fstat(entries).st_size
+    try:
+        _write(entries, data)
+    except OSError:
+        # Without room for all of it nothing is added. If this fails too, the next writer cuts it off.
+        os.ftruncate(entries, size)
+        os.fsync(entries)
+        raise
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    os.fsync(descriptor)
+
+
+# --- recovery -------------------------------------------------------------------------------------
+
+
+def recover(folder: Folder, checkpoint: Checkpoint, key: VerifierKey) -> Tree:
+    """Check the entries of a ledger that is locked against its checkpoint, and repair what a crash left."""
+    with open_regular(folder.entries) as stream:
+        tree = Tree.of(read_lines(stream, checkpoint.size))
+        whole = stream.tell()
+        tail = stream.read(MAX_ENTRY_BYTES + 2)
+    if tree.size < checkpoint.size:
+        raise LedgerTamperedError(
+            f"the ledger has {tree.size} entries, and its checkpoint was signed for {checkpoint.size}"
+        )
+    if tree.root() != checkpoint.root:
+        raise LedgerTamperedError(
+            f"the {tree.size} entries of the ledger are not those that its checkpoint was signed for"
+        )
+    if not tail:
+        return tree
+    if _is_next(tail, tree, new := folder.read_new(key)):
+        fsync_path(folder.entries)
+        folder.new.replace(folder.checkpoint)
+        fsync_path(folder.path)
+        tree.add(tail[:-1])
+        return tree
+    if new is None or new.size != tree.size + 1 or len(tail) > MAX_ENTRY_BYTES + 1:
+        raise LedgerTamperedError(
+            f"{folder.entries} has lines after the {checkpoint.size} entries of its checkpoint"
+        )
+    known = pending(folder) or b""
+    # Interrupted before the tail was cut off, this runs again with the same tail.
+    write_private(folder.path / _PENDING, known if known.endswith(tail) else known + tail)
+    fsync_path(folder.path)
+    os.truncate(folder.entries, whole)
+    fsync_path(folder.entries)
+    return tree
+
+
+def _is_next(tail: bytes, tree: Tree, new: Checkpoint | None) -> bool:
+    """Whether a tail is the one entry that the next head has more than a tree."""
+    line, newline, rest = tail.partition(b"\n")
+    if new is None or not newline or rest or new.size != tree.size + 1:
+        return False
+    longer = tree.copy()
+    longer.add(line)
+    return longer.root() == new.root
+
+
+def pending(folder: Folder) -> bytes | None:
+    """Return what was set aside and is not yet recorded: at most 1 MiB, more than interruptions leave."""
+    file = folder.path / _PENDING
+    try:
+        with open_regular(file) as stream:
+            data = stream.read(_MAX_PENDING + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > _MAX_PENDING:
+        raise LedgerTamperedError(f"{file} has over {_MAX_PENDING} bytes")
+    return data

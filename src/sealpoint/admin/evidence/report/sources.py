@@ -1,0 +1,474 @@
+"""The sources of a report: each database, and the ledger. Of values only shapes and counts are kept.
+
+All of a database is read from one state of it. The thread store is another database and goes on with the
+agents: a state that is kept would lack what agents store meanwhile, so the comparison with it reads the
+checkpoints once more, as they are then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from sealpoint.admin.databases.rows import Failure, Failures, Progress
+from sealpoint.admin.evidence.folder import Folder, open_regular, read_lines, read_members
+from sealpoint.admin.evidence.verify import verify_ledger
+from sealpoint.admin.maintenance.audit import Audit, audit, audit_object
+from sealpoint.admin.maintenance.calls import CheckpointRows
+from sealpoint.admin.maintenance.heads import HeadCheck, is_finding
+from sealpoint.admin.maintenance.result import AnyReason, Reason, Result, answer
+from sealpoint.admin.maintenance.status import Share, status, with_states
+from sealpoint.admin.maintenance.verify import Verification
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import Kind
+from sealpoint.errors import (
+    DatabaseCorruptError,
+    EntryError,
+    KeyRingError,
+    LedgerTamperedError,
+    RowError,
+    SealpointError,
+)
+from sealpoint.keys.state import LEGACY
+from sealpoint.merkle import Tree
+from sealpoint.utc import as_utc, format_utc, now
+
+if TYPE_CHECKING:
+    from sealpoint.admin.databases.rows import RowStore
+    from sealpoint.admin.evidence.note import VerifierKey
+    from sealpoint.keys.entry import RingEntry
+    from sealpoint.threads.store import ThreadStore
+
+
+class Why(AnyReason):
+    """Reasons of a report alone."""
+
+    KEY_EXPIRED = "key-expired", "the active key has expired", True
+    COMPROMISED_IN_USE = "compromised-in-use", "values are under a key that is compromised", True
+    DESTROYED_IN_USE = "destroyed-in-use", "values name a key that was destroyed", True
+    RING_DIFFERS = (
+        "ring-differs",
+        "the ring is not that of the last entry of the ledger: it was changed by hand",
+        True,
+    )
+    NO_RING = "no-ring", "no ring file was found"
+    NO_DUE_DATE = "no-due-date", "the ring records no due date of the active key"
+    NO_THREAD_STORE = "no-thread-store", "no thread store was named"
+    SEVERAL_DATABASES = "several-databases", "a thread store is compared only in a report of one database"
+    NO_PIN = "no-pin", "no pin of the thread store was given"
+    NO_LEDGER = "no-ledger", "no ledger is configured"
+    PERIOD_BEFORE_LEDGER = "period-before-ledger", "the period begins before the ledger does"
+    NOT_EXAMINED = "not-examined", "this part of the database could not be read"
+
+
+_ALL: Final[tuple[AnyReason, ...]] = (*Why, *Reason)
+ORDER: Final = (*(each for each in _ALL if each.refutes), *(each for each in _ALL if not each.refutes))
+"""All reasons: those that refute come first."""
+
+# Of reasons that say something else about a whole report than about one run.
+_SENTENCES: Final[dict[AnyReason, str]] = {
+    Reason.DATABASE_CHECK_WAIVED: "no database was examined before a key was destroyed",
+    Reason.MATERIAL_NOT_REMOVED: "the material of a destroyed key was not removed by a run of sealpoint",
+}
+
+
+def sentence_of(reason: AnyReason) -> str:
+    """Return a reason for people."""
+    return _SENTENCES.get(reason, reason.sentence)
+
+
+def key_of(share: Share) -> str | None:
+    """Return the key that values name: ``aes`` for LANGGRAPH_AES_KEY, ``None`` if they name none."""
+    return LEGACY if share.kind is Kind.LEGACY else share.key_id
+
+
+MAX_THREADS: Final = 20
+"""How many threads with a failure are named, by their HMAC."""
+
+MAX_NAME_CHARS: Final = 200
+"""Maximum length of a name from a database."""
+
+_PURPOSE: Final = "report"
+_DAMAGE: Final = (DatabaseCorruptError, RowError)
+_Read = TypeVar("_Read")
+
+Move = Callable[[int, int], None]
+"""Shows progress: how many values are done, and of how many."""
+
+
+@dataclass(slots=True)
+class Opening:
+    """What opening all values has shown."""
+
+    run: Verification
+    rows: int = 0
+    failures: Failures = field(default_factory=Failures)
+    # By column and class of the error.
+    causes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # HMACs, at most `MAX_THREADS`.
+    threads: dict[str, None] = field(default_factory=dict)
+    complete: bool = False
+
+    @property
+    def opened(self) -> int:
+        """How many sealed values opened."""
+        return sum(self.run.covered.values())
+
+    def object(self) -> dict[str, Any]:
+        """Return it as JSON, without ids."""
+        return {
+            "rows": self.rows,
+            "opened": [{"key": key, "values": number} for key, number in sorted(self.run.opened.items())],
+            "accepted": self.run.accepted,
+            "bound": self.run.bound,
+            "unbound": self.run.unbound.rows,
+            "orphans": self.run.orphans.rows,
+            "failed": self.failures.count,
+            "causes": [
+                {"table": table, "error": error, "values": number}
+                for (table, error), number in sorted(self.causes.items())
+            ],
+            "threads": list(self.threads),
+            "complete": self.complete,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What the comparison with a thread store has shown."""
+
+    check: HeadCheck
+    failures: Failures
+    at: str
+
+    def object(self) -> dict[str, Any]:
+        """Return it as JSON, without ids."""
+        return {"at": self.at, "failed": self.failures.count, **self.check.counts()}
+
+
+@dataclass(slots=True)
+class Part:
+    """What was found in one database."""
+
+    place: dict[str, Any]
+    # Whether a table is missing that every saver makes.
+    missing: bool
+    # When the state was taken that everything but `heads` is read from.
+    began: str = ""
+    ended: str = ""
+    shares: list[Share] = field(default_factory=list)
+    # Classes of the errors for which a part could not be read.
+    damage: list[str] = field(default_factory=list)
+    audit: Audit | None = None
+    opening: Opening | None = None
+    heads: Heads | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the database."""
+        return str(self.place["database"]["name"])
+
+    @property
+    def rows(self) -> int:
+        """How many values there are, by their tags."""
+        return sum(share.rows for share in self.shares)
+
+    def object(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        covered = None if self.opening is None else self.opening.run.covered
+        found = None if self.audit is None else audit_object(self.audit)
+        return {
+            **self.place,
+            "state": {"began": self.began, "ended": self.ended},
+            "damage": self.damage,
+            "rows": self.rows,
+            "coverage": coverage(self.shares, covered),
+            "readable": found and {name: found[name] for name in _READABLE},
+            "opening": self.opening and self.opening.object(),
+            "heads": self.heads and self.heads.object(),
+        }
+
+
+def coverage(shares: Iterable[Share], opened: Mapping[tuple[str, str], int] | None) -> list[dict[str, Any]]:
+    """Return the rows of the table, largest first within each column."""
+    groups = dict[tuple[str, str, str | None], list[Share]]()
+    for share in shares:
+        groups.setdefault((share.table, share.kind.value, key_of(share)), []).append(share)
+    rows = [_row(*group, members, opened) for group, members in groups.items()]
+    return sorted(rows, key=lambda row: (row["table"], -row["rows"], row["key"] or ""))
+
+
+def _row(
+    table: str,
+    kind: str,
+    key_id: str | None,
+    members: list[Share],
+    opened: Mapping[tuple[str, str], int] | None,
+) -> dict[str, Any]:
+    suites = {".".join((share.suite, *share.flags)) for share in members if share.suite is not None}
+    return {
+        "table": table,
+        "kind": kind,
+        "key": key_id,
+        # `status` counts keys beyond its limit together.
+        "other_keys": kind == Kind.SEALED.value and key_id is None,
+        "state": members[0].state,
+        "suites": sorted(suites),
+        "rows": sum(share.rows for share in members),
+        "size_bytes": sum(share.size_bytes for share in members),
+        # Values under LANGGRAPH_AES_KEY do not authenticate their types, and are not counted as opened.
+        "opened": None if opened is None or key_id == LEGACY else opened.get((table, key_id or ""), 0),
+    }
+
+
+_READABLE: Final = (
+    "open_rows",
+    "is_silent",
+    "metadata",
+    "addresses",
+    "inline",
+    "other_inline",
+    "readable_tables",
+    "residue",
+)
+
+
+def read_part(
+    store: RowStore,
+    result: Result,
+    cipher: RingCipher | None,
+    entries: Iterable[RingEntry] | None,
+    *,
+    allow_plaintext: bool,
+    move: Move,
+) -> Part:
+    """Read a database, all of it from one state."""
+    known = None if entries is None else [*entries]
+    with store.one_state():
+        began = now()
+        part = Part(_bounded(result.looks_at(store)), bool(store.missing_tables), began)
+        damage = list[SealpointError]()
+        shares = _unless_damaged(lambda: status(store, known, damage), damage)
+        part.shares = shares or []
+        part.audit = _unless_damaged(lambda: audit(store), damage)
+        if part.audit is not None:
+            part.audit = replace(part.audit, shares=tuple(with_states(part.audit.shares, known)))
+        if cipher is not None:
+            part.opening = Opening(Verification(store, cipher, allow_plaintext=allow_plaintext))
+            _unless_damaged(lambda: _open(part.opening, cipher, move), damage)
+        part.damage = sorted({type(error).__name__ for error in damage})
+        part.ended = now()
+    return part
+
+
+def read_heads(store: RowStore, cipher: RingCipher, known: ThreadStore, move: Move) -> Heads:
+    """Compare the checkpoints of a database, as they are now, with a thread store."""
+    rows = CheckpointRows(store, cipher)
+    heads = Heads(HeadCheck(rows, known), Failures(), now())
+    run = Verification(store, cipher, observer=heads.check, columns=rows.with_writes)
+    for event in run.events():
+        if isinstance(event, Progress):
+            move(event.rows, event.total)
+        elif not is_finding(event):
+            heads.failures.add(event)
+    return heads
+
+
+def _open(opening: Opening | None, cipher: RingCipher, move: Move) -> None:
+    if opening is None:
+        return
+    key = _thread_key(cipher)
+    for event in opening.run.events():
+        if isinstance(event, Progress):
+            opening.rows = event.rows
+            move(event.rows, event.total)
+            continue
+        opening.failures.add(event)
+        opening.causes[event.table, type(event.error).__name__] += 1
+        if key is not None and len(opening.threads) < MAX_THREADS:
+            opening.threads[_mark(key, event)] = None
+    opening.complete = True
+
+
+def _thread_key(cipher: RingCipher) -> bytes | None:
+    """Return the key that threads are named with; ``None`` if the ring has no index key."""
+    try:
+        return cipher.ring.index_key(_PURPOSE)
+    except KeyRingError:
+        return None
+
+
+def _mark(key: bytes, failed: Failure) -> str:
+    """Return the HMAC of a thread: an id may be the name of a person."""
+    thread_id: Any = failed.place.get("thread_id")
+    data = thread_id if isinstance(thread_id, bytes) else str(thread_id).encode("utf-8", "surrogatepass")
+    return hmac.new(key, data, hashlib.sha256).hexdigest()[:32]
+
+
+def _unless_damaged(read: Callable[[], _Read], damage: list[SealpointError]) -> _Read | None:
+    """Read a part; if that is damaged, add why to ``damage``, and return ``None``."""
+    try:
+        return read()
+    except _DAMAGE as error:
+        damage.append(error)
+        return None
+
+
+def _bounded(place: dict[str, Any]) -> dict[str, Any]:
+    """Return the database and its tables, with names that are not too long."""
+    scope = place["scope"]
+    names = {
+        name: [table[:MAX_NAME_CHARS] for table in scope[name]] for name in ("read", "not_read", "missing")
+    }
+    return {**place, "scope": {**scope, **names}}
+
+
+# --- the ledger ------------------------------------------------------------------------------------
+
+
+class Period(NamedTuple):
+    """A period, in UTC."""
+
+    start: datetime
+    end: datetime
+
+    def object(self) -> dict[str, str]:
+        """Return it as JSON."""
+        return {"from": format_utc(self.start), "until": format_utc(self.end)}
+
+    def has(self, moment: datetime) -> bool:
+        """Whether a moment is in it. A time without a zone is in UTC."""
+        return self.start <= as_utc(moment) < self.end
+
+
+def parse_period(text: str) -> Period:
+    """Read a period: two dates, or times of ISO 8601, with ``..`` between them.
+
+    The second date is part of the period. A time without a zone is in UTC.
+    """
+    first, separator, last = text.partition("..")
+    if not separator:
+        raise ValueError(f"{text!r} has no '..'")
+    start, end = _parse_moment(first, timedelta()), _parse_moment(last, timedelta(days=1))
+    if end <= start:
+        raise ValueError(f"{text!r} ends before it begins")
+    return Period(start, end)
+
+
+def _parse_moment(text: str, more: timedelta) -> datetime:
+    """Return a time; of a date the first moment, and ``more``."""
+    try:
+        if len(text) == len("2026-01-31"):
+            return datetime.combine(date.fromisoformat(text), time(), UTC) + more
+        return as_utc(datetime.fromisoformat(text))
+    except OverflowError:
+        raise ValueError(f"{text!r} is out of range") from None
+
+
+MAX_ENTRIES: Final = 1_000
+"""How many entries of a period are listed: the last ones."""
+
+_SHOWN: Final = ("seq", "at", "run", "event", "outcome", "exit", "actor", "waived", "documents")
+_ACTOR: Final = ("account", "uid", "host")
+_SUBJECT: Final = ("database", "key", "out")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The entries of a ledger."""
+
+    entries: Sequence[dict[str, Any]]
+    # How many more the period has.
+    others: int = 0
+    head: str | None = None
+    reasons: frozenset[AnyReason] = frozenset()
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether the ledger is whole and up to date; ``None`` if that was not shown."""
+        return answer(self.reasons - {Why.PERIOD_BEFORE_LEDGER})
+
+    def object(self) -> dict[str, Any]:
+        """Return them as JSON."""
+        found = {"entries": [*self.entries], "others": self.others, "head": self.head}
+        return {**found, "verified": self.verified}
+
+
+def find_changes(
+    folder: Path,
+    period: Period | None,
+    ring_digest: str,
+    key: VerifierKey | None = None,
+    pins: Sequence[bytes] = (),
+) -> Changes:
+    """Return what a ledger says about a period, or about all time; its last entry must have this ring."""
+    verdict = verify_ledger(folder, key, pins)
+    reasons = set[AnyReason](verdict.reasons)
+    found, total, last = deque[dict[str, Any]](maxlen=MAX_ENTRIES), 0, ring_digest
+    head, listed, tree = verdict.checkpoint, None if period is None else _Listed(period), Tree()
+    try:
+        with open_regular(Folder(folder).entries) as stream:
+            for seq, line in enumerate(read_lines(stream, head.size if head else 0)):
+                entry = read_members(line, seq)
+                tree.add(line)
+                last = (entry["ring"] or {}).get("digest", last)
+                if seq == 0 and period is not None and _is_after(entry["at"], period.start):
+                    reasons.add(Why.PERIOD_BEFORE_LEDGER)
+                if listed is None or listed.has(entry["at"]):
+                    total += 1
+                    found.append(_shown(entry))
+    except (EntryError, LedgerTamperedError, FileNotFoundError):
+        reasons.add(Why.NOT_EXAMINED)  # the check has said why
+    if head is not None and tree.root() != head.root:  # else replaced since the check
+        reasons.add(Reason.LEDGER_BROKEN)
+    if last != ring_digest:
+        reasons.add(Why.RING_DIFFERS)
+    line_of = None if head is None else head.line
+    return Changes([*found], total - len(found), line_of, frozenset(reasons))
+
+
+class _Listed:
+    """Which entries a period has. Their order is signed, and their times are those of the hosts' clocks.
+
+    An entry with an earlier time than one before it is also listed for the time between the two, and one with
+    a time in the future is always listed: a wrong clock leaves out no entry of the period.
+    """
+
+    def __init__(self, period: Period) -> None:
+        self._period, self._now = period, datetime.now(UTC)
+        self._latest = datetime.min.replace(tzinfo=UTC)
+
+    def has(self, at: str) -> bool:
+        """Whether the next entry, which was made at ``at``, is listed."""
+        moment = _moment(at)
+        if moment is None or moment > self._now:
+            return True  # listed, rather than left out
+        self._latest = max(self._latest, moment)
+        return moment < self._period.end and self._latest >= self._period.start
+
+
+def _is_after(at: str, start: datetime) -> bool:
+    """Whether a time is not known to be at or before the start of a period."""
+    moment = _moment(at)
+    return moment is None or moment > start
+
+
+def _moment(at: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _shown(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of an entry that a report lists."""
+    actor = {name: entry["actor"].get(name) for name in _ACTOR}
+    subject = {name: entry["subject"][name] for name in _SUBJECT if entry["subject"].get(name) is not None}
+    return {**{name: entry[name] for name in _SHOWN}, "actor": actor, "subject": subject}

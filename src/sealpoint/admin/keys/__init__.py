@@ -1,0 +1,1 @@
+"""Edits of rings: keys are generated, promoted, wrapped and destroyed."""

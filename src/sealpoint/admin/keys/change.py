@@ -1,0 +1,237 @@
+"""Changing a ring file: it is locked meanwhile, and replaced as a whole.
+
+The new file is read back before it replaces the old one: an interrupted command leaves the old ring or the
+new one, and can be repeated. The file is not replaced if it was changed by hand meanwhile.
+
+Comments, order and spaces are preserved: a change is made twice, on the text and on the parsed tree, and is
+accepted only if the new text parses to exactly the changed tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tomllib
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final
+
+from sealpoint.admin.keys.lock import holding
+from sealpoint.errors import (
+    FilePermissionsError,
+    HeldError,
+    MissingExtraError,
+    RingFileError,
+)
+from sealpoint.keys import files
+from sealpoint.keys.entry import RingEntry
+from sealpoint.keys.ringfile import SHARED, RingFile, find_ring_file, parse_toml
+from sealpoint.utc import format_utc
+
+Precondition = Callable[[RingFile, RingEntry], object]
+"""Raises an error if a key may not change its state. Called with the ring and the key's entry while the
+ring file is locked, before any change."""
+
+Change = Callable[[Any, Callable[[str], Any]], None]
+"""Changes a ring, given as nested mappings and lists. The second argument parses TOML."""
+
+NEW_RING: Final = """\
+# A sealpoint key ring. It contains no secrets: only ids, states, dates, check values
+# and where the material is. Change it with `sealpoint keys`, or by hand.
+
+version = 1
+{active} # the only key that seals; every other usable key only opens
+
+# state     seals  opens   meaning
+# staged      no    yes    generate: copy it to every host before one host seals with it
+# active      yes   yes    promote a staged (or decrypt-only) key
+# decrypt-only no   yes    was active until another key was promoted
+# disabled    no    no     disable: should no longer be needed; enable undoes it
+# compromised no    yes    compromise: may be known to an attacker; never seals again
+# destroyed   no    no     destroy: no longer usable; the entry reserves the id
+
+"""
+
+_VERSION: Final = re.compile(r"^version[ \t]*=.*\n", re.MULTILINE)
+
+
+class LockedRing:
+    """A ring file, read while it is locked: no other command changes it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.parsed = RingFile(file)
+        self.entries = self.parsed.entries
+        # A ring without a name gets this one with its first wrapped key.
+        self.name = self.parsed.wrappers.ring or f"ring-{token_hex(4)}"
+
+    @property
+    def taken_ids(self) -> list[str]:
+        """The ids that no new key may have: of keys, destroyed ones too, of the index key and of wrappers."""
+        index = [] if self.parsed.index_id is None else [self.parsed.index_id]
+        return [*(entry.id for entry in self.entries), *index, *self.parsed.wrappers.by_id]
+
+    def replace(self, change: Change) -> LockedRing:
+        """Replace the file by a changed one, unless it was changed by hand since it was read."""
+        fresh = files.write_private(files.hidden_file(self.file, "new"), self._changed(change), self.file)
+        try:
+            RingFile(fresh)
+            # The lock does not exclude an editor: a change by hand is found by comparing the bytes.
+            if files.read_private(self.file, forbidden=SHARED) != self.parsed.data:
+                raise HeldError(
+                    f"{self.file} was changed by hand meanwhile",
+                    hint="check the change, then run the same command again",
+                )
+            fresh.replace(self.file)
+        finally:
+            fresh.unlink(missing_ok=True)
+        # Until the folder is flushed a power failure can undo the rename; `destroy` removes a key file next.
+        files.fsync_path(self.file.parent)
+        return LockedRing(self.file)
+
+    def _changed(self, change: Change) -> bytes:
+        """Return the text of the ring after a change."""
+        text, wanted = self.parsed.data.decode(), deepcopy(self.parsed.table)
+        change(wanted, tomllib.loads)
+        fresh = {
+            field: value
+            for field, value in wanted.items()
+            if field not in self.parsed.table and isinstance(value, str)
+        }
+        new = _rewritten(_with_fields(text if text.endswith("\n") else f"{text}\n", fresh), change)
+        if new is None or parse_toml(new.encode()) != wanted:
+            raise RingFileError(
+                f"{self.file} is written in a way that cannot be changed without loss",
+                hint="write its keys as [[key]] entries, one after another, or change it by hand",
+            )
+        return new.encode()
+
+
+def _with_fields(text: str, fields: Mapping[str, str]) -> str:
+    """Add fields of the ring below its version; tomlkit would add them below the comment about states."""
+    lines = "".join(f"{field} = {_quote(value)}\n" for field, value in fields.items())
+    return _VERSION.sub(lambda found: found[0] + lines, text, count=1)
+
+
+def _rewritten(text: str, change: Change) -> str | None:
+    """Return the changed text, or ``None`` if tomlkit does not preserve the original."""
+    try:
+        import tomlkit
+        from tomlkit.exceptions import TOMLKitError
+        from tomlkit.items import AoT
+    except ModuleNotFoundError:
+        raise MissingExtraError("tomlkit", "cli") from None
+    with suppress(TOMLKitError):  # its message may quote an inline key
+        ring = tomlkit.parse(text)
+        if tomlkit.dumps(ring) == text and isinstance(ring.get("key", AoT([])), AoT):
+            _change_tree(ring, change)
+            return tomlkit.dumps(ring)
+    return None
+
+
+def _change_tree(ring: Any, change: Change) -> None:
+    import tomlkit
+
+    keys = ring.get("key", [])
+    # Comments after an entry belong to the next entry or to the file: they are not moved with the entry.
+    tails = [_take_tail(entry) for entry in keys]
+    last = keys[-1] if tails else None
+    change(ring, tomlkit.parse)
+    if last is not None and len(keys) > len(tails):
+        last.add(tomlkit.nl())
+        tails[-1:] = [[], tails[-1]]
+    for entry, tail in zip(keys, tails, strict=True):
+        entry.value.body.extend(tail)
+
+
+def _take_tail(entry: Any) -> list[Any]:
+    """Remove the comments and blank lines after the last field of an entry, and return them."""
+    body = entry.value.body
+    while body and hasattr(body[-1][1], "is_table") and body[-1][1].is_table():
+        body = body[-1][1].value.body
+    tail: list[Any] = []
+    while body and body[-1][0] is None:
+        tail.insert(0, body.pop())
+    return tail
+
+
+@contextmanager
+def lock_ring(path: str | PathLike[str] | None) -> Iterator[LockedRing]:
+    """Lock a ring file, and read it."""
+    file = find_ring_file(path)
+    if file.is_symlink():  # the link would be replaced instead of its target
+        hint = "change the original, such as the Secret or ConfigMap that is mounted here, and deploy that"
+        raise FilePermissionsError(f"{file} is a symbolic link", hint=hint)
+    with lock_folder(file):
+        yield LockedRing(file)
+
+
+@contextmanager
+def lock_folder(file: Path) -> Iterator[None]:
+    """Lock a ring file, which need not exist, in a folder that not every account can write."""
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        if file.parent.is_dir() and os.statvfs(file.parent).f_flag & os.ST_RDONLY:
+            raise files.read_only(file.parent)
+        raise FilePermissionsError(
+            f"this account may not write in {file.parent}", hint="run this as the account that owns the ring"
+        )
+    files.require_unshared(file.parent)
+    with holding(file):
+        yield
+
+
+def find_key(tree: Any, key_id: str) -> Any:
+    """Return the table of a key in the tree of a ring."""
+    return next(entry for entry in tree["key"] if entry["id"] == key_id)
+
+
+def now_in_seconds() -> datetime:
+    """Return the time in the form of a ring file: UTC, in whole seconds."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def entry_text(table: str, fields: Mapping[str, str | datetime | None], source: str) -> str:
+    """Return the text of an entry ``[[table]]``; ``source`` is its last line. ``None`` omits a field."""
+    lines = [
+        f"{field} = {format_utc(value) if isinstance(value, datetime) else _quote(value)}"
+        for field, value in fields.items()
+        if value is not None
+    ]
+    return "\n".join([f"[[{table}]]", *lines, source, ""])
+
+
+def wrapped_text(blob: bytes, by: str, version: str | None, left: str | None = None) -> str:
+    """Return the line of a source that is a wrapped key; ``left`` is a file that is still to be removed."""
+    fields = {"wrapped": b64encode(blob).decode(), "by": by, "version": version, "left": left}
+    shown = (f"{field} = {_quote(text)}" for field, text in fields.items() if text and text.isprintable())
+    return f"source = {{ {', '.join(shown)} }}"
+
+
+def removed_text(by: str) -> str:
+    """Return the line of the source of a destroyed key that was wrapped."""
+    return f'source = {{ wrapped = "", by = {_quote(by)} }}'
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # for printable text JSON is valid TOML
+
+
+def ring_digest(entries: Iterable[RingEntry]) -> str:
+    """Return the SHA-256 over what a ring says about its keys, as ``sha256:`` and 64 hexadecimal digits.
+
+    What is hashed has a line of ASCII JSON for each key: ``[id, state, suite, check, source, location]``. The
+    lines are sorted, and each ends with a newline. Neither key material nor dates are part of it.
+    """
+    lines = sorted(
+        json.dumps([entry.id, entry.state.value, entry.suite, entry.check, entry.source, entry.location])
+        for entry in entries
+    )
+    return "sha256:" + hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()

@@ -1,0 +1,284 @@
+"""Destroying a key: its entry is marked first, then its key file is removed, then the removal is recorded.
+
+The file is compared with the key before the entry is marked. Until the file is removed, the entry says
+``material = "left"``: an interrupted command can be repeated. A file is removed only if it holds the key, and
+if nothing is left of it afterwards: its material is compared with the check value, and a file with links is
+refused. What is compared is what is removed:
+
+    k1.key  ->  .k1.key.old, compared again  ->  removed, or put back
+
+Under the hidden name no other program replaces it. A command that is interrupted there leaves that name; the
+next one puts the file back first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from sealpoint.admin.keys.change import LockedRing, find_key, lock_ring, now_in_seconds, removed_text
+from sealpoint.errors import (
+    FilePermissionsError,
+    KeyMaterialError,
+    KeyTransitionError,
+    StoppedError,
+    stopped_by,
+)
+from sealpoint.keys.entry import (
+    DATABASE_CHECK,
+    MATERIAL_GONE,
+    MATERIAL_LEFT,
+    MATERIAL_REMOVED,
+    RingEntry,
+    WrappedSource,
+    require_entry,
+)
+from sealpoint.keys.files import fsync_path, open_private
+from sealpoint.keys.key import check_value
+from sealpoint.keys.material import parse_material
+from sealpoint.keys.ringfile import RingFile
+from sealpoint.keys.sources import FileSource, InlineSource
+from sealpoint.keys.state import COMMANDS, LEGACY, KeyState
+
+_LEAVE: Final = "; to mark the key as destroyed, and remove no file: --leave-material (leave_material=True)"
+_AGAIN: Final = "the material may still be there: run the same command again"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """The file of a key, which no other entry of the ring has."""
+
+    path: Path
+    ring: Path
+    key_id: str
+    suite: str | None
+    check: str | None
+    way_out: str = ""  # ends the hint of an error about links: what else may be done
+
+    @property
+    def _hidden(self) -> Path:
+        return self.path.parent / f".{self.path.name}.old"
+
+    def require_removable(self) -> bool:
+        """Return whether the file is there. Refuse one whose removal would not remove this key alone."""
+        self._require_no_link()
+        if _is_there(self._hidden):
+            with self._compared(self._hidden, most_names=2):  # with both, if `_put_back` was interrupted
+                pass
+            self._put_back()
+        if not _is_there(self.path):
+            return False
+        with self._compared(self.path):
+            return True
+
+    def remove(self) -> bool:
+        """Remove the file, look that nothing is left of it, and return whether it was there."""
+        if is_there := self.require_removable():
+            with _stopping(f"{self.path} cannot be removed"):
+                self.path.rename(self._hidden)
+            try:
+                with self._compared(self._hidden) as descriptor:
+                    with _stopping(f"{self.path} cannot be removed"):
+                        self._hidden.unlink()
+                        fsync_path(self.path.parent)
+                    status = os.fstat(descriptor)
+            finally:
+                self._put_back()  # what was refused
+            if status.st_nlink:
+                hint = f"remove the other name, too: find FOLDER -inum {status.st_ino}"
+                raise StoppedError(f"{self.path} is removed, but was given another name meanwhile", hint=hint)
+        if _is_there(self.path):
+            raise StoppedError(f"{self.path} is there again", hint=_AGAIN)
+        return is_there
+
+    def _require_no_link(self) -> None:
+        """Refuse a link, also one in a folder of the path within the folder of the ring."""
+        path, folder = self.path.absolute(), self.ring.parent.absolute()
+        for part in (path, *(one for one in path.parents if one != folder and one.is_relative_to(folder))):
+            if part.is_symlink():
+                hint = f"put the file itself there: the link would be removed, and not the key{self.way_out}"
+                raise FilePermissionsError(f"{part} is a symbolic link", hint=hint)
+
+    @contextmanager
+    def _compared(self, path: Path, most_names: int = 1) -> Iterator[int]:
+        """Open the file under one of its names, if it holds the key and has no other name."""
+        with open_private(path) as (raw, descriptor):
+            found = None
+            with suppress(KeyMaterialError):
+                found = check_value(raw if self.suite == LEGACY else parse_material(raw, str(path)))
+            if found is None or found != self.check:
+                raise self._foreign(path, found)
+            links = os.fstat(descriptor).st_nlink
+            if links > most_names:
+                hint = f"remove the other names first: find FOLDER -samefile {path}{self.way_out}"
+                raise FilePermissionsError(f"{path} has {links} names (hard links)", hint=hint)
+            yield descriptor
+
+    def _foreign(self, path: Path, found: str | None) -> KeyTransitionError:
+        problem = f"{path} is not known to hold the key {self.key_id!r}"
+        hint = "remove it if it was the key's, otherwise move it away; then run the same command again"
+        if self.check is None and found is not None:
+            problem += ": its entry has no check value"
+            hint = f'add check = "{found}" to the entry if it is the key\'s, otherwise move it away'
+        return KeyTransitionError(problem, hint=hint)
+
+    def _put_back(self) -> None:
+        """Give the file its name again, if it has the hidden one."""
+        hidden = self._hidden
+        if not _is_there(hidden):
+            return
+        with _stopping(f"{hidden} cannot be renamed to {self.path}"):
+            with suppress(FileExistsError):
+                os.link(hidden, self.path, follow_symlinks=False)  # unlike rename, never replaces a file
+            is_same = os.path.samestat(hidden.lstat(), self.path.lstat())
+            if is_same:
+                hidden.unlink()
+        if not is_same:
+            hint = "one of them may hold another key: move it away, then run the same command again"
+            raise KeyTransitionError(f"{hidden} and {self.path} are both there", hint=hint)
+
+
+def own_file(ring: LockedRing, key_id: str, act: str) -> OwnFile | None:
+    """Return the file of a key or of the index key, if no other entry has the same file."""
+    folder, own = ring.file.parent, None
+    others = {
+        repr(one.id): folder / str(one.location)
+        for one in ring.entries
+        if one.source == FileSource.kind and (one.state is not KeyState.DESTROYED or one.id == key_id)
+    }
+    entry = next((one for one in ring.entries if one.id == key_id), None)
+    if repr(key_id) in others:
+        own = others.pop(repr(key_id))
+    if isinstance(index := ring.parsed.index_source, FileSource):
+        others["the [[index]]"] = folder / index.location
+        if entry is None:
+            own = others.pop("the [[index]]")
+    if own is None:
+        return None
+    for other, file in others.items():
+        if os.path.realpath(own) == os.path.realpath(file):
+            raise KeyTransitionError(
+                f"cannot {act} {key_id!r}: its file is also that of {other}",
+                hint="give each of them a file of its own in the ring, then run the same command again",
+            )
+    known = ring.parsed.require_loader(key_id) if entry is None else entry
+    may_be_left = act == "destroy" and entry is not None and entry.state is not KeyState.DESTROYED
+    return OwnFile(own, ring.file, key_id, known.suite, known.check, _LEAVE if may_be_left else "")
+
+
+def left_file(ring: LockedRing, key_id: str) -> OwnFile | None:
+    """Return the file of a wrapped key that `wrap_key` has not removed yet."""
+    loader = ring.parsed.require_loader(key_id)
+    if not isinstance(loader.source, WrappedSource) or loader.source.left is None:
+        return None
+    file = ring.file.parent / loader.source.left
+    way_out = "; or remove it and its links yourself"
+    return OwnFile(file, ring.file, key_id, loader.suite, loader.check, way_out)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything at a path. For `os.path.lexists` an error is absence, here it is raised."""
+    with _stopping(f"{path} cannot be examined"), suppress(FileNotFoundError, NotADirectoryError):
+        path.lstat()
+        return True
+    return False
+
+
+@contextmanager
+def _stopping(message: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise stopped_by(error, message, _AGAIN) from None
+
+
+Check = Callable[[RingFile, RingEntry], Sequence[str]]
+
+_IN_RING: Final = (InlineSource.kind, WrappedSource.kind)
+
+
+def destroy_key(
+    path: str | PathLike[str] | None,
+    key_id: str,
+    require: Check | None = None,
+    *,
+    leave_material: bool = False,
+) -> Path | None:
+    """Mark a key as destroyed and remove the file with its material. Nothing undoes it.
+
+    The file is removed, not overwritten: journals, snapshots and flash memory may have copies that a
+    program cannot reach. A wrapped key is removed from the ring file; copies of the file still have it. Its
+    service is not asked, not even if the file that it was wrapped from is still there: that is removed too.
+    Material from other sources is not removed; the entry records the source. For a
+    destroyed key, this removes what an interrupted run or ``leave_material`` has left.
+
+    ``require`` refuses while the key is in use, and returns the checks that it waived, which the entry
+    records. Without it the check of databases counts as waived. Returns the file that was removed.
+    """
+    with lock_ring(path) as ring:
+        entry = require_entry(ring.entries, key_id)
+        if entry.state is KeyState.DESTROYED:
+            return None if leave_material else _remove(ring, entry)
+        entry.require_transition(COMMANDS[KeyState.DESTROYED])
+        waived = [DATABASE_CHECK] if require is None else require(ring.parsed, entry)
+        if not leave_material:
+            return _destroy(ring, entry, waived)
+        if entry.source in _IN_RING:
+            hint = "run the command without --leave-material (leave_material=False)"
+            problem = f"the material of {key_id!r} cannot be left: it is in the ring file"
+            raise KeyTransitionError(problem, hint=hint)
+        _mark(ring, entry, MATERIAL_LEFT, waived)
+        return None
+
+
+def _destroy(ring: LockedRing, entry: RingEntry, waived: Sequence[str]) -> Path | None:
+    if (file := own_file(ring, entry.id, "destroy")) is not None:
+        file.require_removable()
+    left = left_file(ring, entry.id)
+    if left is not None and not left.remove():
+        left = None
+    # Marked after the file of a wrapped key is removed: the entry names that file until it is marked. Marked
+    # before any other file is removed: in the other order a crash could leave a usable entry without
+    # material, and a ring with such an entry does not load.
+    outcome = MATERIAL_REMOVED if entry.source == WrappedSource.kind else MATERIAL_LEFT
+    marked = _mark(ring, entry, outcome, waived)
+    removed = _remove(marked, require_entry(marked.entries, entry.id))
+    return removed if left is None else left.path
+
+
+def _remove(ring: LockedRing, entry: RingEntry) -> Path | None:
+    """Remove the key file of a destroyed key, and record that. Until then ``material`` is ``left``."""
+    file = own_file(ring, entry.id, "destroy") if entry.material == MATERIAL_LEFT else None
+    if file is None:
+        return None
+    is_removed = file.remove()
+    outcome = MATERIAL_REMOVED if is_removed else MATERIAL_GONE
+    ring.replace(lambda tree, _: find_key(tree, entry.id).update(material=outcome))
+    return file.path if is_removed else None
+
+
+def _mark(ring: LockedRing, entry: RingEntry, outcome: str, waived: Sequence[str]) -> LockedRing:
+    """Record where the material was, and what was not checked. Material in the ring itself is removed."""
+    now = now_in_seconds()
+
+    def change(tree: Any, parse: Callable[[str], Any]) -> None:
+        key = find_key(tree, entry.id)
+        if entry.state is KeyState.COMPROMISED:
+            key.setdefault("compromised", now)
+        key["state"] = KeyState.DESTROYED.value
+        key["destroyed"] = now
+        if entry.source == InlineSource.kind:
+            del key["source"]
+        else:
+            key["material"] = outcome
+        if entry.source == WrappedSource.kind:
+            key["source"] = parse(removed_text(entry.wrapper or ""))["source"]
+        if waived:
+            key["waived"] = list(waived)
+
+    return ring.replace(change)

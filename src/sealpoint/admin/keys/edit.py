@@ -1,0 +1,292 @@
+"""Changes of a ring file: create one, add a key, change the state of a key.
+
+The material of a new key is written to a file in ``keys.d``, or wrapped, before an entry names it. A command
+that is killed in between leaves a key file that no entry names: another command never uses or overwrites it,
+and one for the same id names it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from collections.abc import Callable, Collection
+from datetime import datetime
+from functools import partial
+from itertools import count
+from os import PathLike
+from pathlib import Path
+from shlex import quote
+from string import ascii_lowercase
+from typing import Any, Final
+
+from sealpoint.admin.keys.change import (
+    NEW_RING,
+    LockedRing,
+    Precondition,
+    entry_text,
+    find_key,
+    lock_folder,
+    lock_ring,
+    now_in_seconds,
+)
+from sealpoint.admin.keys.wrapping import wrap_material
+from sealpoint.errors import FilePermissionsError, KeyIdError, KeyRingError, OutputError
+from sealpoint.keys import files
+from sealpoint.keys.entry import require_entry, require_owner
+from sealpoint.keys.key import Key, check_value
+from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
+from sealpoint.keys.state import COMMANDS, KEY_BYTES, KeyState, require_key_id
+
+KEY_FOLDER: Final = "keys.d"
+
+Fields = dict[str, str | datetime | None]
+
+Sink = Callable[[str, bytes], str]
+"""Keeps the material of a new key, given with its id, and returns the line of its source."""
+
+
+def create_ring(path: str | PathLike[str], key_id: str | None = None) -> str:
+    """Create a ring file with one new active key, and the folder for key files next to it. Return the id."""
+    file = Path(path)
+    if not file.name:
+        raise OutputError(f"{file} is a folder")
+    for folder in reversed(file.parents):  # parents=True would give the parents the mode of the umask
+        files.make_folder(folder, 0o755)
+    with lock_folder(file):
+        if os.path.lexists(file):
+            hint = f"nothing is overwritten; to add a key: sealpoint keys generate --keys {quote(str(file))}"
+            raise OutputError(f"{file} is there already", hint=hint)
+        now = now_in_seconds()
+        key_id = _require_free(file, key_id, (), now)
+        # The key file is written first: a crash leaves no entry without material.
+        fields: Fields = {"state": KeyState.ACTIVE.value, "created": now, "activated": now}
+        entry = _new_entry("key", key_id, fields, _in_file(file))
+        text = NEW_RING.format(active=f'active = "{key_id}"'.ljust(24)) + entry
+        fresh = files.write_private(files.hidden_file(file, "new"), text.encode())
+        # A new ring contains no material, and agents of other accounts must be able to read it.
+        fresh.chmod(0o644)
+        os.link(fresh, file)  # unlike rename, never replaces a file
+        fresh.unlink()
+        files.fsync_path(file.parent)
+    return key_id
+
+
+def stage_key(
+    path: str | PathLike[str] | None = None,
+    key_id: str | None = None,
+    wrapper_id: str | None = None,
+    *,
+    expires: datetime | None = None,
+    owner: str | None = None,
+) -> str:
+    """Add a key with new material, staged, and return its id.
+
+    The material is in a key file; if a wrapper is named, it is wrapped, and never in a file.
+    """
+    with lock_ring(path) as ring:
+        now = now_in_seconds()
+        key_id = _require_free(ring.file, key_id, ring.taken_ids, now)
+        if owner is not None:
+            require_owner(owner, f"key {key_id!r}")
+        dates = {"created": now, "expires": expires}
+        fields: Fields = {"state": KeyState.STAGED.value, **dates, "owner": owner}
+        _add(ring, "key", key_id, fields, wrapper_id)
+    return key_id
+
+
+def add_index(path: str | PathLike[str] | None = None, wrapper_id: str | None = None) -> str:
+    """Add an index key with new material, as `stage_key` does: for tokens and pseudonyms, never rotated."""
+    with lock_ring(path) as ring:
+        if ring.parsed.index_source is not None or INDEX in ring.taken_ids:
+            hint = "an index key is never replaced: no token could be found under another one"
+            raise KeyIdError(f"{ring.file} has an index key already", hint=hint)
+        _add(ring, "index", INDEX, {"created": now_in_seconds()}, wrapper_id)
+    return INDEX
+
+
+def _add(ring: LockedRing, table: str, key_id: str, fields: Fields, wrapper_id: str | None) -> None:
+    """Make the material of a key, keep it, and add an entry that names it."""
+    sink = _in_file(ring.file) if wrapper_id is None else partial(wrap_material, ring, wrapper_id)
+    text = _new_entry(table, key_id, fields, sink)
+
+    def change(tree: Any, parse: Callable[[str], Any]) -> None:
+        if wrapper_id is not None:
+            tree.setdefault("name", ring.name)
+        entries = parse(text)[table]
+        if table in tree:
+            tree[table].append(entries[0])
+        else:
+            tree[table] = entries
+
+    ring.replace(change)
+
+
+def _new_entry(table: str, key_id: str, fields: Fields, keep: Sink) -> str:
+    material = os.urandom(KEY_BYTES)
+    source = keep(key_id, material)
+    return entry_text(table, {"id": key_id, **fields, "check": check_value(material)}, source)
+
+
+def key_file(ring: Path, key_id: str) -> Path:
+    """Return the path of the file for the material of a new key of ``ring``."""
+    return ring.parent / KEY_FOLDER / f"{key_id}.key"
+
+
+def _in_file(ring: Path) -> Sink:
+    def keep(key_id: str, material: bytes) -> str:
+        file = key_file(ring, key_id)
+        files.make_folder(file.parent, 0o700)
+        if file.parent.is_symlink():
+            raise FilePermissionsError(
+                f"{file.parent} is a symbolic link", hint="put the folder itself there"
+            )
+        files.require_unshared(file.parent)
+        _require_absent(file)
+        # No other name meanwhile: the material would be on the disk as long as either name is.
+        files.write_private(file, base64.b64encode(material) + b"\n", replaces=False)
+        files.fsync_path(file.parent)
+        # The folder for key files may be new: its own name is in the folder of the ring.
+        files.fsync_path(ring.parent)
+        return f'source = {{ file = "{KEY_FOLDER}/{key_id}.key" }}'
+
+    return keep
+
+
+def _require_absent(file: Path) -> None:
+    if os.path.lexists(file):
+        hint = (
+            "name another id, or remove it if no ring names it: a command that was killed may have left it;"
+            " no key file is overwritten"
+        )
+        raise OutputError(f"{file} is there already", hint=hint)
+
+
+def _require_free(ring: Path, key_id: str | None, taken: Collection[str], now: datetime) -> str:
+    """Return the id of a new key, which no key and no key file has."""
+    if key_id is None:
+        return free_id(ring, taken, now.year)
+    if require_key_id(key_id) in taken:
+        raise KeyIdError(f"{ring} has a key {key_id!r} already")
+    _require_absent(key_file(ring, key_id))
+    return key_id
+
+
+def free_id(ring: Path, taken: Collection[str], year: int) -> str:
+    """Return an id for a new key, such as ``k26a-4f7c``: the year, a counter and a random part.
+
+    The random part differs between environments: rows under a key of one never name a key of the other.
+    """
+    for number in count(1):
+        stem = f"k{year % 100:02}{_letters(number)}"
+        if any(key_id == stem or key_id.startswith(f"{stem}-") for key_id in taken):
+            continue
+        key_id = f"{stem}-{secrets.token_hex(2)}"
+        if not any(os.path.lexists(key_file(ring, name)) for name in (stem, key_id)):
+            break
+    return key_id
+
+
+def _letters(number: int) -> str:
+    """Count in letters: a ... z, aa, ab ..."""
+    front, place = divmod(number - 1, 26)
+    return (_letters(front) if front else "") + ascii_lowercase[place]
+
+
+def promote_key(
+    path: str | PathLike[str] | None, key_id: str, require: Callable[[RingFile, Key], object] | None = None
+) -> str | None:
+    """Make a key active; the previously active key becomes decrypt-only. Return its id, if any.
+
+    ``require`` is a further check, as in all other transitions, but with the loaded key.
+    """
+    with lock_ring(path) as ring:
+        entry, before = require_entry(ring.entries, key_id), ring.parsed.active_id
+        if before == key_id:
+            return key_id
+        entry.require_transition(COMMANDS[KeyState.ACTIVE])
+        key = ring.parsed.load_key(key_id)  # without its material the ring would not load
+        if require is not None:
+            require(ring.parsed, key)
+        now = now_in_seconds()
+        ring.replace(lambda tree, _: _promote(tree, key_id, before, now))
+    return before
+
+
+def _promote(tree: Any, key_id: str, before: str | None, now: datetime) -> None:
+    key = find_key(tree, key_id)
+    tree["active"] = key_id
+    key["state"] = KeyState.ACTIVE.value
+    key.setdefault("activated", now)
+    key.pop("retired", None)
+    if before is not None:
+        find_key(tree, before).update(state=KeyState.DECRYPT_ONLY.value, retired=now)
+
+
+def disable_key(path: str | PathLike[str] | None, key_id: str, require: Precondition | None = None) -> None:
+    """Disable a decrypt-only or compromised key. A disabled key is not changed."""
+    _change_state(path, key_id, KeyState.DISABLED, require)
+
+
+def enable_key(path: str | PathLike[str] | None, key_id: str) -> None:
+    """Let a disabled key open again: as compromised if it was compromised, otherwise as decrypt-only.
+
+    A key that opens is not changed.
+    """
+    _change_state(path, key_id, KeyState.DECRYPT_ONLY, lambda ring, entry: ring.load_key(entry.id))
+
+
+def compromise_key(path: str | PathLike[str] | None, key_id: str) -> None:
+    """Mark a key as compromised: it opens, and never seals again. A compromised key is not changed."""
+    _change_state(path, key_id, KeyState.COMPROMISED, None)
+
+
+def _change_state(
+    path: str | PathLike[str] | None, key_id: str, state: KeyState, require: Precondition | None
+) -> None:
+    with lock_ring(path) as ring:
+        entry = require_entry(ring.entries, key_id)
+        if entry.state is state:
+            return
+        entry.require_transition(COMMANDS[state])
+        if require is not None:
+            require(ring.parsed, entry)
+        now = now_in_seconds()
+        ring.replace(lambda tree, _: _set_state(find_key(tree, key_id), state, now))
+
+
+def _set_state(key: Any, state: KeyState, now: datetime) -> None:
+    if KeyState.COMPROMISED in (state, KeyState(key["state"])):
+        key.setdefault("compromised", now)  # remembered while the key is disabled
+    if state is KeyState.DISABLED:
+        key["disabled"] = now
+    else:
+        key.pop("disabled", None)
+    if state is KeyState.DECRYPT_ONLY and "compromised" in key:
+        state = KeyState.COMPROMISED
+    key["state"] = state.value
+
+
+def check_ring(path: str | PathLike[str] | None = None) -> dict[str, KeyRingError | None]:
+    """Load the material of each key that is not destroyed, compare it, and return the problem of each."""
+    ring = RingFile(find_ring_file(path))
+    found: dict[str, KeyRingError | None] = {}
+    for entry in ring.entries:
+        if entry.state is not KeyState.DESTROYED:
+            try:
+                ring.load_key(entry.id)
+                found[entry.id] = None
+            except KeyRingError as error:
+                found[entry.id] = error
+    return found
+
+
+def check_index(path: str | PathLike[str] | None = None) -> KeyRingError | None:
+    """Load the material of the index key, if there is one, compare it, and return the problem."""
+    material = RingFile(find_ring_file(path)).make_index()
+    try:
+        if material is not None:
+            material.load()
+    except KeyRingError as error:
+        return error
+    return None

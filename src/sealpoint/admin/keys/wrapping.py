@@ -1,0 +1,195 @@
+"""Wrapping keys: material of new ones, those that lie in files, and wrapped ones again.
+
+Every wrapped key is unwrapped and compared before the ring names it, and a key file is removed after that:
+at every moment the ring loads. Until the file is removed, the source names it as ``left``: an interrupted
+command can be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from sealpoint.admin.keys.change import LockedRing, find_key, lock_ring, wrapped_text
+from sealpoint.admin.keys.destroy import left_file, own_file
+from sealpoint.errors import (
+    KeyTransitionError,
+    KeyUnavailableError,
+    WrappedKeyError,
+    excerpt,
+)
+from sealpoint.keys.entry import WrappedSource
+from sealpoint.keys.key import check_value
+from sealpoint.keys.ringfile import INDEX, RingFile, find_ring_file
+from sealpoint.keys.state import KEY_BYTES, KeyState
+from sealpoint.keys.wrap.wrapper import WrapContext
+
+_CHECK_ID: Final = "keys-check"
+
+
+def wrap_key(path: str | PathLike[str] | None, key_id: str, wrapper_id: str) -> Path | None:
+    """Wrap a key that the ring has from another source; remove and return its key file, if it is in one."""
+    with lock_ring(path) as locked:
+        ring, source = locked, locked.parsed.require_loader(key_id).source
+        if not isinstance(source, WrappedSource):
+            ring = _wrap_key(ring, key_id, wrapper_id)
+        else:
+            _require_resumed(key_id, source, wrapper_id)
+        return _remove_left(ring, key_id)
+
+
+def rewrap_keys(
+    path: str | PathLike[str] | None, ids: Iterable[str] | None = None, wrapper_id: str | None = None
+) -> list[str]:
+    """Unwrap keys and wrap them again: under the latest version of the wrapping key, or by another wrapper.
+
+    Each key is written when it is wrapped: an interrupted command can be repeated. No row is touched.
+    """
+    with lock_ring(path) as locked:
+        ring = locked
+        named = list(dict.fromkeys(_wrapped_sources(ring.parsed) if ids is None else ids))
+        if not named:
+            raise KeyTransitionError(f"{ring.file} has no wrapped key", hint=_WRAP_FIRST)
+        sources = {key_id: _require_wrapped(ring.parsed, key_id) for key_id in named}
+        for key_id, source in sources.items():
+            loader = ring.parsed.require_loader(key_id)
+            material = loader()
+            if loader.check is None:
+                # A program that prints another line than it was given would replace the only wrapped key.
+                hint = f'add check = "{check_value(material)}" to it, if the key opens its values'
+                raise KeyTransitionError(f"the entry of {key_id!r} has no check value", hint=hint)
+            text = wrap_material(ring, wrapper_id or source.wrapper.id, key_id, material, source.left)
+            ring = _set_source(ring, key_id, text, check_value(material))
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperCheck:
+    """What a wrapper did when it was tried."""
+
+    id: str
+    kind: str
+    location: str
+    version: str | None
+    problem: str | None  # what it did not do, or what the service says of its key
+    is_failing: bool  # whether keys will not be unwrapped, now or soon
+
+
+def check_wrappers(
+    path: str | PathLike[str] | None = None, unwrapped: Collection[str] = ()
+) -> list[WrapperCheck]:
+    """Wrap and unwrap 32 random bytes by each wrapper, and ask for the state of its key.
+
+    Wrappers in ``unwrapped`` have just unwrapped a key: they may refuse to wrap, since hosts of agents need
+    no right to that.
+    """
+    ring = RingFile(find_ring_file(path))
+    context = WrapContext(ring.wrappers.ring or "unnamed", _CHECK_ID)
+    found = []
+    for one in ring.wrappers.by_id.values():
+        version = problem = None
+        is_failing = False
+        try:
+            one.wrap(os.urandom(KEY_BYTES), context)
+        except (KeyUnavailableError, WrappedKeyError) as error:
+            problem = str(error).removeprefix(f"{one.name}: ")
+            is_failing = one.id not in unwrapped or isinstance(error, WrappedKeyError)
+        try:
+            state = one.describe()
+        except KeyUnavailableError as error:
+            problem = problem or str(error).removeprefix(f"{one.name}: ")
+        else:
+            version = state.version
+            if state.problem is not None:
+                problem, is_failing = state.problem, True
+        found.append(
+            WrapperCheck(one.id, one.wrapper.kind, one.wrapper.location, version, problem, is_failing)
+        )
+    return found
+
+
+def find_left_files(path: str | PathLike[str] | None = None) -> dict[str, str]:
+    """Return the files that an interrupted `wrap_key` has left, by the id of their key."""
+    sources = _wrapped_sources(RingFile(find_ring_file(path)))
+    return {key_id: source.left for key_id, source in sources.items() if source.left is not None}
+
+
+_WRAP_FIRST: Final = "to wrap a key that is not: sealpoint keys wrap ID --with WRAPPER"
+
+
+def _wrapped_sources(ring: RingFile) -> dict[str, WrappedSource]:
+    """Return the sources of all wrapped keys, by their ids."""
+    ids = [entry.id for entry in ring.entries if entry.state is not KeyState.DESTROYED]
+    ids += [] if ring.index_source is None else [ring.index_id or INDEX]
+    sources = {key_id: ring.require_loader(key_id).source for key_id in ids}
+    return {key_id: source for key_id, source in sources.items() if isinstance(source, WrappedSource)}
+
+
+def _require_wrapped(ring: RingFile, key_id: str) -> WrappedSource:
+    source = ring.require_loader(key_id).source
+    if not isinstance(source, WrappedSource):
+        raise KeyTransitionError(f"key {key_id!r} is not wrapped", hint=_WRAP_FIRST)
+    return source
+
+
+def wrap_material(
+    ring: LockedRing, wrapper_id: str, key_id: str, material: bytes, left: str | None = None
+) -> str:
+    """Wrap the material of a key, and return the line of its source. The ring must then have its name."""
+    wrapper = ring.parsed.wrappers.require(wrapper_id)
+    wrapped = wrapper.wrap(material, WrapContext(ring.name, key_id))
+    return wrapped_text(wrapped.blob, wrapper_id, wrapped.version, left)
+
+
+def _wrap_key(ring: LockedRing, key_id: str, wrapper_id: str) -> LockedRing:
+    loader = ring.parsed.require_loader(key_id)
+    file, left = own_file(ring, key_id, "wrap"), None
+    material = loader()
+    if file is not None:
+        replace(file, check=check_value(material)).require_removable()
+        left = str(loader.source.location)
+        if not left.isprintable():
+            raise KeyTransitionError(f"the name of {excerpt(left)} cannot be kept", hint="rename the file")
+    text = wrap_material(ring, wrapper_id, key_id, material, left)
+    return _set_source(ring, key_id, text, check_value(material))
+
+
+def _require_resumed(key_id: str, source: WrappedSource, wrapper_id: str) -> None:
+    """Refuse a wrapped key, unless this command was interrupted before it removed the key's file."""
+    if source.left is None or source.wrapper.id != wrapper_id:
+        again = f"to wrap it again: sealpoint keys rewrap {key_id} --with {wrapper_id}"
+        first = f"its file is not removed: sealpoint keys wrap {key_id} --with {source.wrapper.id}"
+        hint = again if source.left is None else first
+        raise KeyTransitionError(f"key {key_id!r} is wrapped by {source.wrapper.id!r} already", hint=hint)
+
+
+def _remove_left(ring: LockedRing, key_id: str) -> Path | None:
+    """Remove the file of a key that is wrapped, and record that."""
+    source, file = _require_wrapped(ring.parsed, key_id), left_file(ring, key_id)
+    if file is None:
+        return None
+    if file.require_removable():
+        # The file may be the last copy: the wrapped key is read back from the ring, unwrapped and compared.
+        ring.parsed.require_loader(key_id)()
+    is_removed = file.remove()
+    text = wrapped_text(source.blob, source.wrapper.id, source.version)
+    _set_source(ring, key_id, text, file.check)
+    return file.path if is_removed else None
+
+
+def _set_source(ring: LockedRing, key_id: str, text: str, check: str | None) -> LockedRing:
+    """Replace the source of a key. A ring without a name gets one, and a key without a check value."""
+
+    def change(tree: Any, parse: Callable[[str], Any]) -> None:
+        is_key = any(entry.id == key_id for entry in ring.entries)
+        key = find_key(tree, key_id) if is_key else tree["index"][0]
+        key["source"] = parse(text)["source"]
+        if check is not None:
+            key.setdefault("check", check)
+        tree.setdefault("name", ring.name)
+
+    return ring.replace(change)

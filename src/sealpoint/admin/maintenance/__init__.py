@@ -1,0 +1,16 @@
+"""Maintenance of whole databases: rotate, verify, audit. Library functions, independent of a terminal.
+
+    from sealpoint.admin.maintenance.rotate import rotate
+
+    with closing(SqliteRows("app.db", writable=True)) as store, store.hold():
+        for event in rotate(store, RingCipher(KeyRing.load())):
+            print(event)
+
+The main function of a module has the name of the module, and is imported from there.
+"""
+
+from sealpoint.admin.databases.postgres.rows import PostgresRows
+from sealpoint.admin.databases.rows import Failure, Progress, RowStore
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+
+__all__ = ["Failure", "PostgresRows", "Progress", "RowStore", "SqliteRows"]

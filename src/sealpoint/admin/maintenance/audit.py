@@ -1,0 +1,304 @@
+"""Audit: what is readable without a key, also in databases that were never sealed. Needs no keys.
+
+Reads tags, metadata and names, but no values. Readable text is never quoted; only its shape is: letters
+become ``a``, digits ``9``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sealpoint.admin.databases.cells import InlineValue
+from sealpoint.admin.databases.rows import Residue, RowStore
+from sealpoint.admin.maintenance.result import Reason
+from sealpoint.admin.maintenance.status import Share, status
+from sealpoint.base.metadata import decode_metadata
+from sealpoint.base.place import KEY, read_frame
+from sealpoint.crypto.tag import Kind
+from sealpoint.errors import MetadataError
+from sealpoint.sealed.body import PLAIN
+from sealpoint.sealed.tokens import TOKEN
+
+MAX_LABELS: Final = 200
+MAX_EXAMPLES: Final = 3
+MAX_ADDRESSES: Final = 10_000
+READABLE_TABLES: Final = frozenset({"cache", "store", "store_vectors"})
+"""Tables of LangGraph's stores and caches. No saver's serializer sees what is in them."""
+
+LANGGRAPH_KEYS: Final = frozenset(PLAIN)
+FRAMEWORK_KEYS: Final = frozenset(
+    {
+        "assistant_id",
+        "graph_id",
+        "langgraph_api_url",
+        "langgraph_api_version",
+        "langgraph_host",
+        "langgraph_plan",
+        "langgraph_version",
+        "ls_integration",
+        "run_attempt",
+    }
+)
+"""Keys of metadata that LangGraph's server and LangChain's tracing add: versions, and ids of deployments."""
+
+_JSON_TYPES: Final = {
+    type(None): "null",
+    str: "text",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+_TOKENS: Final = "sp..."
+_SHAPE_CHARS: Final = 40
+_LABEL_CHARS: Final = 48
+_SEARCHED_CHARS: Final = 2000
+# A name from source code, not from user input: no address, no long number.
+_LABEL: Final = re.compile(r"(?!(?:.*\d){6})[A-Za-z_][\w.:/-]*", re.ASCII)
+# Bounded repetitions: with `+` a forged name without '@' would take quadratic time. A local part has at
+# most 64 characters, a DNS label 63.
+_ADDRESS: Final = re.compile(r"[\w.+-]{1,64}(?:@|%40)[\w-]{1,63}\.[\w.-]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key of metadata, and its values."""
+
+    # Only its shape, if it looks like something a user typed.
+    key: str
+    rows: int
+    # Why it is no finding: `langgraph`, `framework`, `sealed`, `token`, or `allowed`.
+    known: str | None
+    types: tuple[str, ...]
+    # A few shapes of it, each with its length.
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The readable metadata of checkpoints."""
+
+    rows: int
+    # How many are not strict JSON.
+    unreadable: int
+    # The most frequent first, at most `MAX_LABELS`.
+    fields: tuple[Field, ...]
+    other_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Texts of one key column that seem to contain an e-mail address."""
+
+    column: str
+    # Distinct ones, counted up to `MAX_ADDRESSES`.
+    texts: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The results.
+
+    Attributes:
+        shares: How the values are protected, see `status`.
+        metadata: The metadata.
+        addresses: Columns that seem to contain e-mail addresses.
+        inline: Readable values next to the sealed ones, at most `MAX_LABELS`. Of a channel only its shape, if
+            it looks like user input.
+        other_inline: How many there are beyond those.
+        readable_tables: Tables of LangGraph's stores and caches, which are not read.
+        residue: How much of a file no statement reads; ``None`` for Postgres.
+    """
+
+    shares: tuple[Share, ...]
+    metadata: Metadata
+    addresses: tuple[Addresses, ...]
+    inline: tuple[InlineValue, ...]
+    other_inline: int
+    readable_tables: tuple[str, ...]
+    residue: Residue | None
+
+    @property
+    def rows(self) -> int:
+        """How many values there are."""
+        return sum(share.rows for share in self.shares)
+
+    @property
+    def open_rows(self) -> int:
+        """How many values are not sealed by sealpoint: plaintext, legacy, or unknown."""
+        return sum(share.rows for share in self.shares if share.kind is not Kind.SEALED)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all values that a serializer can seal are sealed."""
+        return self.open_rows == 0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing but the values is readable either, except known keys of metadata."""
+        fields = any(field.known is None for field in self.metadata.fields)
+        others = fields or self.metadata.unreadable or self.metadata.other_rows
+        return not (others or self.addresses or any(part.kind != "null" for part in self.inline))
+
+
+def audit(store: RowStore, allowed: Collection[str] = ()) -> Audit:
+    """Look at a whole database. Its metadata and names stream past; what is kept of them is bounded.
+
+    Args:
+        store: A database.
+        allowed: Keys of metadata that are no finding, in addition to `LANGGRAPH_KEYS` and `FRAMEWORK_KEYS`.
+    """
+    inline, other_inline = _inline(store)
+    names = (table.name for table in store.tables() if not table.is_read)
+    return Audit(
+        shares=tuple(status(store)),
+        metadata=_metadata(store, allowed),
+        addresses=_addresses(store.cleartext.names()),
+        inline=inline,
+        other_inline=other_inline,
+        readable_tables=tuple(name for name in names if name.rpartition(".")[2].lower() in READABLE_TABLES),
+        residue=store.residue(),
+    )
+
+
+def audit_reasons(found: Audit, *, strict: bool) -> Iterator[Reason]:
+    """Yield why not all values are shown to be sealed; if ``strict``, why something else is readable."""
+    if not found.is_sealed:
+        yield Reason.NOT_SEALED
+    if found.readable_tables:
+        yield Reason.READABLE_TABLES
+    if not found.rows:
+        yield Reason.NO_ROWS
+    if strict and not found.is_silent:
+        yield Reason.READABLE_BESIDE
+    if strict and found.residue is not None and any(size != 0 for size in found.residue):
+        yield Reason.OLD_CONTENT_NOT_READ
+
+
+def audit_object(found: Audit) -> dict[str, Any]:
+    """Return what was found as JSON."""
+    return {
+        "rows": found.rows,
+        "open_rows": found.open_rows,
+        "is_silent": found.is_silent,
+        **asdict(found),
+        "inline": [value._asdict() for value in found.inline],
+        "residue": found.residue and found.residue._asdict(),
+    }
+
+
+def shape(value: Any) -> str:
+    """Return the shape of a readable value, not the value.
+
+    For text this is its length and the kinds of its first characters: ``9: aaaa-9999``. For other types
+    only the size is shown.
+    """
+    if isinstance(value, str):
+        more = "..." if len(value) > _SHAPE_CHARS else ""
+        return f"{len(value)}: {''.join(map(_kind, value[:_SHAPE_CHARS]))}{more}"
+    if isinstance(value, list | dict):
+        return f"{len(value)} inside"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        # Digits of a larger number would take quadratic time.
+        whole = "9" * 18 + "..." if abs(value) >= 10**18 else str(value)
+        return "".join(map(_kind, f"{value:.3g}" if isinstance(value, float) else whole))
+    return ""
+
+
+def _kind(sign: str) -> str:
+    if sign.isalpha():
+        return "A" if sign.isupper() else "a"
+    if sign.isnumeric():
+        return "9"
+    return sign if " " <= sign <= "~" else "?"
+
+
+def label(text: str) -> str:
+    """Return a key or a channel if it looks like a name in source code, otherwise its shape."""
+    return text if len(text) <= _LABEL_CHARS and _LABEL.fullmatch(text) else shape(text)
+
+
+class _Tally:
+    """Counts for one label."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.types: set[str] = set()
+        self.examples: dict[str, None] = {}
+
+    def add(self, value: Any) -> None:
+        self.rows += 1
+        self.types.add(_JSON_TYPES[type(value)])
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples[shape(value)] = None
+
+    def field(self, key: str, known: str | None) -> Field:
+        examples = tuple(example for example in self.examples if example)
+        return Field(key, self.rows, known, tuple(sorted(self.types)), examples)
+
+
+def _known(key: str, value: Any, allowed: Collection[str]) -> str | None:
+    if key == KEY:
+        has_more = not isinstance(value, dict) or value.keys() != {"type", "value"}
+        return None if has_more or None in read_frame(value) else "sealed"
+    if type(value) is int and value == 1 and TOKEN.match(key):
+        return "token"
+    if key in LANGGRAPH_KEYS:
+        return "langgraph"
+    if key in FRAMEWORK_KEYS:
+        return "framework"
+    return "allowed" if key in allowed else None
+
+
+def _metadata(store: RowStore, allowed: Collection[str]) -> Metadata:
+    rows = unreadable = other_rows = 0
+    tallies: dict[tuple[str, str | None], _Tally] = {}
+    seals_metadata = any(column.in_json for column in store.columns)
+    for record in store.cleartext.records():
+        rows += 1
+        try:
+            fields = decode_metadata(record.metadata)
+        except MetadataError:
+            unreadable += 1
+            continue
+        for key, value in fields.items():
+            known = _known(key, value, allowed) if seals_metadata or key != KEY else None
+            name = _TOKENS if known == "token" else label(key), known
+            if name not in tallies and len(tallies) == MAX_LABELS:
+                other_rows += 1
+            else:
+                tallies.setdefault(name, _Tally()).add(value)
+    found = [tally.field(*name) for name, tally in tallies.items()]
+    found.sort(key=lambda field: (field.known is not None, -field.rows))
+    return Metadata(rows, unreadable, tuple(found), other_rows)
+
+
+def _addresses(names: Iterable[tuple[str, str]]) -> tuple[Addresses, ...]:
+    found: dict[str, tuple[set[int], dict[str, None]]] = {}
+    for column, text in names:
+        if _ADDRESS.search(text[:_SEARCHED_CHARS]):
+            texts, examples = found.setdefault(column, (set(), {}))
+            if len(texts) < MAX_ADDRESSES:
+                texts.add(hash(text))
+            if len(examples) < MAX_EXAMPLES:
+                examples[shape(text)] = None
+    return tuple(
+        Addresses(column, len(texts), tuple(examples)) for column, (texts, examples) in found.items()
+    )
+
+
+def _inline(store: RowStore) -> tuple[tuple[InlineValue, ...], int]:
+    rows: dict[tuple[str, str], int] = {}
+    others = 0
+    for value in store.cleartext.inline():
+        place = (label(value.channel), value.kind)
+        if place not in rows and len(rows) == MAX_LABELS:
+            others += value.rows
+        else:
+            rows[place] = rows.get(place, 0) + value.rows
+    return tuple(InlineValue(*place, count) for place, count in rows.items()), others

@@ -1,0 +1,296 @@
+"""Writes of a whole database: which are missing, and which are not those that a thread store remembers.
+
+Missing is a part of a call, or what a child of a delta graph is made of. Rows come in any order, and agents
+may run meanwhile. So what looks incomplete at the end is looked at again, with all writes of the checkpoint,
+by the rules of `SealedSaver`.
+
+Special writes are compared with a thread store. The database is read first, and then the store. What differs
+is read again in the database: it is later than the events then, so it is a finding if it still differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from sealpoint.admin.databases.cells import Cell, Column, Opener
+from sealpoint.admin.databases.rows import Failure, RowStore, pages
+from sealpoint.base import WRITES_IDX_MAP
+from sealpoint.base.checkpoint import NULL_TASK_ID
+from sealpoint.base.place import WRITE
+from sealpoint.crypto import Opened, RingCipher
+from sealpoint.errors import RowError, SealpointError, WritesLostError
+from sealpoint.keys.key import KeyedHash
+from sealpoint.sealed.body import Header, digest_of
+from sealpoint.sealed.calls import Claims, StoredWrite, places_of, require_whole
+from sealpoint.sealed.entry import error_of, parse_made, require_made, special_calls, task_hash
+from sealpoint.sealed.heads import PURPOSE, UNBOUND_DIGEST, mac_of
+from sealpoint.sealed.rows import Parts
+from sealpoint.threads.store import Calls, Kind, Special, Spot, ThreadStore, contradiction, standing_calls
+
+UNBOUND: Final = b""
+"""In place of the MAC of a checkpoint that is not bound to its row."""
+
+UNOPENED: Final = b"?"
+"""In place of the MAC of a checkpoint that does not open."""
+
+
+class CheckpointRows:
+    """Reads the checkpoints of a database."""
+
+    def __init__(
+        self,
+        database: RowStore,
+        cipher: RingCipher,
+        *,
+        allow_plaintext: bool = False,
+    ) -> None:
+        """Prepare; the arguments are those of `verify`."""
+        self.database = database
+        self.columns: tuple[Column, ...] = tuple(column for column in database.columns if column.has_headers)
+        self.with_writes = (
+            *self.columns,
+            *(column for column in database.columns if column.coordinates == WRITE),
+        )
+        self._keyed = KeyedHash(cipher.ring.index_key(PURPOSE))
+        self.cipher, self._opener = cipher, Opener(cipher, allow_plaintext)
+
+    def mac(self, spot: Spot, opened: Opened, parts: Parts) -> bytes:
+        """Return the MAC of a checkpoint that was opened; `UNBOUND` if it is not bound to its row."""
+        if parts.header is None:
+            return UNBOUND
+        return mac_of(self._keyed, spot, digest_of(parts.header.get("store"), *opened.typed))
+
+    def adopted_mac(self, spot: Spot, mac: bytes) -> bytes:
+        """Return what is recorded of a checkpoint in place of a MAC that may be `UNBOUND`."""
+        return mac_of(self._keyed, spot, UNBOUND_DIGEST) if mac == UNBOUND else mac
+
+    def find(self, wanted: Container[Spot]) -> dict[Spot, bytes]:
+        """Return the MACs of those of some checkpoints that are there. Reads the whole database."""
+        found = dict[Spot, bytes]()
+        for column in self.columns:
+            for page in pages(self.database, column):
+                for cell in page.cells:
+                    spot = spot_of(cell.where.names)
+                    if spot is not None and spot in wanted:
+                        found[spot] = self._mac_of(spot, cell)
+        for spot in self.readable():
+            if spot in wanted:
+                found.setdefault(spot, UNBOUND)
+        return found
+
+    def readable(self) -> Iterator[Spot]:
+        """Yield the checkpoints that are readable in their rows, and sealed in no column."""
+        for record in self.database.cleartext.records():
+            spot = spot_of(record.place)
+            if record.is_readable and spot is not None:
+                yield spot
+
+    def _mac_of(self, spot: Spot, cell: Cell) -> bytes:
+        try:
+            opened = self._opener.open(cell)
+            return self.mac(spot, opened, cell.parts(opened))
+        except SealpointError:  # it was named when all values were read
+            return UNOPENED
+
+
+def spot_of(names: Mapping[str, Any]) -> Spot | None:
+    """Return the row that columns name; ``None`` if it is not the row of a checkpoint that savers find."""
+    parts = [names.get(field) for field in Spot._fields]
+    if len(names) != len(parts) or any(type(part) is not str for part in parts):
+        return None
+    return Spot(*map(str, parts))
+
+
+_SHIFT: Final = 8
+"""Added to indexes, which are negative for special writes."""
+
+
+class WriteRows:
+    """Reads the writes and the headers of some checkpoints again."""
+
+    def __init__(self, store: RowStore, cipher: RingCipher) -> None:
+        """Prepare; the arguments are those of `verify`."""
+        self._store, self._opener = store, Opener(cipher, allow_plaintext=True)
+
+    def writes(self, wanted: Callable[[Spot], bool]) -> dict[Spot, list[StoredWrite]]:
+        """Return the writes to some checkpoints; one that does not open counts as one that is not bound."""
+        found = dict[Spot, dict[tuple[Any, ...], StoredWrite]]()
+        for column in self._store.columns:
+            for page in pages(self._store, column) if column.coordinates == WRITE else ():
+                for cell in page.cells:
+                    spot = checkpoint_of(cell)
+                    if spot is not None and wanted(spot):
+                        found.setdefault(spot, {})[cell.where.key] = self._stored(cell)
+        return {spot: [*writes.values()] for spot, writes in found.items()}
+
+    def headers(self) -> Iterator[tuple[Spot, Header, bool]]:
+        """Yield the header of each bound checkpoint, and whether its row names a parent."""
+        for column in self._store.columns:
+            if not column.has_headers:
+                continue
+            for page in pages(self._store, column.widened):
+                for cell in page.cells:
+                    spot, parts = spot_of(cell.where.names), self._parts(cell)
+                    if spot is not None and parts is not None and parts.header is not None:
+                        yield spot, parts.header, cell.where.beside["parent_checkpoint_id"] is not None
+
+    def _stored(self, cell: Cell) -> StoredWrite:
+        parts, names = self._parts(cell), cell.where.names
+        return StoredWrite(parts and parts.claims, str(names["task_id"]), str(names["channel"]), "", b"")
+
+    def _parts(self, cell: Cell) -> Parts | None:
+        try:
+            return self._opener.parts(cell)
+        except SealpointError:  # it was named when all values were read
+            return None
+
+
+class CallCheck:
+    """Finds writes that are missing.
+
+    Holds what is incomplete so far, or of two results: for each such task two numbers and a call, and of
+    delta graphs about 200 bytes for each task whose writes have not been read.
+    """
+
+    def __init__(self, rows: WriteRows) -> None:
+        """Begin; ``rows`` reads again."""
+        self._rows = rows
+        self._tasks = dict[tuple[Spot, str], tuple[int, int, bytes | None]]()
+        self._made = dict[Spot, dict[tuple[bytes, bytes], int]]()
+
+    def add_checkpoint(self, cell: Cell, header: Header) -> None:
+        """Add a bound checkpoint, of a `Column.widened`. Checkpoints come before writes."""
+        spot, made = spot_of(cell.where.names), header.get("made")
+        if spot is None or made is None or cell.where.beside["parent_checkpoint_id"] is None:
+            return
+        wanted = self._made.setdefault(spot._replace(checkpoint_id=str(header["parent"])), {})
+        for task, calls in parse_made(made).items():
+            for call, count in calls.items():
+                wanted[task, call] = max(count, wanted.get((task, call), 0))
+
+    def add(self, cell: Cell, claims: Claims) -> None:
+        """Add a bound write."""
+        spot = checkpoint_of(cell)
+        if spot is None:
+            return
+        task_id = str(cell.where.names["task_id"])
+        need, have, call = self._tasks.pop((spot, task_id), (0, 0, b""))
+        have |= 1 << (claims.idx + _SHIFT) if claims.idx >= -_SHIFT else 0
+        if claims.call:
+            need |= _needed(claims.call)
+        if claims.idx >= 0:  # of two calls, which `require_whole` compares, or of one
+            call = claims.call if call in (b"", claims.call) else None
+        if need & ~have or call is None:
+            self._tasks[spot, task_id] = need, have, call
+        if claims.idx >= 0 and spot in self._made:
+            self._count(self._made[spot], (task_hash(task_id), claims.call_id or bytes(8)))
+
+    def _count(self, wanted: dict[tuple[bytes, bytes], int], record: tuple[bytes, bytes]) -> None:
+        left = wanted.pop(record, 1) - 1
+        if left > 0:
+            wanted[record] = left
+
+    def findings(self) -> Iterator[Failure]:
+        """Yield a finding for each checkpoint that lacks writes, after all were read."""
+        incomplete = {spot for spot, _ in self._tasks}
+        lacking = {spot for spot, wanted in self._made.items() if wanted}
+        self._tasks.clear()
+        self._made.clear()
+        if not incomplete | lacking:
+            return
+        there, made = set[Spot](), dict[Spot, list[object]]()
+        for spot, header, has_parent in self._rows.headers() if lacking else ():
+            if spot in lacking:
+                there.add(spot)
+            parent = spot._replace(checkpoint_id=str(header["parent"]))
+            if has_parent and parent in lacking and "made" in header:
+                made.setdefault(parent, []).append(header["made"])
+        writes = self._rows.writes((incomplete | lacking).__contains__)
+        for spot in sorted(incomplete | (lacking & there)):
+            # If the checkpoint itself is missing, its children have no parent, which is counted.
+            yield from _lost(spot, writes.get(spot, ()), made.get(spot, ()) if spot in there else ())
+
+
+@lru_cache(16)
+def _needed(call: bytes) -> int:
+    """Return the places of a call, as bits."""
+    ordinary, special = places_of(call)
+    return sum(1 << (idx + _SHIFT) for idx in (*ordinary, *special))
+
+
+def _lost(spot: Spot, writes: Sequence[StoredWrite], made: Sequence[object]) -> Iterator[Failure]:
+    try:
+        require_whole(writes)
+        for each in made:
+            require_made(each, writes)
+    except WritesLostError as error:
+        yield Failure("writes", spot._asdict(), None, error)
+
+
+def checkpoint_of(cell: Cell) -> Spot | None:
+    """Return the checkpoint of a write; ``None`` if savers do not find it."""
+    return spot_of({field: cell.where.names.get(field) for field in Spot._fields})
+
+
+class LastWrites:
+    """The special writes of a database. Holds about 300 bytes for each."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self.calls = dict[Spot, Calls]()
+
+    def add(self, cell: Cell, parts: Parts) -> None:
+        """Add a write that was opened; anything else is skipped."""
+        task_id = cell.where.names.get("task_id")
+        if parts.claims is not None and (parts.claims.idx < 0 or task_id == NULL_TASK_ID):
+            self._add(checkpoint_of(cell), task_id, parts.claims.idx, parts.claims.call_id)
+
+    def add_failure(self, failed: Failure) -> None:
+        """Add a write that did not open: it is there, and has been named."""
+        idx = WRITES_IDX_MAP.get(failed.place.get("channel", ""))
+        if idx is not None or failed.place.get("task_id") == NULL_TASK_ID:
+            spot = spot_of({field: failed.place.get(field) for field in Spot._fields})
+            self._add(spot, failed.place["task_id"], idx, b"")
+
+    def _add(self, spot: Spot | None, task_id: object, idx: int | None, call: bytes) -> None:
+        if spot is not None:
+            self.calls.setdefault(spot, {})[str(task_id), idx] = call
+
+    def findings(self, rows: CheckpointRows, store: ThreadStore) -> Iterator[tuple[Spot, RowError]]:
+        """Yield each checkpoint with a special write that is missing or replaced; all of it was read."""
+        suspects = {
+            spot: events
+            for spot, events in store.specials()
+            if contradiction(events, self.calls.get(spot, {})) is not None
+        }
+        self.calls.clear()
+        if not suspects:
+            return
+        there = rows.find(suspects)  # a checkpoint that is missing itself is a finding of its own
+        writes = WriteRows(rows.database, rows.cipher).writes(suspects.__contains__)
+        for spot, events in suspects.items():
+            error = error_of(contradiction(events, special_calls(writes.get(spot, ()))))
+            if error is not None and spot in there and not _may_go(store, spot):
+                yield spot, error
+
+    def to_adopt(
+        self, events: Mapping[Spot, Sequence[Special]], since: int
+    ) -> Iterator[tuple[Spot, Sequence[Special]]]:
+        """Yield the events after which a store takes what was added as true."""
+        for spot in sorted(self.calls.keys() | events):
+            rows, standing = self.calls.get(spot, {}), standing_calls(events.get(spot, ()))
+            there = {
+                (task_id, idx): call
+                for (task_id, idx), call in rows.items()
+                if idx is not None and call not in standing.get((task_id, idx), (b"",))
+            }
+            gone = [place for place, calls in standing.items() if any(calls) and place not in rows]
+            if new := there | dict.fromkeys(gone, b""):
+                yield spot, [Special(0, *place, call, since) for place, call in new.items()]
+
+
+def _may_go(store: ThreadStore, spot: Spot) -> bool:
+    """Whether a checkpoint was deleted meanwhile, or its deletion has begun."""
+    return any(head.kind is not Kind.PUT for head in store.find([spot]).heads)

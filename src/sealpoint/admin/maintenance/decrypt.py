@@ -1,0 +1,361 @@
+"""Decryption: an unsealed copy of a SQLite database, for LangGraph's plain saver.
+
+The copy consists of tables that this module creates and rows that it inserts one by one. Nothing else of
+the source is copied: no schema, index, other table or free page.
+
+Copies that killed runs have left incomplete.
+
+A copy with decrypted values is written in its own folder beside the output, with mode 0700, named
+
+    .<name>.partial-<random>
+
+No other account can read it there, or put a journal beside it. SIGKILL and a power failure leave the
+folder; earlier versions left a hidden file ``.<name>.partial``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from sealpoint.admin.databases.cells import Cell, Column, Opener, require_decodable
+from sealpoint.admin.databases.rows import BATCH, Batch, Event, Events, Failure, Progress, failure, pages
+from sealpoint.admin.databases.sqlite.checked import CHECKPOINTS, WRITES, translate_errors
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.keys.lock import holding, is_held
+from sealpoint.base.metadata import encode_metadata
+from sealpoint.base.place import has_frame
+from sealpoint.crypto import RingCipher
+from sealpoint.crypto.tag import is_sealed
+from sealpoint.errors import (
+    AccessError,
+    OutputError,
+    RowError,
+    SealpointError,
+    StoppedError,
+    excerpt,
+    stopped_by,
+)
+from sealpoint.keys.files import PrivateFolder
+from sealpoint.sealed.body import Header
+from sealpoint.sealed.rows import Parts
+from sealpoint.sealed.tokens import Tokens
+from sealpoint.sqlite import schema
+from sealpoint.sqlitefile.opening import COMPANIONS, create_file
+
+KIND: Final = "partial"
+"""Part of the name of a `PrivateFolder` for a copy."""
+
+COPY: Final = "copy.db"
+"""Name of the copy in its folder."""
+
+_FOLDER: Final = re.compile(r"\.(.+)\.partial-[0-9a-f]{6}", re.DOTALL)
+_FILE: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
+MAGIC: Final = b"SQLite format 3\0"
+
+
+def find_leftovers(folder: Path) -> list[Path]:
+    """Return what killed runs have left in a folder: possibly decrypted values. Running ones are excluded."""
+    return sorted(path for path, name in _partials(folder) if not is_held(folder / name))
+
+
+def remove_leftovers(out: Path) -> None:
+    """Remove what killed runs to ``out`` have left, as far as permitted. The caller holds ``out``."""
+    for path, name in list(_partials(out.parent)):
+        with suppress(OSError):  # the next command on a database here names it
+            # In a shared folder another account may have chosen this name: what it owns is not removed.
+            if name != out.name or path.lstat().st_uid != os.geteuid():
+                continue
+            if path.is_dir():
+                _remove_folder(path)
+            else:
+                for suffix in ("", *COMPANIONS):
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _remove_folder(path: Path) -> None:
+    """Remove a folder with a copy: another account may have given its name to a folder with other files."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for suffix in ("", *COMPANIONS):
+            with suppress(FileNotFoundError):
+                os.unlink(COPY + suffix, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+    path.rmdir()  # refused if there is more in it
+
+
+def _partials(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each partial copy in a folder, and the name of its output."""
+    with suppress(OSError), os.scandir(folder) as entries:  # a folder that cannot be listed is skipped
+        for entry in entries:
+            for form, fits in ((_FOLDER, _is_private), (_FILE, _is_database)):
+                if (match := form.fullmatch(entry.name)) and fits(entry):
+                    yield folder / entry.name, match[1]
+
+
+def _is_private(entry: os.DirEntry[str]) -> bool:
+    mode = entry.stat(follow_symlinks=False).st_mode
+    return stat.S_ISDIR(mode) and not mode & 0o077
+
+
+def _is_database(entry: os.DirEntry[str]) -> bool:
+    """Whether this is a database that an earlier version left: other programs use such names too."""
+    if not entry.is_file(follow_symlinks=False):
+        return False
+    try:
+        # The file may be replaced after the check above: O_NOFOLLOW refuses a symbolic link, and with
+        # O_NONBLOCK a FIFO does not block until a writer opens it.
+        descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:  # of the account that decrypted the values
+        return True
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+_HINT: Final = "check that this account may write to the folder, and that it has free space"
+_MORE_COLUMNS: Final = {CHECKPOINTS: ("parent_checkpoint_id", "metadata"), WRITES: ("task_path",)}
+_COLUMN_TYPES: Final[dict[str, tuple[type, ...]]] = {  # all others hold text
+    "idx": (int,),
+    "parent_checkpoint_id": (str, type(None)),
+    "metadata": (bytes, str, type(None)),
+}
+
+
+def decrypt(
+    source: str | PathLike[str],
+    out: str | PathLike[str],
+    cipher: RingCipher,
+    *,
+    allow_plaintext: bool = False,
+    batch: Batch = BATCH,
+) -> Events:
+    """Write the decrypted checkpoints and writes of ``source`` to the new file ``out``.
+
+    One state of the source is read; it is not changed. Only its owner can read ``out``, which appears when
+    it is complete: a run that ends early, or finds a value that does not open, leaves no copy. Until then
+    the copy is in a private folder beside ``out``.
+
+    Args:
+        source: A SQLite file.
+        out: The path of the copy; it must not exist.
+        cipher: Opens with the keys of its ring.
+        allow_plaintext: Copy values too that are not sealed; else each is a failure. In the copy
+            nothing tells them from what a holder of the key wrote.
+        batch: How much to read at a time.
+
+    Yields:
+        Progress after each batch; a failure for each value that does not open.
+
+    Raises:
+        OutputError: If ``out`` exists.
+        OutputError: If its name is too long.
+        HeldError: If another run writes to ``out``.
+        StoppedError: If the disk is full. The run can be repeated.
+    """
+    source, out = Path(source), Path(out)
+    _require_free(out)
+    with holding(out):
+        remove_leftovers(out)
+        with _make_folder(out) as folder:
+            copy = folder.path / COPY
+            with (
+                closing(SqliteRows(source)) as store,
+                closing(create_file(copy, folder.descriptor)) as target,
+            ):
+                run = _Copy(store, target, Opener(cipher, allow_plaintext), batch)
+                yield from run.events()
+            if run.is_complete:
+                _put_in_place(folder, out)
+
+
+class ThreadIds:
+    """The ids that threads have in a copy: their own in place of pseudonyms.
+
+    Holds about 100 bytes for each thread.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any thread."""
+        self._ids = dict[str, str]()  # by pseudonym: only checkpoints have them
+        self._columns = dict[str, str]()  # what stands for each in the database
+
+    def learn(self, column: str, header: Header) -> None:
+        """Remember the thread that a checkpoint names."""
+        if "thread" in header:
+            self._ids[column] = str(header["thread"])
+
+    def require_id(self, column: str) -> str:
+        """Return the id of a thread."""
+        thread_id = self._ids.get(column, column)
+        if self._columns.setdefault(thread_id, column) != column:
+            raise RowError(
+                "the thread has rows under its id and under a pseudonym: two histories",
+                hint="a process began it anew without pseudonyms: delete one of the two through such a saver",
+            )
+        return thread_id
+
+
+class _Copy:
+    """Inserts the rows of a database into another one, with decrypted values.
+
+    Attributes:
+        is_complete: Whether all of them were inserted.
+    """
+
+    def __init__(
+        self,
+        store: SqliteRows,
+        target: sqlite3.Connection,
+        opener: Opener,
+        batch: Batch,
+    ) -> None:
+        self.is_complete = False
+        self._store = store
+        self._target = target
+        self._opener = opener
+        self._batch = batch
+        self._threads, self._tokens = ThreadIds(), Tokens(lambda: opener.cipher.ring)
+        self._rows = self._total = self._opened = self._size = 0
+        self._failed = False
+
+    def events(self) -> Iterator[Event]:
+        with translate_errors():
+            self._target.execute("BEGIN")
+            self._target.execute(schema.CREATE_CHECKPOINTS)
+            self._target.execute(schema.CREATE_WRITES)
+        with self._store.snapshot():
+            self._total = sum(count.rows for count in self._store.count())
+            for table in self._store.columns:
+                yield from self._copy_table(table)
+        with translate_errors():
+            self._target.execute("COMMIT")
+        self.is_complete = not self._failed
+
+    def _copy_table(self, table: Column) -> Iterator[Event]:
+        more = _MORE_COLUMNS[table]
+        if table is WRITES and not self._store.has_task_path:
+            more = ()
+        for page in pages(self._store, replace(table, beside=more), batch=self._batch):
+            for cell in page.cells:
+                failed = self._copy_row(cell)
+                if failed is not None:
+                    self._failed = True
+                    yield failed
+            self._rows += len(page.cells)
+            yield Progress(table.label, self._rows, self._total, self._opened, 0, self._size, 0.0)
+
+    def _copy_row(self, cell: Cell) -> Failure | None:
+        try:
+            _require_types(cell)
+            row = self._restored(cell)
+            if not self._failed:  # else there will be no copy, and the other values are only opened
+                with translate_errors():
+                    self._target.execute(_insert(cell.where.column.table, row), (*row.values(),))
+        except sqlite3.IntegrityError:
+            return failure(cell, RowError("two rows of the table have the same key"))
+        # A full disk ends the run; it is not a failure of this value.
+        except StoppedError:
+            raise
+        except SealpointError as error:
+            return failure(cell, error)
+        self._opened += is_sealed(cell.tag)
+        self._size += len(cell.value)
+        return None
+
+    def _restored(self, cell: Cell) -> dict[str, Any]:
+        """Return all columns of a row, as a saver without `SealedSaver` stores it."""
+        parts, row = open_value(self._opener, cell), cell.where.names | cell.where.beside
+        column = row["thread_id"]
+        if parts.header is not None:
+            cell.require_same(parts.header, self._tokens)
+            self._threads.learn(column, parts.header)
+            row["metadata"] = encode_metadata(parts.header["metadata"])
+        if parts.claims is not None:
+            row |= parts.claims.columns
+        kind, data = parts.opened.typed
+        row["thread_id"] = self._threads.require_id(column)
+        return {**row, "type": kind, cell.where.column.name: data}
+
+
+def _insert(table: str, row: Mapping[str, Any]) -> str:
+    names, places = ", ".join(row), ", ".join("?" * len(row))
+    return f"INSERT INTO main.{table} ({names}) VALUES ({places})"  # noqa: S608 -- names of columns
+
+
+def open_value(opener: Opener, cell: Cell) -> Parts:
+    """Return a value for a copy with nothing sealed in it."""
+    opened = opener.open(cell)
+    if is_sealed(cell.tag) and not opened.authenticated:
+        require_decodable(opened.inner, opened.data)
+    return cell.parts(opened)
+
+
+def require_no_frame(metadata: Any) -> None:
+    """Refuse sealed metadata, which would be sealed in the copy too."""
+    if has_frame(metadata):
+        hint = (
+            "read the thread with the saver that sealed it, and store it with one that does not seal metadata"
+        )
+        raise RowError("the metadata of the row is sealed, and would be sealed in the copy", hint=hint)
+
+
+def _require_types(cell: Cell) -> None:
+    """Refuse a row with wrong types, or a row that would remain partly sealed."""
+    columns = cell.where.names | cell.where.beside
+    for name, column in columns.items():
+        if type(column) not in _COLUMN_TYPES.get(name, (str,)):
+            raise RowError(
+                f"column {name!r} of table {cell.where.column.table!r} holds {type(column).__name__}"
+            )
+    require_no_frame(columns.get("metadata"))
+
+
+def _require_free(out: Path) -> None:
+    for suffix in ("", *COMPANIONS):  # SQLite would use an existing log as the copy's own
+        file = Path(f"{out}{suffix}")  # a path may have no name
+        try:
+            file.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise OutputError(
+                f"{excerpt(str(out))} is too long",
+                hint="choose a shorter name: temporary files beside the output have longer ones",
+            ) from None
+        raise OutputError(f"{file} is there already")
+
+
+def _make_folder(out: Path) -> PrivateFolder:
+    try:
+        return PrivateFolder(out, KIND)
+    except AccessError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise OutputError(
+                f"{excerpt(str(out))} is too long",
+                hint="choose a shorter name: temporary files beside the output have longer ones",
+            ) from None
+        raise stopped_by(error, f"no folder can be made in {out.parent}", _HINT) from None
+
+
+def _put_in_place(folder: PrivateFolder, out: Path) -> None:
+    _require_free(out)  # again, because the run took a while
+    try:
+        folder.publish(COPY, out)
+    except FileExistsError:
+        raise OutputError(f"{out} is there already") from None

@@ -1,0 +1,434 @@
+"""Heads of a thread store: compared with all checkpoints of its database, adopted from it, and pinned.
+
+Agents run meanwhile. The database is read first, and then the store. What differs may have changed between
+the two, so it is looked at again: it is a finding only if it is the same in the database, and the head is the
+same before and after.
+
+A store and its database that are both put back to an earlier state agree with each other. The store then has
+fewer events than a pin of it that is kept elsewhere, or others. A pin is a file with one JSON object:
+
+    pin        1, the version of this format
+    store      identity of the store
+    until      number of the last event
+    events     how many there were
+    trimmed    how many checkpoints had been forgotten by `trim`
+    root       the root over their lines (`sealpoint.merkle`, `sealpoint.threads.store`), in hex
+    time       when it was made, UTC
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sealpoint.admin.databases.cells import Cell
+from sealpoint.admin.databases.rows import Failure
+from sealpoint.admin.maintenance.calls import UNBOUND, UNOPENED, CheckpointRows, LastWrites, spot_of
+from sealpoint.admin.maintenance.result import Reason, write_whole
+from sealpoint.crypto import Opened
+from sealpoint.errors import (
+    DeletedCheckpointError,
+    EarlierWriteError,
+    MaintenanceError,
+    RolledBackError,
+    SealpointError,
+    ThreadStoreBehindError,
+    WritesLostError,
+    WrongThreadStoreError,
+)
+from sealpoint.merkle import Tree
+from sealpoint.sealed.heads import parse_claim
+from sealpoint.sealed.rows import Parts
+from sealpoint.threads.store import Head, Kind, Special, Spot, ThreadStore, line_of
+from sealpoint.utc import now
+
+MAX_SUSPECTS: Final = 100_000
+"""How many differences are looked at again in one pass over the database; each takes about 700 bytes."""
+
+ROUNDS: Final = 5
+"""How often a checkpoint is looked at again whose head changes each time: an agent is storing it."""
+
+DELETION_SECONDS: Final = 0.5
+"""How long a run waits, once, for deletions that have begun."""
+
+FIND: Final = 500
+"""How many heads are asked for at once: a call of a store has a time limit."""
+
+_HINT: Final = (
+    "restore it from a backup; or, if a backup was restored on purpose, take what is there:"
+    " `sealpoint heads adopt DB --reason TEXT`"
+)
+
+
+class Difference(StrEnum):
+    """How a checkpoint is not as its thread store remembers it. All but LEAVING are findings."""
+
+    MISSING = "missing"
+    EARLIER = "earlier"
+    PUT_BACK = "put_back"
+    OTHER_STORE = "other_store"
+    BEHIND = "behind"
+    LEAVING = "leaving"
+
+
+class HeadCheck:
+    """An `Observer` of a verification: takes the checkpoints of a database, then reads the store.
+
+    Holds about 200 bytes for each checkpoint until then: a hash of its row, and its MAC.
+    """
+
+    def __init__(self, rows: CheckpointRows, store: ThreadStore) -> None:
+        """Begin."""
+        self.recorded = self.not_recorded = 0
+        self.found = Counter[Difference]()
+        self._rows, self._store = rows, store
+        self._coordinates = {column.coordinates for column in rows.columns}
+        self._labels = {label for column in rows.columns for label in (column.label, column.table)}
+        self._seen = dict[bytes, bytes]()
+        # Ids may be chosen by an attacker: without a secret two could have the same hash.
+        self._salt = os.urandom(16)
+        self._failures = list[Failure]()
+        self._clock = store.find([]).clock
+        self._identity, self._identities = store.identity, store.identities
+        self._has_waited = False
+        self._writes = LastWrites()
+
+    # --- the database -------------------------------------------------------------------------
+
+    def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
+        """Add a value that was opened; one that is neither a checkpoint nor a write is skipped."""
+        self._writes.add(cell, parts)
+        spot = spot_of(cell.where.names) if cell.where.column.coordinates in self._coordinates else None
+        if spot is None:
+            return
+        self._seen[self._mark(spot)] = self._rows.mac(spot, opened, parts)
+        if parts.header is not None and "store" in parts.header:
+            self._check_claim(spot, parts.header["store"])
+
+    def add_failure(self, failed: Failure) -> None:
+        """Add a value that did not open: it is there, and has been named."""
+        self._writes.add_failure(failed)
+        spot = spot_of(failed.place)
+        if spot is not None and failed.table in self._labels:
+            self._seen.setdefault(self._mark(spot), UNOPENED)
+
+    def _mark(self, spot: Spot) -> bytes:
+        names = [part.encode("utf-8", "surrogatepass") for part in spot]
+        packed = b"".join(len(name).to_bytes(8, "big") + name for name in names)
+        return blake2b(packed, digest_size=16, key=self._salt).digest()
+
+    def _check_claim(self, spot: Spot, claim: object) -> None:
+        identity, at = parse_claim(claim)
+        if identity not in self._identities:
+            self._identities = self._store.identities  # `adopt` may have added it meanwhile
+        if identity not in self._identities:
+            error: SealpointError = WrongThreadStoreError("it was stored beside another thread store")
+            self._failures.append(self._finding(Difference.OTHER_STORE, spot, error))
+        elif identity == self._identity and at > self._clock:
+            self._clock = self._store.find([]).clock
+            if at > self._clock:
+                error = ThreadStoreBehindError(f"the thread store is at {self._clock}; it was at {at}")
+                self._failures.append(self._finding(Difference.BEHIND, spot, error))
+
+    def findings(self) -> Iterator[Failure]:
+        """Yield a finding for each checkpoint added since that names another store, or a later state."""
+        yield from self._failures
+        self._failures.clear()
+
+    # --- the store ----------------------------------------------------------------------------
+
+    def finish(self) -> Iterator[Failure]:
+        """Yield a finding for each head that the database differs from; all of it was read."""
+        for spot in self._rows.readable():
+            self._seen.setdefault(self._mark(spot), UNBOUND)
+        suspects = dict[Spot, Head]()
+        for head in self._store.heads():
+            self.recorded += bool(head.spot.checkpoint_id)  # a prune records that it began without one
+            state = self._accepted(head, self._seen.pop(self._mark(head.spot), None))
+            if self._difference(head, state) is not None:
+                suspects[head.spot] = head
+            elif state not in (None, UNOPENED, head.mac):
+                self.not_recorded += 1
+            if len(suspects) >= MAX_SUSPECTS:
+                yield from self._settle(suspects)
+                suspects = {}
+        yield from self._settle(suspects)
+        self.not_recorded += sum(state != UNOPENED for state in self._seen.values())
+        for spot, error in self._writes.findings(self._rows, self._store):
+            yield self._finding(Difference.EARLIER, spot, error)
+
+    def _accepted(self, head: Head, state: bytes | None) -> bytes | None:
+        """Return the MAC of a row, also if it is not bound and was adopted as such."""
+        is_adopted = state == UNBOUND and head.mac == self._rows.adopted_mac(head.spot, UNBOUND)
+        return head.mac if is_adopted else state
+
+    def _difference(self, head: Head, state: bytes | None) -> Difference | None:
+        """Compare a head with the MAC of its row, or what stands for it; ``None`` if there is no row."""
+        if head.kind is Kind.DELETED:
+            return None if state is None else Difference.PUT_BACK
+        # A content that was never recorded is newer than the head.
+        if state not in (None, UNOPENED, head.mac) and (
+            state == UNBOUND or state in self._store.replaced(head.spot)
+        ):
+            return Difference.EARLIER
+        if head.kind is Kind.LEAVING:
+            return Difference.LEAVING
+        return Difference.MISSING if state is None else None
+
+    def _settle(self, suspects: Mapping[Spot, Head]) -> Iterator[Failure]:
+        """Look at differences again, and yield those that are found."""
+        for _ in range(ROUNDS):
+            if not suspects:
+                return
+            states = self._rows.find(suspects)
+            later = self._find([*suspects])
+            again, may_end = dict[Spot, Head](), False
+            for spot, head in suspects.items():
+                kind = self._difference(head, self._accepted(head, states.get(spot)))
+                if later.get(spot) != head:
+                    again |= {spot: later[spot]} if spot in later else {}
+                elif kind in (Difference.PUT_BACK, Difference.LEAVING) and not self._has_waited:
+                    again[spot], may_end = head, True
+                elif kind is not None:
+                    yield from self._report(kind, spot)
+            if may_end:
+                self._has_waited = True
+                time.sleep(DELETION_SECONDS)
+            suspects = again
+        states = self._rows.find(suspects) if suspects else {}
+        for spot, head in suspects.items():  # changed at each look: named rather than passed by
+            if (kind := self._difference(head, self._accepted(head, states.get(spot)))) is not None:
+                yield from self._report(kind, spot)
+
+    def _find(self, spots: Sequence[Spot]) -> dict[Spot, Head]:
+        parts = [spots[start : start + FIND] for start in range(0, len(spots), FIND)]
+        return {head.spot: head for part in parts for head in self._store.find(part).heads}
+
+    def _report(self, kind: Difference, spot: Spot) -> Iterator[Failure]:
+        if kind is Difference.LEAVING:
+            self.found[kind] += 1
+            return
+        thread_id, _, checkpoint_id = spot
+        error: SealpointError
+        if kind is Difference.PUT_BACK:
+            error = DeletedCheckpointError(thread_id, checkpoint_id)
+        else:
+            have = checkpoint_id if kind is Difference.EARLIER else None
+            error = RolledBackError(thread_id, have, checkpoint_id, hint=_HINT)
+        yield self._finding(kind, spot, error)
+
+    def _finding(self, kind: Difference, spot: Spot, error: SealpointError) -> Failure:
+        self.found[kind] += 1
+        return Failure("checkpoints", spot._asdict(), None, error)
+
+    # --- results ------------------------------------------------------------------------------
+
+    def counts(self) -> dict[str, Any]:
+        """Return what was counted, as JSON."""
+        return {
+            "identity": self._identity,
+            "recorded": self.recorded,
+            "not_recorded": self.not_recorded,
+            **{kind.value: self.found[kind] for kind in Difference},
+        }
+
+    def reasons(self) -> Iterator[Reason]:
+        """Yield why the database is not shown to be as the store remembers it."""
+        if any(number and kind is not Difference.LEAVING for kind, number in self.found.items()):
+            yield Reason.HEADS_DIFFER
+        if not self.recorded:
+            yield Reason.NO_HEADS
+        if self.found[Difference.LEAVING]:
+            yield Reason.DELETIONS_INTERRUPTED
+
+
+def is_finding(failed: Failure) -> bool:
+    """Whether a failure is a difference from a thread store, and not a value that does not open."""
+    kinds = (
+        RolledBackError,
+        DeletedCheckpointError,
+        WrongThreadStoreError,
+        ThreadStoreBehindError,
+        EarlierWriteError,
+        WritesLostError,
+    )
+    return isinstance(failed.error, kinds)
+
+
+@dataclass(slots=True)
+class Adoption:
+    """An `Observer` of a verification of all checkpoints: finds what is to be recorded.
+
+    Holds about 600 bytes for each checkpoint.
+    """
+
+    rows: CheckpointRows
+    stored: list[Head] = field(default_factory=list)
+    deleted: list[Head] = field(default_factory=list)
+    # Those of `deleted` whose deletion had begun.
+    unfinished: int = 0
+    same: int = 0
+    # Not bound to their rows, and not recorded: the store has no head of them.
+    unbound: int = 0
+    identities: set[str] = field(default_factory=set)
+    # The greatest that checkpoints name.
+    clock: int = 0
+    _macs: dict[Spot, bytes] = field(default_factory=dict)
+    _writes: LastWrites = field(default_factory=LastWrites)
+    _specials: list[tuple[Spot, Sequence[Special]]] = field(default_factory=list)
+
+    def add(self, cell: Cell, opened: Opened, parts: Parts) -> None:
+        """Take a checkpoint or a write; see `Observer`."""
+        self._writes.add(cell, parts)
+        spot = spot_of(cell.where.names)
+        if parts.header is not None and "store" in parts.header:
+            identity, clock = parse_claim(parts.header["store"])
+            self.identities.add(identity)
+            self.clock = max(self.clock, clock)
+        if spot is not None:
+            self._macs[spot] = self.rows.mac(spot, opened, parts)
+
+    def add_failure(self, failed: Failure) -> None:
+        """Do nothing: with a failure, nothing may be adopted."""
+
+    def findings(self) -> Iterator[Failure]:
+        """Yield nothing."""
+        yield from ()
+
+    def finish(self) -> Iterator[Failure]:
+        """Take the checkpoints that are sealed in no column, and yield nothing."""
+        for spot in self.rows.readable():
+            self._macs.setdefault(spot, UNBOUND)
+        yield from ()
+
+    def compare(self, store: ThreadStore) -> None:
+        """Find what a store lacks, after all checkpoints were read."""
+        known = {spot: events for spot, events in store.specials() if spot in self._macs}
+        self._specials += self._writes.to_adopt(known, store.last_special())
+        gone = dict[Spot, Head]()
+        for head in store.heads():
+            mac = self._macs.pop(head.spot, None)
+            if mac is None:
+                if head.kind is not Kind.DELETED:
+                    gone[head.spot] = head
+                continue
+            mac = self.rows.adopted_mac(head.spot, mac)
+            if head.kind is Kind.PUT and head.mac == mac:
+                self.same += 1
+            else:
+                self.stored.append(Head(head.spot, Kind.PUT, mac))
+        for spot, mac in self._macs.items():
+            if mac == UNBOUND:
+                self.unbound += 1
+            else:
+                self.stored.append(Head(spot, Kind.PUT, mac))
+        self._macs.clear()
+        there = self.rows.find(gone) if gone else {}  # stored since the database was read
+        left = [head for spot, head in gone.items() if spot not in there]
+        self.deleted = [Head(head.spot, Kind.DELETED, b"") for head in left]
+        self.unfinished = sum(head.kind is Kind.LEAVING for head in left)
+
+    def carry_out(self, store: ThreadStore, reason: str) -> None:
+        """Record it."""
+        heads, identities = [*self.stored, *self.deleted], frozenset(self.identities)
+        store.adopt(heads, identities, self.clock, reason, self._specials)
+
+    def counts(self, store: ThreadStore) -> dict[str, Any]:
+        """Return what was counted, as JSON, before it is carried out."""
+        return {
+            "stored": len(self.stored),
+            "deleted": len(self.deleted),
+            "same": self.same,
+            "unbound": self.unbound,
+            "other_stores": sorted(self.identities - store.identities),
+            "clock": self.clock,
+        }
+
+
+# --- pins ----------------------------------------------------------------------------------------
+
+_PIN_VERSION: Final = 1
+_MAX_PIN_BYTES: Final = 4096
+
+
+class Pin(NamedTuple):
+    """What a store had; see the module."""
+
+    store: str
+    until: int
+    events: int
+    trimmed: int
+    root: str
+    time: str
+
+
+_PIN_TYPES: Final = {name: int if name in ("until", "events", "trimmed") else str for name in Pin._fields}
+
+
+def make_pin(store: ThreadStore) -> Pin:
+    """Return the pin of all events of a store."""
+    made = now()
+    until, trimmed = store.end(), store.trimmed()
+    root = _root(store, until)
+    return Pin(store.identity, until, root.size, trimmed, root.root().hex(), made)
+
+
+def _root(store: ThreadStore, until: int) -> Tree:
+    return Tree.of(line_of(event) for event in store.events(until))
+
+
+def check_pin(store: ThreadStore, pin: Pin) -> Reason | None:
+    """Return why a store is not shown to continue a pin; ``None`` if it does."""
+    if pin.store != store.identity or store.end() < pin.until:
+        return Reason.PIN_DIFFERS
+    root = _root(store, pin.until)
+    if (root.size, root.root().hex()) == (pin.events, pin.root):
+        return None if pin.events else Reason.PIN_EMPTY
+    # Without the events that were removed, the root cannot be computed.
+    return Reason.PIN_TRIMMED if store.trimmed() > pin.trimmed else Reason.PIN_DIFFERS
+
+
+def read_pin(path: Path) -> Pin:
+    """Read a pin."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # no wait for a FIFO
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(_MAX_PIN_BYTES + 1) or b""
+    except OSError as error:
+        raise MaintenanceError(
+            f"{path}: {error.strerror}", hint="name a file that `sealpoint heads seal --pin FILE` wrote"
+        ) from None
+    try:
+        found = json.loads(data) if len(data) <= _MAX_PIN_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    if (
+        not isinstance(found, dict)
+        or found.pop("pin", None) != _PIN_VERSION
+        or found.keys() != _PIN_TYPES.keys()
+    ):
+        raise MaintenanceError(
+            f"{path} is not a pin of version {_PIN_VERSION}",
+            hint="name a file that `sealpoint heads seal --pin FILE` wrote",
+        )
+    for name, kind in _PIN_TYPES.items():
+        if type(found[name]) is not kind:
+            raise MaintenanceError(
+                f"{path}: {name!r} is not what a pin has there",
+                hint="name a file that `sealpoint heads seal --pin FILE` wrote",
+            )
+    return Pin(**found)
+
+
+def write_pin(path: Path, pin: Pin) -> None:
+    """Write a pin; through a link, which is kept."""
+    text = json.dumps({"pin": _PIN_VERSION, **pin._asdict()}, indent=2)
+    write_whole(Path(os.path.realpath(path)), f"{text}\n")

@@ -1,0 +1,253 @@
+"""Inspection: the values of one thread as JSON data. Nothing is imported or built.
+
+Types that JSON lacks are objects whose first key begins with ``$``. A dict that could be mistaken for such
+an object, or has keys other than text, is a ``$map``.
+
+    {"$bytes": 3, "hex": "010203"}             bytes: how many, and the first of them
+    {"$text": 9000, "start": "..."}            text that is too long to be shown: its length and beginning
+    {"$record": "module.Name", "kind": "...",
+     "arguments": ...}                         what would be an object of that type
+    {"$map": [[key, value], ...]}              a dict
+    {"$float": "nan"}                          a number that JSON does not have
+    {"$cut": 7}                                the last of a list or a map: so many members are not shown
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from sealpoint.admin.databases.cells import Cell, Opener, Selection
+from sealpoint.admin.databases.rows import BATCH, Batch, Event, Failure, Progress, RowStore, failure, pages
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto.tag import KINDS, is_sealed
+from sealpoint.errors import KeyRingError, SealpointError, UnknownTypeError, excerpt
+from sealpoint.sealed.tokens import Tokens
+from sealpoint.serde.allowlist import SAFE_TYPES
+from sealpoint.serde.inert import Inert, decode_inert
+from sealpoint.serde.inert import inventory as named_types
+from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
+
+MAX_MEMBERS: Final = 2_000
+MAX_CHARS: Final = 2_000
+MAX_BYTES: Final = 64
+
+
+class Readable(NamedTuple):
+    """A value that was opened."""
+
+    table: str
+    place: dict[str, Any]
+    tag: str
+    value: Any
+    # What `SealedSaver` has sealed with it; ``None`` if there is nothing.
+    sealed_with: Any = None
+
+
+def threads(store: RowStore) -> Iterator[str]:
+    """Yield the id of each thread once, table by table in their order."""
+    seen = set[str]()
+    for _, thread_id in store.cleartext.names("thread_id"):
+        if thread_id not in seen:
+            seen.add(thread_id)
+            yield thread_id
+
+
+def inspect(
+    store: RowStore,
+    cipher: RingCipher | None,
+    thread_id: str,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    batch: Batch = BATCH,
+) -> Iterator[Readable | Failure]:
+    """Yield the values of a thread, column by column in the order of the store."""
+    opener = RingCipher(KeyRing([])) if cipher is None else cipher
+    for column in store.columns:
+        selections = [Selection(thread_id=stored) for stored in _stored_ids(opener, thread_id)]
+        for page in (page for selection in selections for page in pages(store, column, selection, batch)):
+            for cell in page.cells:
+                if cell.is_sentinel:
+                    continue
+                try:
+                    parts = Opener(opener, allow_plaintext=True).parts(cell)
+                    shown = plain(decode_inert(*parts.opened.typed, limits))
+                except SealpointError as error:
+                    yield failure(cell, error)
+                else:
+                    yield Readable(column.label, cell.where.names, cell.tag, shown, plain(parts.sealed_with))
+
+
+def _stored_ids(cipher: RingCipher, thread_id: str) -> Iterator[str]:
+    """Yield what may stand for a thread: its id, and if the ring has an index key its pseudonym."""
+    yield thread_id
+    with suppress(KeyRingError):
+        yield Tokens(lambda: cipher.ring).pseudonym(thread_id)
+
+
+def plain(value: Any) -> Any:
+    """Return a value of `decode_inert` as JSON data, truncated where it is very long."""
+    return _Plain().show(value)
+
+
+class _Plain:
+    """Converts one value; the number of shown members is limited for the whole value."""
+
+    def __init__(self) -> None:
+        self._left = MAX_MEMBERS
+
+    def show(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, bytes | bytearray):
+            return {"$bytes": len(value), "hex": value[:MAX_BYTES].hex()}
+        if isinstance(value, Inert):
+            named = self._text(f"{value.module}.{value.name}" if value.module else value.name)
+            return {"$record": named, "kind": value.kind, "arguments": self.show(value.payload)}
+        if isinstance(value, dict):
+            return self._dict(value)
+        if isinstance(value, list | tuple):
+            return self._list(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"$float": str(value)}
+        return value
+
+    def _text(self, text: str) -> Any:
+        if len(text) <= MAX_CHARS:
+            return text
+        return {"$text": len(text), "start": text[:MAX_CHARS]}
+
+    def _take(self, members: int) -> int:
+        """Return how many of ``count`` members may be shown."""
+        taken = min(members, self._left)
+        self._left -= taken
+        return taken
+
+    def _list(self, items: list[Any] | tuple[Any, ...]) -> list[Any]:
+        taken = self._take(len(items))
+        shown = [self.show(item) for item in islice(items, taken)]
+        return shown if taken == len(items) else [*shown, {"$cut": len(items) - taken}]
+
+    def _dict(self, table: dict[Any, Any]) -> Any:
+        taken = self._take(len(table))
+        members = islice(table.items(), taken)
+        ordinary = taken == len(table) and all(map(_is_ordinary, table))
+        if ordinary:
+            return {key: self.show(value) for key, value in members}
+        pairs: list[Any] = [[self.show(key), self.show(value)] for key, value in members]
+        return {"$map": pairs if taken == len(table) else [*pairs, {"$cut": len(table) - taken}]}
+
+
+def _is_ordinary(key: object) -> bool:
+    return isinstance(key, str) and len(key) <= MAX_CHARS and not key.startswith("$")
+
+
+# Names also come from unauthenticated values: a forged one may name any number of types.
+MAX_TYPES: Final = 10_000
+MAX_NAME_CHARS: Final = 200
+
+
+@dataclass(slots=True)
+class Constructor:
+    """A type that values name."""
+
+    module: str
+    name: str
+    # The first thread with a value that names it.
+    thread: str
+    records: int = 0
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Its entry in an allowlist."""
+        return self.module, self.name
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether a strict serializer builds it by default."""
+        return self.pair in SAFE_TYPES
+
+    @property
+    def is_nameable(self) -> bool:
+        """Whether the name is possible in Python, so that an allowlist may contain it."""
+        return all(part.isidentifier() for part in f"{self.module}.{self.name}".split("."))
+
+
+@dataclass(slots=True)
+class Inventory:
+    """The results."""
+
+    constructors: dict[tuple[str, str], Constructor] = field(default_factory=dict)
+    # Of types beyond `MAX_TYPES`.
+    other_records: int = 0
+    values: int = 0
+    # Sealed values that were skipped for lack of a cipher.
+    not_opened: int = 0
+    failures: int = 0
+
+    def add(self, cell: Cell, module: str, name: str, records: int) -> None:
+        """Count a type that a value names."""
+        pair = (_cut(module), _cut(name))
+        if pair not in self.constructors and len(self.constructors) == MAX_TYPES:
+            self.other_records += records
+            return
+        found = self.constructors.setdefault(pair, Constructor(*pair, _thread(cell)))
+        found.records += records
+
+
+def inventory(
+    store: RowStore,
+    cipher: RingCipher | None = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    batch: Batch = BATCH,
+    report: Callable[[Event], None] | None = None,
+) -> Inventory:
+    """Count the types that are named in the values of a database. Nothing is imported or built."""
+    found = Inventory()
+    opener = RingCipher(KeyRing([])) if cipher is None else cipher
+    total = sum(count.rows for count in store.count(damage=[]))  # the walk meets the damage
+    size = 0
+    for column in store.columns:
+        for page in pages(store, column, batch=batch):
+            for cell in page.cells:
+                size += len(cell.value) if isinstance(cell.value, bytes) else 0
+                failure = _take(found, cell, opener, limits, pass_over=cipher is None)
+                if failure and report:
+                    report(failure)
+            if report:
+                report(Progress(column.label, found.values, total, 0, 0, size, 0.0))
+    return found
+
+
+def _take(
+    found: Inventory, cell: Cell, cipher: RingCipher, limits: Limits, *, pass_over: bool
+) -> Failure | None:
+    found.values += 1
+    if pass_over and is_sealed(cell.tag):
+        found.not_opened += 1
+        return None
+    try:
+        opened = Opener(cipher, allow_plaintext=True).parts(cell).opened
+        if opened.inner not in KINDS:
+            raise UnknownTypeError(f"Unknown serialization type: {excerpt(opened.inner)}")
+        names = named_types(opened.data, opened.inner, limits)
+    except SealpointError as error:
+        found.failures += 1
+        return failure(cell, error)
+    for (module, name), records in names.items():
+        found.add(cell, module, name, records)
+    return None
+
+
+def _thread(cell: Cell) -> str:
+    thread: Any = cell.where.names.get("thread_id")
+    return _cut(thread) if isinstance(thread, str) else excerpt(thread)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MAX_NAME_CHARS else f"{name[:MAX_NAME_CHARS]}..."

@@ -1,0 +1,304 @@
+"""A rotation job: plan, rotate, verify and scrub, according to its options.
+
+The module is independent of a terminal: phases, progress and failures are reported to a callback, and the
+outcome is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+from typing import Final, NamedTuple
+
+from sealpoint.admin.databases.cells import Selection
+from sealpoint.admin.databases.rows import Event, Events, Failures, Progress, RowStore
+from sealpoint.admin.databases.sqlite.rows import SqliteRows
+from sealpoint.admin.maintenance.result import Check, Options
+from sealpoint.admin.maintenance.rotate import BeforeChange, outstanding, require_own_ring
+from sealpoint.admin.maintenance.scrub import Scrubbed, Traces, scrub
+from sealpoint.admin.maintenance.status import Share, status
+from sealpoint.admin.maintenance.verify import verify
+from sealpoint.admin.maintenance.workers import (
+    Assignment,
+    Pace,
+    Signal,
+    Work,
+    rotate_as,
+    rotating,
+    run_in_processes,
+)
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.crypto.tag import Kind
+from sealpoint.errors import LockedError, ScrubError, SealpointError, StoppedError
+from sealpoint.keys.state import LEGACY
+
+SAMPLE_EVERY: Final = 100
+
+
+class Action(StrEnum):
+    """What a job does with values of one kind of protection."""
+
+    NONE = "none"
+    ROTATE = "rotate"
+    INDEX = "index"
+    SEAL = "seal"
+    NEEDS_PLAINTEXT = "needs allow_plaintext"
+    NEEDS_LEGACY = "needs allow_legacy"
+    NEEDS_KEY = "needs key"
+    PICKLE = "pickle"
+    OTHER_TYPE = "other type"
+    UNRECOGNISED = "unrecognised"
+
+
+class Step(NamedTuple):
+    """A step of a plan: values of one table with the same protection, and the action for them."""
+
+    share: Share
+    action: Action
+
+
+def make_plan(
+    store: RowStore, ring: KeyRing, options: Options, damage: list[SealpointError] | None = None
+) -> list[Step]:
+    """Return what a job would do with the values of the database.
+
+    What cannot be counted is in ``damage`` if that is given, see `RowStore.count`.
+    """
+    shares = status(store, damage=damage)
+    active = ring.require_active().id if shares else None
+    return [
+        Step(share, action_of(share, ring, options, is_done=lambda one: one.key_id == active))
+        for share in shares
+    ]
+
+
+def action_of(share: Share, ring: KeyRing, options: Options, *, is_done: Callable[[Share], bool]) -> Action:
+    """Return what a job does with values; ``is_done`` says whether sealed ones are as they are to be."""
+    if share.is_skipped:
+        return Action.PICKLE if share.is_pickle else Action.OTHER_TYPE
+    if share.kind is Kind.PLAINTEXT:
+        return Action.SEAL if options.allow_plaintext else Action.NEEDS_PLAINTEXT
+    if share.kind is Kind.UNKNOWN:
+        return Action.UNRECOGNISED
+    if is_done(share):
+        return Action.NONE
+    if share.kind is Kind.LEGACY and not options.allow_legacy:
+        return Action.NEEDS_LEGACY
+    usable = {LEGACY if key.suite else key.id for key in ring.keys if key.state.opens}
+    needed = LEGACY if share.kind is Kind.LEGACY else share.key_id
+    return Action.ROTATE if needed in usable else Action.NEEDS_KEY
+
+
+class Phase(StrEnum):
+    """A part of a job, reported when it begins."""
+
+    ROTATE = "rotate"
+    VERIFY = "verify"
+    SCRUB = "scrub"
+
+
+Report = Callable[[Phase | Event], None]
+"""Called with each phase when it begins, with progress, and once for each value that does not open."""
+
+
+class End(StrEnum):
+    """How far a job has come."""
+
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    """Before all values were rotated."""
+    LOCKED = "locked"
+    """Other connections kept rows locked; all other values were rotated."""
+    UNVERIFIED = "unverified"
+    """All values were rotated; the verification was not completed."""
+    UNSCRUBBED = "unscrubbed"
+    """All but the scrub is done."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a job has done so far."""
+
+    end: End = End.COMPLETE
+    problem: SealpointError | None = None
+    changed: int = 0
+    # Values that writers had changed meanwhile.
+    raced: int = 0
+    # Sealed although no key had authenticated them.
+    plaintext: int = 0
+    # Were under LANGGRAPH_AES_KEY, which authenticates no type.
+    legacy: int = 0
+    left: int = 0
+    # The plan of another job with the same options, if values are left.
+    remaining: list[Step] = field(default_factory=list)
+    # ``None`` if verification did not begin.
+    verified: int | None = None
+    scrubbed: Scrubbed | None = None
+    seconds: float = 0.0
+    longest_lock_seconds: float = 0.0
+
+    def count(self, *actions: Action) -> int:
+        """Return how many of the remaining values have one of these actions in the remaining plan."""
+        return sum(share.rows for share, action in self.remaining if action in actions)
+
+    @property
+    def pending(self) -> int:
+        """How many of the remaining values another job like this would change."""
+        return self.count(Action.ROTATE, Action.SEAL)
+
+    def note_lock(self, seconds: float) -> None:
+        """Record how long writers waited."""
+        self.longest_lock_seconds = max(self.longest_lock_seconds, seconds)
+
+
+def require_keys(store: RowStore, ring: KeyRing, options: Options) -> None:
+    """Refuse the ring of another environment before any change, unless the check is disabled."""
+    if options.check_keys:
+        require_own_ring(store, ring, seals_unsealed=options.allow_plaintext or options.allow_legacy)
+
+
+class Job:
+    """One run over one database."""
+
+    _work: Work = staticmethod(rotating)
+
+    def __init__(
+        self,
+        store: RowStore,
+        cipher: RingCipher,
+        options: Options,
+        *,
+        stop: Signal,
+        report: Report,
+        url: str = "",
+    ) -> None:
+        """Prepare a job. One that scrubs closes the store; workers connect to ``url``."""
+        self._store = store
+        self._cipher = cipher
+        self._options = options
+        self._stop = stop
+        self._report = report
+        self._url = url
+        self._pace = Pace(stop, rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
+        self._traces = Traces()
+        self._outcome = Outcome()
+        self._failures = Failures(may_repeat=True)
+
+    def run(self) -> Outcome:
+        """Rotate, verify and scrub, while the store is held."""
+        options, outcome = self._options, self._outcome
+        with self._store.hold():
+            require_keys(self._store, self._cipher.ring, options)
+            self._rotate()
+            # Counted in the database, because agents may have written under an old key since the last pass.
+            self._count_left(self._store)
+            # Time may run out just as the last value is rotated: such a run is complete.
+            if outcome.end is End.COMPLETE and self._pace.is_over and outcome.pending:
+                outcome.end = End.STOPPED
+            if outcome.end is End.COMPLETE and options.check is not Check.NONE:
+                self._verify()
+            if outcome.end is End.COMPLETE and options.scrub and isinstance(self._store, SqliteRows):
+                # `hold` locks another file, so the lock outlasts this connection.
+                self._store.close()
+                self._scrub(self._store.path)
+        return outcome
+
+    @property
+    def _changed_store(self) -> RowStore:
+        return self._store
+
+    def _rotate(self) -> None:
+        start = monotonic()
+        self._report(Phase.ROTATE)
+        try:
+            with _halting(self._changed_store, self._pace), closing(self._events()) as events:
+                for event in events:
+                    self._take(event)
+        except LockedError as error:  # all other rows are done, and reported
+            self._outcome.end, self._outcome.problem = End.LOCKED, error
+        self._outcome.seconds = monotonic() - start
+
+    def _events(self) -> Events:
+        options, cipher = self._options, self._cipher
+        if options.workers > 1:  # each worker has its own pace
+            rate = options.rows_per_second
+            each = replace(options, rows_per_second=None if rate is None else rate / options.workers)
+            key_id = cipher.ring.require_active().id
+            return run_in_processes(
+                Assignment(self._url, cipher.ring.path, key_id, cipher.suite, each, self._work),
+                options.workers,
+                self._stop,
+            )
+        return self._pace.limit(self._run(self._traces.add if options.scrub else None))
+
+    def _run(self, before_change: BeforeChange | None) -> Events:
+        """Begin the run of this process."""
+        return rotate_as(self._options, self._store, self._cipher, before_change)
+
+    def _take(self, event: Event) -> None:
+        """Count an event, and report it; of a value's failures only the first."""
+        if isinstance(event, Progress):
+            self._outcome.changed, self._outcome.raced = event.changed, event.raced
+            self._outcome.plaintext, self._outcome.legacy = event.plaintext, event.legacy
+            self._outcome.note_lock(event.lock_seconds)
+            self._report(event)
+        elif self._failures.add(event):
+            self._report(event)
+
+    def _count_left(self, store: RowStore) -> None:
+        ring = self._cipher.ring
+        self._outcome.left = sum(count.rows for count in outstanding(store, ring.require_active().id))
+        self._outcome.remaining = make_plan(store, ring, self._options) if self._outcome.left else []
+
+    @property
+    def _to_verify(self) -> Selection:
+        return Selection(plaintext=False)
+
+    def _verify(self) -> None:
+        """Open sealed values again. Values that the rotation left are already reported."""
+        every = SAMPLE_EVERY if self._options.check is Check.SAMPLE else 1
+        rows = failed = 0
+        self._report(Phase.VERIFY)
+        for event in verify(self._store, self._cipher, selection=self._to_verify, every=every):
+            if isinstance(event, Progress):
+                rows = event.rows
+                self._report(event)
+                if self._pace.is_over and rows < event.total:
+                    self._outcome.end = End.UNVERIFIED
+                    break
+            else:
+                failed += 1
+                self._take(event)
+        # The values 0, `every`, 2 * `every` were tried, so the quotient is rounded up.
+        self._outcome.verified = -(-rows // every) - failed
+
+    def _scrub(self, path: Path) -> None:
+        """Scrub, or record the problem: the rest of the job is done."""
+        outcome = self._outcome
+        self._report(Phase.SCRUB)
+        try:
+            outcome.scrubbed = scrub(path, self._cipher.ring, self._traces.fragments)
+            outcome.note_lock(outcome.scrubbed.lock_seconds)
+            if outcome.scrubbed.found:  # perhaps in rows that were written after they were counted
+                with closing(SqliteRows(path)) as store:
+                    self._count_left(store)
+        except (ScrubError, StoppedError) as error:
+            outcome.note_lock(getattr(error, "lock_seconds", 0.0))
+            outcome.end, outcome.problem = End.UNSCRUBBED, error
+
+
+@contextmanager
+def _halting(store: RowStore, pace: Pace) -> Iterator[None]:
+    """Let the end of a job also end a running SQLite statement."""
+    if not isinstance(store, SqliteRows):
+        yield
+        return
+    store.is_over = lambda: pace.is_over
+    try:
+        yield
+    finally:
+        store.is_over = None

@@ -1,0 +1,479 @@
+"""Rebinding: rows become bound to their places, as SealedSaver writes them, or the reverse, while agents run.
+
+Each row is changed by itself, by compare-and-swap over all columns that were read, and `SealedSaver` with
+``unbound="allow"`` reads any mix of bound and other rows. So a run may end at any point and be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from sealpoint.admin.databases.cells import Cell, Opener, Selection, require_decodable, require_readable
+from sealpoint.admin.databases.rows import (
+    UNSEALED_ROW,
+    Beside,
+    Change,
+    Events,
+    Progress,
+    Replacement,
+    RowStore,
+    WholeRowStore,
+    pages,
+)
+from sealpoint.admin.maintenance.job import Action, Job, Report, Step, action_of
+from sealpoint.admin.maintenance.result import Options
+from sealpoint.admin.maintenance.rotate import BeforeChange, Run
+from sealpoint.admin.maintenance.status import Share, status
+from sealpoint.admin.maintenance.workers import Assignment, Signal
+from sealpoint.base.checkpoint import require_document
+from sealpoint.base.metadata import MAX_DEPTH, decode_metadata, encode_metadata
+from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE, Place
+from sealpoint.crypto import KeyRing, Opened, RingCipher
+from sealpoint.crypto.tag import Kind
+from sealpoint.errors import ConfigError, MetadataError, RowError, SealedValueError, SealpointError, excerpt
+from sealpoint.sealed.body import (
+    PLAIN,
+    SENTINEL,
+    SENTINEL_VERSION,
+    Header,
+    pack_claims,
+    pack_header,
+    require_same_kind,
+)
+from sealpoint.sealed.calls import Claims
+from sealpoint.sealed.layout import Inline, Sentinels
+from sealpoint.sealed.rows import (
+    Parts,
+    channels_apart,
+    require_never_sealed,
+    require_same_row,
+    restore_values,
+    value_missing,
+)
+from sealpoint.sealed.tokens import PSEUDONYM, Tokens
+from sealpoint.serde import EncryptedSerializer
+from sealpoint.serde.jsontext import parse
+from sealpoint.serde.limits import DEFAULT_LIMITS
+
+_CHECKPOINTS: Final = "checkpoints"
+_REMEMBERED: Final = (
+    "savers beside it refuse them afterwards: start every agent without threads=, then pass"
+    " --allow-thread-store; or keep the store, and run `sealpoint heads adopt` at the end"
+)
+
+
+_RANDOM_BYTES: Final = 12
+_INDEXES: Final = range(-(2**31), 2**31)
+_NUL: Final = rb"\u0000"
+
+
+class Visible(NamedTuple):
+    """Which metadata stays readable in a bound row, besides what savers need."""
+
+    plain: frozenset[str] = frozenset()
+    indexed: frozenset[str] = frozenset()  # searched by token
+
+    def require_valid(self) -> None:
+        """Refuse a key that is reserved, or plain and indexed."""
+        both = (self.plain | frozenset(PLAIN)) & self.indexed
+        if both or KEY in self.plain | self.indexed:
+            raise ConfigError("a key of metadata is plain and indexed, or reserved")
+
+
+NOTHING_MORE: Final = Visible()
+
+
+class Binder:
+    """Makes bound rows of others, and others of bound ones.
+
+    A value's bytes are passed on as they are. Only JSON is decoded, and of an unbound Postgres checkpoint the
+    document that SealedSaver had sealed instead of the JSON in its column.
+    """
+
+    def __init__(
+        self, cipher: RingCipher, visible: Visible = NOTHING_MORE, *, allow_plaintext: bool = False
+    ) -> None:
+        """Prepare; values are sealed under the active key, unsealed ones only if that is allowed."""
+        visible.require_valid()
+        if visible.indexed:
+            cipher.ring.index_key("metadata")  # raises now, not at the first row
+        self._cipher = cipher
+        self._opener = Opener(cipher, allow_plaintext)
+        self._rows = Inline(
+            serde=EncryptedSerializer(cipher),
+            plain=visible.plain | frozenset(PLAIN),
+            indexed=visible.indexed,
+            tokens=Tokens(lambda: cipher.ring),
+            allow_unbound=True,
+        )
+
+    def bind(self, cell: Cell) -> Replacement:
+        """Return what takes the place of a row that is not bound."""
+        coordinates, beside = cell.where.column.coordinates, cell.where.locator
+        if coordinates is METADATA:
+            return self._bind_row(cell, beside)
+        opened = self._opener.open(cell)
+        head, metadata = b"", None
+        if coordinates is WRITE:
+            head = pack_claims(_require_claims(cell.where.names, beside))
+        elif coordinates is CHECKPOINT:
+            header = _make_header(cell, beside)
+            head, metadata = pack_header(header), self._rows.readable(header["metadata"])
+        tag, blob = self._cipher.seal(opened.inner, head + opened.data, row=cell.where.row)
+        if not opened.authenticated:
+            require_decodable(opened.inner, opened.data)
+        stored = None if metadata is None else _as_stored(metadata, beside)
+        return Replacement(tag, blob, beside.parent or None, stored)
+
+    def _bind_row(self, cell: Cell, beside: Beside) -> Replacement:
+        """Bind a Postgres checkpoint: everything in its row, and which of its values are elsewhere."""
+        cell.where.require_key()
+        require_readable(cell)
+        header = _make_header(cell, beside)
+        document = _parse(beside.document)
+        if not isinstance(document, dict):
+            raise RowError("the column of a checkpoint holds no object")
+        found = document.pop("channel_values", None) or {}
+        require_document({**document, "channel_values": found}, cell.where.names["checkpoint_id"])
+        versions = document["channel_versions"]
+        require_never_sealed(document["id"], versions, found)
+        inline = {name: value for name, value in found.items() if name not in beside.channels}
+        header["channels"] = [*inline, *sorted(beside.channels)]
+        header["inline"] = inline
+        frame = self._rows.seal_frame(Place(**cell.where.names), header, document, header["metadata"])
+        # A saver compares versions with each other, and they are all text or all numbers.
+        are_text = all(isinstance(version, str) for version in versions.values())
+        seen = {**versions, SENTINEL: SENTINEL_VERSION if are_text else int(SENTINEL_VERSION)}
+        kept = {name: document[name] for name in ("v", "id") if name in document}
+        marks = {name: True for name in sorted(beside.channels) if found.get(name) is True}
+        row = {**kept, "channel_values": dict.fromkeys(inline, "") | marks, "channel_versions": seen}
+        return Replacement(None, None, header["parent"], _to_json(frame), _to_json(row))
+
+    def revise(self, cell: Cell) -> Replacement | None:
+        """Return a bound checkpoint with more readable metadata; ``None`` if it has all that is wanted.
+
+        The sealed bytes stay the same.
+        """
+        beside, header = cell.where.locator, self._opened(cell).header
+        if header is None:
+            raise TypeError("only checkpoints have metadata")
+        before = decode_metadata(beside.metadata)
+        after = {**self._rows.readable(header["metadata"]), **before}
+        if after == before:
+            return None
+        return Replacement(cell.tag, cell.value, beside.parent, _as_stored(after, beside), beside.document)
+
+    def unbind(self, cell: Cell) -> Replacement | None:
+        """Return what a saver with the serializer alone reads in place of a row; ``None`` for a sentinel."""
+        beside, names = cell.where.locator, cell.where.names
+        if cell.is_sentinel:
+            return None
+        parts = self._opened(cell)
+        if PSEUDONYM.match(names["thread_id"]):
+            raise RowError(
+                "the thread has a pseudonym, by which only SealedSaver finds it",
+                hint="sealpoint decrypt makes a copy with the thread ids in place of the pseudonyms",
+            )
+        if parts.claims and parts.claims.columns != _require_claims(names, beside).columns:
+            raise RowError("a write is not at the place at which it was sealed")
+        header, parent, metadata = parts.header, None, None
+        if header is not None:
+            parent = header["parent"] if beside.parent else None
+            if cell.where.column.coordinates is METADATA:
+                return self._unbind_row(cell, header, parts.opened, parent)
+            metadata = _as_stored(header["metadata"], beside)
+        tag, blob = self._cipher.seal(*parts.opened.typed)
+        return Replacement(tag, blob, parent, metadata)
+
+    def _unbind_row(self, cell: Cell, header: Header, opened: Opened, parent: str | None) -> Replacement:
+        """Restore the JSON of a Postgres checkpoint."""
+        beside: Beside = cell.where.locator
+        for channel in channels_apart(header):
+            if channel not in beside.channels:
+                raise value_missing(channel)
+        document, row = self._rows.serde.decode(*opened.typed), _parse(beside.document)
+        readable = row["channel_values"] if isinstance(row, dict) else {}
+        values = restore_values(header, readable if isinstance(readable, dict) else {})
+        restored = {**document, "channel_values": values}
+        require_document(restored, cell.where.names["checkpoint_id"])
+        metadata = encode_metadata(header["metadata"]).decode()
+        return Replacement(None, None, parent, _require_storable(metadata), _to_json(restored))
+
+    def _opened(self, cell: Cell) -> Parts:
+        """Open a bound row, and compare it with what is readable in it."""
+        parts, beside = self._opener.parts(cell), cell.where.locator
+        if parts.header is not None:
+            # An edited parent has no effect, as for the saver: the sealed one takes its place.
+            require_same_row(parts.header, decode_metadata(beside.metadata), None, self._rows.tokens)
+        return parts
+
+
+def _make_header(cell: Cell, beside: Beside) -> Header:
+    """Return the header of a checkpoint that is not bound."""
+    if not cell.where.names["checkpoint_id"]:
+        raise RowError("the id of a checkpoint is empty")
+    if not isinstance(beside.parent, str | None):
+        raise RowError(f"column 'parent_checkpoint_id' holds {type(beside.parent).__name__}, not text")
+    metadata = decode_metadata(beside.metadata)
+    if KEY in metadata:
+        raise MetadataError(f"metadata has the key {KEY!r}, and the row is not bound to its place")
+    return {
+        "metadata": metadata,
+        "parent": beside.parent or None,
+        "rebound": os.urandom(_RANDOM_BYTES).hex(),
+    }
+
+
+def _require_claims(names: Mapping[str, Any], beside: Beside) -> Claims:
+    """Return the place of a write according to its columns."""
+    channel, idx, task_path = names["channel"], names["idx"], beside.task_path
+    if not isinstance(task_path, str):
+        raise RowError(f"column 'task_path' holds {type(task_path).__name__}, not text")
+    if idx not in _INDEXES:
+        raise RowError(f"a write to {excerpt(channel)} has the index {idx}, which no saver gives it")
+    claims = Claims(task_path, idx)
+    require_same_kind(channel, claims)
+    return claims
+
+
+def _as_stored(metadata: Mapping[str, Any], beside: Beside) -> bytes | str:
+    """Return metadata as JSON, of the type that was read."""
+    data = encode_metadata(metadata)  # type: ignore[arg-type]
+    return data.decode() if isinstance(beside.metadata, str) else data
+
+
+def _parse(text: str) -> Any:
+    return parse(text.encode(), MAX_DEPTH, DEFAULT_LIMITS.elements)
+
+
+def _to_json(value: Mapping[str, Any]) -> str:
+    """Return JSON for a column of Postgres."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SealedValueError(f"a value has no form in JSON: {type(error).__name__}") from None
+    _parse(text)
+    return _require_storable(text)
+
+
+def _require_storable(text: str) -> str:
+    if _NUL in text.encode().replace(rb"\\", b"__"):
+        raise SealedValueError("Postgres stores no NUL character in JSON")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebindOptions(Options):
+    """What a rebinding does.
+
+    Attributes:
+        unbind: Make bound rows readable for a saver with the serializer alone, instead of the reverse.
+        visible: Which metadata stays readable in bound rows.
+        thread_id: Only this thread, by its id in the database.
+        allow_thread_store: Unbind although a thread store remembers the rows: no saver beside it reads them
+            then, before `heads adopt`.
+    """
+
+    unbind: bool = False
+    allow_thread_store: bool = False
+    visible: Visible = NOTHING_MORE
+    thread_id: str | None = None
+
+
+def rebind(
+    store: WholeRowStore,
+    cipher: RingCipher,
+    options: RebindOptions,
+    before_change: BeforeChange | None = None,
+) -> Events:
+    """Bind every row to its place, or the reverse. No value is decoded.
+
+    Rows that do not open, or are not as a saver writes them, are reported and left as they are. The caller
+    holds the store (`RowStore.hold`), or is a worker of a process that does.
+
+    Args:
+        store: A database, writable.
+        cipher: Opens what is there, and seals under its active key.
+        options: What to do; of the general ones those of `rotate`.
+        before_change: Called with each row before it is changed.
+
+    Yields:
+        Progress after each batch; a failure once for each row that is refused.
+
+    Raises:
+        NoActiveKeyError: If the ring has no active key. Nothing has been changed.
+        ConfigError, KeyRingError: If keys of metadata are not valid, or cannot be indexed; or rows are to be
+            unbound that a thread store remembers. Nothing has been changed.
+        LockedError: On Postgres, if other sessions have locked rows until the end. All other rows are done.
+        StoppedError: If the disk is full or the database is not available. The run can be repeated.
+    """
+    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
+    cipher.ring.require_active()
+    binder = Binder(cipher, options.visible, allow_plaintext=options.allow_plaintext)
+    if options.unbind:
+        require_not_remembered(store, cipher, options)
+        yield from _run(store, binder.unbind, Selection(bound=True), options, before_change)
+        return
+    selection = Selection(bound=False, plaintext=options.allow_plaintext, legacy=options.allow_legacy)
+    done: Progress | None = None
+    for event in _run(store, binder.bind, selection, options, before_change):
+        yield event
+        done = event if isinstance(event, Progress) else done
+    if options.visible != NOTHING_MORE:
+        with (
+            store.narrowed(),
+            closing(_run(store, binder.revise, Selection(bound=True), options, None)) as events,
+        ):
+            for event in events:
+                yield _sum(done, event) if isinstance(event, Progress) else event
+
+
+def require_not_remembered(store: RowStore, cipher: RingCipher, options: RebindOptions) -> None:
+    """Check that no checkpoint that is to be unbound was stored beside a thread store."""
+    if not options.unbind or options.allow_thread_store:
+        return
+    selection = Selection(bound=True, thread_id=options.thread_id)
+    for column in store.columns:
+        if not column.has_headers:
+            continue
+        for page in pages(store, column, selection):
+            if any(_names_store(cipher, cell) for cell in page.cells):
+                raise remembered()
+
+
+def remembered() -> ConfigError:
+    """Return the error of a run that would unbind what a thread store remembers."""
+    return ConfigError("a thread store remembers rows that are to be unbound", hint=_REMEMBERED)
+
+
+def _names_store(cipher: RingCipher, cell: Cell) -> bool:
+    try:
+        return "store" in (Opener(cipher).parts(cell).header or ())
+    except SealpointError:  # it is named when it is to be changed
+        return False
+
+
+def _run(
+    store: WholeRowStore,
+    change: Callable[[Cell], Replacement | None],
+    selection: Selection,
+    options: RebindOptions,
+    before_change: BeforeChange | None,
+) -> Events:
+    def changing(cell: Cell) -> Replacement | None:
+        changed = change(cell)
+        if changed is not None and before_change is not None:
+            before_change(cell)
+        return changed
+
+    wanted: Change = changing
+    return Run(store, wanted, selection, options.paced_batch, options.max_lock_seconds).events()
+
+
+def _sum(done: Progress | None, more: Progress) -> Progress:
+    """Return the progress of a second run with what the first one changed."""
+    if done is None:
+        return more
+    return more._replace(
+        changed=done.changed + more.changed,
+        raced=done.raced + more.raced,
+        size_bytes=done.size_bytes + more.size_bytes,
+        plaintext=done.plaintext,
+        legacy=done.legacy,
+    )
+
+
+def sealing_sentinels(cipher: RingCipher) -> Callable[[str, str], tuple[str, bytes]]:
+    """Return a function that makes the sentinel of a thread and namespace."""
+    return Sentinels(EncryptedSerializer(cipher)).sealed
+
+
+def rebinding(assignment: Assignment, cipher: RingCipher) -> Events:
+    """Rebind: the work of each worker."""
+    from sealpoint.admin.databases.postgres.whole import PostgresWholeRows
+
+    options = assignment.options
+    if not isinstance(options, RebindOptions):
+        raise TypeError(f"options are {type(options).__name__}")
+    sentinel = None if options.unbind else sealing_sentinels(cipher)
+    opened = PostgresWholeRows(assignment.url, writable=True, thread_id=options.thread_id, sentinel=sentinel)
+    with closing(opened) as store:
+        yield from rebind(store, cipher, replace(options, allow_thread_store=True))  # the job has asked
+
+
+# --- the job --------------------------------------------------------------------------------------
+
+
+def make_plan(
+    rows: WholeRowStore,
+    ring: KeyRing,
+    options: RebindOptions,
+    damage: list[SealpointError] | None = None,
+) -> list[Step]:
+    """Return what a job would do with the rows of the database."""
+    return [Step(share, _action(share, ring, options)) for share in status(rows, damage=damage)]
+
+
+def _action(share: Share, ring: KeyRing, options: RebindOptions) -> Action:
+    if is_bound(share) is not options.unbind:
+        examined = is_bound(share) and share.table == _CHECKPOINTS and options.visible != NOTHING_MORE
+        return Action.INDEX if examined else Action.NONE
+    if share.kind is Kind.UNKNOWN and share.types == (excerpt(UNSEALED_ROW),):
+        return Action.ROTATE
+    return action_of(share, ring, options, is_done=lambda _: False)
+
+
+def is_bound(share: Share) -> bool:
+    """Whether values of a share are bound to their rows."""
+    return "row" in share.flags
+
+
+class RebindJob(Job):
+    """One rebinding of one database."""
+
+    _work = staticmethod(rebinding)
+
+    def __init__(
+        self,
+        store: RowStore,
+        rows: WholeRowStore,
+        cipher: RingCipher,
+        options: RebindOptions,
+        *,
+        stop: Signal,
+        report: Report,
+        url: str = "",
+    ) -> None:
+        """Prepare a job, see `Job`."""
+        super().__init__(store, cipher, options, stop=stop, report=report, url=url)
+        self._rows = rows
+        self._wanted = options
+
+    @property
+    def _changed_store(self) -> RowStore:
+        return self._rows
+
+    @property
+    def _to_verify(self) -> Selection:
+        return Selection(plaintext=False, thread_id=self._wanted.thread_id)
+
+    def _run(self, before_change: BeforeChange | None) -> Events:
+        return rebind(self._rows, self._cipher, replace(self._wanted, allow_thread_store=True), before_change)
+
+    def _rotate(self) -> None:
+        require_not_remembered(self._store, self._cipher, self._wanted)
+        super()._rotate()
+        if self._wanted.unbind:
+            self._rows.remove_sentinels()
+
+    def _count_left(self, store: RowStore) -> None:
+        del store
+        plan = make_plan(self._rows, self._cipher.ring, self._wanted)
+        wrong = [step for step in plan if is_bound(step.share) is self._wanted.unbind]
+        self._outcome.left = sum(step.share.rows for step in wrong)
+        self._outcome.remaining = wrong

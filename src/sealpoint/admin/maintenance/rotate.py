@@ -1,0 +1,273 @@
+"""Rotation: resealing every value of a database under the active key, while agents run.
+
+A pass walks over the values that are not under the active key. The next pass finds values that writers add
+behind it. Tags are the only record of progress, so a run may end at any point and be repeated. It ends
+where its consumer stops iterating: no lock depends on the consumer, because each batch commits by itself.
+
+Two environments may have different keys with the same id, and values sealed under the wrong one open in
+neither. So before any change it is tried on a sample whether the database is sealed under the ring.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from sealpoint.admin.databases.cells import Cell, Opener, Selection
+from sealpoint.admin.databases.rows import (
+    BATCH,
+    Batch,
+    Change,
+    Event,
+    Events,
+    Failure,
+    Failures,
+    Progress,
+    Rewritten,
+    RowStore,
+    TagCount,
+    failure,
+)
+from sealpoint.crypto import Key, KeyRing, RingCipher
+from sealpoint.crypto.tag import Kind, classify
+from sealpoint.errors import IntegrityError, SealpointError, WrongRingError
+
+SAMPLE_ROWS: Final = 20
+"""How many values of a column are tried for each key."""
+
+MAX_DAMAGED: Final = 3
+"""How many rows under the active key may be damaged or forged, if other keys of the ring open theirs."""
+
+
+def require_own_ring(store: RowStore, ring: KeyRing, *, seals_unsealed: bool = False) -> None:
+    """Open some rows under each key of a ring.
+
+    Damaged and forged rows may be among them, so one that opens is enough for a key. The ring is refused
+    if no key opens any; also if another key does, but the active one opens none of more than `MAX_DAMAGED`.
+    A run that seals what no key of the ring has sealed is also refused if all rows are under unknown ids.
+    """
+    classified = (classify(count.tag) for count in store.count(damage=[]))
+    named = {tag.key_id for kind, tag in classified if kind is Kind.SEALED and tag}
+    known = {key.id for key in ring.keys}
+    usable = [key.id for key in ring.keys if key.state.opens and key.id in named]
+    cipher = RingCipher(ring, follow=False)
+    found = {key_id: try_rows(store, cipher, key_id) for key_id in usable}
+    refuted = [key_id for key_id in usable if found[key_id].is_refuted]
+    suspects = refuted
+    # A ring that opens some rows belongs to the database. Its active key must still be right, because
+    # everything is sealed under it from now on.
+    if any(tried.opens for tried in found.values()):
+        suspects = [one for one in refuted if one == ring.active_id and found[one].unopened > MAX_DAMAGED]
+    if suspects:
+        key_id = ring.active_id if ring.active_id in suspects else suspects[0]
+        raise WrongRingError(
+            f"{store.name} has rows under {key_id!r}, and none of those tried opens with the key of this id"
+        )
+    if seals_unsealed and named and not named & known:
+        raise WrongRingError(f"the ring has none of the keys that {store.name} has rows under")
+
+
+class Tried(NamedTuple):
+    """The result of opening some rows under a key."""
+
+    opens: bool
+    # How many before it are not as they were sealed, or are under other material of this id.
+    unopened: int
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether rows were tried, and none opened."""
+        return self.unopened > 0 and not self.opens
+
+
+def try_rows(store: RowStore, cipher: RingCipher, key_id: str) -> Tried:
+    """Open rows under a key, up to `SAMPLE_ROWS` of each column, until one opens."""
+    unopened = 0
+    for column in store.columns:
+        under = Selection(with_key=key_id, plaintext=False, legacy=False)
+        for cell in store.read(column, None, under, Batch(rows=SAMPLE_ROWS)).cells:
+            try:
+                Opener(cipher).open(cell)
+            except IntegrityError:
+                unopened += 1
+            except SealpointError:  # an error of the row, independent of the key
+                continue
+            else:
+                return Tried(opens=True, unopened=unopened)
+    return Tried(opens=False, unopened=unopened)
+
+
+def require_opening(key: Key, stores: Sequence[RowStore]) -> None:
+    """Refuse to seal under a key if rows under its id were sealed with another one: a host made its own."""
+    cipher = RingCipher(KeyRing([key]), follow=False)
+    for store in stores:
+        if try_rows(store, cipher, key.id).is_refuted:
+            raise WrongRingError(
+                f"cannot promote {key.id!r}: {store.name} has rows under it, and none of those tried opens",
+                hint="another host has another key of this id: give both the same ring, or make a new key",
+            )
+
+
+# Agents with the old ring could keep a run busy without end. The next run does what is left.
+MAX_PASSES: Final = 8
+FIRST_ROWS: Final = 64
+"""Rows of the first batch of a column, of which it is not known how long they take."""
+# Python's sqlite3 raises "database is locked" after 5 s by default; a batch is to stay far below that.
+MAX_LOCK_SECONDS: Final = 0.1
+
+BeforeChange = Callable[[Cell], None]
+"""Called with each cell before it is resealed."""
+
+
+def rotate(
+    store: RowStore,
+    cipher: RingCipher,
+    *,
+    allow_plaintext: bool = False,
+    allow_legacy: bool = False,
+    batch: Batch = BATCH,
+    max_lock_seconds: float = MAX_LOCK_SECONDS,
+    before_change: BeforeChange | None = None,
+    check_keys: bool = True,
+) -> Events:
+    """Reseal every value in place under the ring's active key. Nothing is deserialized.
+
+    Values that do not open are reported and left as they are. The caller holds the store
+    (`RowStore.hold`), or is a worker of a process that does.
+
+    Args:
+        store: A database, writable.
+        cipher: Opens what is there, and seals under its active key.
+        allow_plaintext: Also seal values that are not sealed; else they are left.
+        allow_legacy: Also seal values under LANGGRAPH_AES_KEY; else they are left.
+        batch: How much to change in one transaction, at most.
+        max_lock_seconds: Make batches smaller when writers had to wait longer than that for one.
+        before_change: Called with each value before it is changed.
+        check_keys: Open some rows under the keys of the ring first, see `require_own_ring`.
+
+    Yields:
+        Progress after each batch; a failure once for each value that does not open.
+
+    Raises:
+        NoActiveKeyError: If the ring has no active key. Nothing has been changed.
+        WrongRingError: If the database is sealed under other keys. Nothing has been changed.
+        LockedError: On Postgres, if other sessions have locked rows until the end. All other rows are done.
+        StoppedError: If the disk is full or the database is not available. The run can be repeated.
+    """
+    cipher = RingCipher(cipher.ring, cipher.suite, follow=False)  # one run has one active key
+    key_id = cipher.ring.require_active().id
+    if check_keys:
+        require_own_ring(store, cipher.ring, seals_unsealed=allow_plaintext or allow_legacy)
+    selection = Selection(without_key=key_id, plaintext=allow_plaintext, legacy=allow_legacy)
+    opener = Opener(cipher, allow_plaintext)
+
+    def change(cell: Cell) -> tuple[str, bytes]:
+        changed = opener.reseal(cell)
+        # Last, so that it is not called with a value that is refused and is left as it is.
+        if before_change is not None:
+            before_change(cell)
+        return changed
+
+    return Run(store, change, selection, batch, max_lock_seconds).events()
+
+
+def outstanding(store: RowStore, key_id: str) -> list[TagCount]:
+    """Return the values that are not under ``key_id``, by column and tag; empty after a rotation."""
+    selection = Selection(without_key=key_id)
+    return [count for count in store.count() if selection.takes(count.tag)]
+
+
+class Run:
+    """One run over a store: the counts, and the state that its passes share.
+
+    A `SealpointError` of ``change`` is a failure of that value alone.
+    """
+
+    def __init__(
+        self,
+        store: RowStore,
+        change: Change,
+        selection: Selection,
+        batch: Batch,
+        max_lock_seconds: float,
+    ) -> None:
+        """Prepare a run."""
+        self._changed = self._raced = self._size = 0
+        self._kinds = Counter[Kind]()
+        self._store = store
+        self._change = change
+        self._selection = selection
+        self._batch = batch
+        self._max_lock_seconds = max_lock_seconds
+        self._rows = 1  # of the next batch; each column begins small
+        self._failures = Failures(may_repeat=True)
+        self._new_failures: list[Failure] = []
+
+    def events(self) -> Events:
+        """Pass every selected value to ``change``, pass after pass, until a pass finds nothing to do."""
+        damage: list[SealpointError] = []
+        for _ in range(MAX_PASSES):
+            # Damaged metadata is reported by the walk itself, once the other values are done.
+            counts = self._store.count(damage)
+            total = sum(count.rows for count in counts if self._selection.takes(count.tag))
+            before = self._changed + self._raced
+            if total:
+                yield from self._one_pass(total)
+            # A raced value is not finished: what the other writer stored may be under an old key too.
+            if self._changed + self._raced == before:
+                break
+        if damage:
+            raise damage[0]
+
+    def _one_pass(self, total: int) -> Iterator[Event]:
+        """Walk over all columns once; ``total`` values need a change."""
+        seen = 0
+        for column in self._store.columns:
+            done: Rewritten | None = None
+            self._rows = min(self._batch.rows, FIRST_ROWS)
+            while done is None or done.last is not None:
+                batch = replace(self._batch, rows=self._rows)
+                after = None if done is None else done.last
+                done = self._store.rewrite(column, after, self._try, self._selection, batch)
+                seen += done.seen
+                self._changed += done.changed
+                self._raced += done.raced
+                self._size += done.size_bytes
+                self._adapt(done)
+                yield from self._new_failures
+                self._new_failures.clear()
+                yield Progress(
+                    column.label,
+                    seen,
+                    total,
+                    self._changed,
+                    self._raced,
+                    self._size,
+                    done.lock_seconds,
+                    self._kinds[Kind.PLAINTEXT],
+                    self._kinds[Kind.LEGACY],
+                )
+
+    def _adapt(self, done: Rewritten) -> None:
+        """Shrink batches for which writers waited too long, at least by half, and let them grow again."""
+        if done.lock_seconds > self._max_lock_seconds:
+            part = min(0.5, self._max_lock_seconds / done.lock_seconds)
+            # The limit in bytes may have ended the batch: part of the limit in rows might not shrink it.
+            self._rows = max(1, int(min(self._rows, done.seen) * part))
+        # Only below half of the limit, so that the size does not alternate around it.
+        elif done.lock_seconds < self._max_lock_seconds / 2:
+            self._rows = min(self._batch.rows, self._rows * 2)
+
+    def _try(self, cell: Cell) -> tuple[Any, ...] | None:
+        try:
+            changed = self._change(cell)
+        except SealpointError as error:
+            failed = failure(cell, error)
+            if self._failures.add(failed):  # later passes read it again
+                self._new_failures.append(failed)
+            return None
+        if changed is not None and (self._selection.plaintext or self._selection.legacy):
+            self._kinds[classify(cell.tag)[0]] += 1
+        return changed

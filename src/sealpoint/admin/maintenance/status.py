@@ -1,0 +1,134 @@
+"""Status: which values are sealed under which key, by their tags. No value is opened, no key needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from sealpoint.admin.databases.rows import RowStore, TagCount
+from sealpoint.crypto.tag import PICKLE, READABLE, Kind, Tag, classify
+from sealpoint.errors import SealpointError, excerpt
+from sealpoint.keys.state import LEGACY
+
+if TYPE_CHECKING:
+    from sealpoint.keys.entry import RingEntry
+
+# Tags are not trusted here: a forged database may name any number of keys and types.
+MAX_KEYS: Final = 100
+MAX_TYPES: Final = 5
+UNKNOWN_STATE: Final = "not in the ring"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Values of one column with the same protection."""
+
+    table: str
+    kind: Kind
+    suite: str | None
+    flags: tuple[str, ...]
+    # ``None`` in the share that sums up the keys beyond `MAX_KEYS`.
+    key_id: str | None
+    # In the ring; ``None`` without a ring or a key.
+    state: str | None
+    rows: int
+    size_bytes: int
+    # Inner types, escaped, the most frequent first; for ``unknown`` the whole tags.
+    types: tuple[str, ...]
+    # How many different ones.
+    tags: int
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether rotation skips these values: they are not authenticated, and their type cannot be checked.
+
+        Either all values of a share are skipped or none.
+        """
+        return _is_skipped(self.kind, self.types[0])
+
+    @property
+    def is_pickle(self) -> bool:
+        """Whether they are skipped because they are pickles, which run code when they are read."""
+        return self.is_skipped and self.types[0] == PICKLE
+
+
+def _is_skipped(kind: Kind, inner: str) -> bool:
+    return kind in (Kind.PLAINTEXT, Kind.LEGACY) and inner not in READABLE
+
+
+def status(
+    store: RowStore,
+    entries: Sequence[RingEntry] | None = None,
+    damage: list[SealpointError] | None = None,
+) -> list[Share]:
+    """Return how many values of each column are under which key. ``damage``: see `RowStore.count`."""
+    return with_states(_bounded([_share(members) for members in _grouped(store.count(damage))]), entries)
+
+
+def with_states(shares: Iterable[Share], entries: Sequence[RingEntry] | None) -> list[Share]:
+    """Return shares with the states of their keys."""
+    if entries is None:
+        return list(shares)
+    # The empty id stands for the key of legacy rows, which name no key.
+    states = {"" if entry.suite == LEGACY else entry.id: entry.state.value for entry in entries}
+    return [
+        share if share.suite is None else replace(share, state=states.get(share.key_id or "", UNKNOWN_STATE))
+        for share in shares
+    ]
+
+
+def _grouped(counts: Iterable[TagCount]) -> Iterable[list[tuple[TagCount, Kind, Tag | None]]]:
+    groups: dict[tuple[Any, ...], list[tuple[TagCount, Kind, Tag | None]]] = {}
+    for count in counts:
+        kind, tag = classify(count.tag)
+        protection = (tag.suite, tag.flags, tag.key_id) if tag and kind is not Kind.PLAINTEXT else ()
+        inner = tag.inner if tag else ""
+        # `Share.is_skipped` looks at the first type alone, so skipped types and others never share a group.
+        apart = _is_skipped(kind, inner) and (inner == PICKLE or "other")
+        groups.setdefault((count.table, kind, *protection, apart), []).append((count, kind, tag))
+    return groups.values()
+
+
+def _share(members: list[tuple[TagCount, Kind, Tag | None]]) -> Share:
+    members.sort(key=lambda member: -member[0].rows)
+    (first, kind, tag) = members[0]
+    sealed = tag if kind in (Kind.SEALED, Kind.LEGACY) else None
+    return Share(
+        table=first.table,
+        kind=kind,
+        suite=sealed.suite if sealed else None,
+        flags=sealed.flags if sealed else (),
+        key_id=sealed.key_id if sealed else None,
+        state=None,
+        rows=sum(count.rows for count, _, _ in members),
+        size_bytes=sum(count.size_bytes for count, _, _ in members),
+        types=tuple(parts.inner if parts else excerpt(count.tag) for count, _, parts in members[:MAX_TYPES]),
+        tags=len(members),
+    )
+
+
+def _bounded(shares: list[Share]) -> list[Share]:
+    """Keep the shares of the `MAX_KEYS` most frequent keys of each column, and sum up the others."""
+    shares = sorted(shares, key=lambda share: -share.rows)
+    bounded: list[Share] = []
+    for table in sorted({share.table for share in shares}):
+        own = [share for share in shares if share.table == table]
+        sealed = [share for share in own if share.kind is Kind.SEALED]
+        bounded += [share for share in own if share.kind is not Kind.SEALED]
+        bounded += sealed[:MAX_KEYS]
+        if len(sealed) > MAX_KEYS:
+            others = sealed[MAX_KEYS:]
+            bounded.append(
+                replace(
+                    others[0],
+                    suite=None,
+                    flags=(),
+                    key_id=None,
+                    state=None,
+                    rows=sum(share.rows for share in others),
+                    size_bytes=sum(share.size_bytes for share in others),
+                    tags=sum(share.tags for share in others),
+                )
+            )
+    return sorted(bounded, key=lambda share: (share.table, -share.rows))

@@ -1,0 +1,140 @@
+"""Transitions of keys, refused while rows of a database require the old state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sealpoint.admin.databases.rows import RowStore
+from sealpoint.admin.keys import destroy, edit
+from sealpoint.admin.maintenance.rotate import require_opening
+from sealpoint.crypto import Key, KeyState
+from sealpoint.crypto.tag import is_under
+from sealpoint.errors import HeldError, KeyInUseError, MaintenanceError
+from sealpoint.keys.entry import DATABASE_CHECK, RELATION_CHECK, RingEntry
+from sealpoint.keys.ringfile import RingFile
+from sealpoint.keys.state import LEGACY
+
+
+def promote_key(
+    path: str | PathLike[str] | None,
+    key_id: str,
+    stores: Sequence[RowStore] = (),
+    *,
+    listed: Sequence[str] | None = None,
+) -> str | None:
+    """Make a key active, unless a database has rows that prevent it; return the key that was active before.
+
+    Rows under other keys do not prevent it if no key was active, so that sealing can be resumed.
+    ``listed`` are the databases that the ring file lists, if all of these are among ``stores``.
+    """
+
+    # Called while the ring file is locked: no other command changes a state between check and transition.
+    def require(ring: RingFile, key: Key) -> None:
+        _require_listed(ring, listed)
+        before = ring.active_id
+        older = [one for one in ring.entries if one.id not in (before, key_id)] if before else []
+        require_unused(older, stores, f"cannot promote {key_id!r}")
+        require_opening(key, stores)
+
+    return edit.promote_key(path, key_id, require)
+
+
+def disable_key(
+    path: str | PathLike[str] | None,
+    key_id: str,
+    stores: Sequence[RowStore] = (),
+    *,
+    listed: Sequence[str] | None = None,
+) -> None:
+    """Disable a key, unless a database has rows under it. See `edit.disable_key`."""
+
+    def require(ring: RingFile, entry: RingEntry) -> None:
+        _require_listed(ring, listed)
+        require_unused([entry], stores, f"cannot disable {key_id!r}")
+
+    edit.disable_key(path, key_id, require)
+
+
+def destroy_key(
+    path: str | PathLike[str] | None,
+    key_id: str,
+    stores: Sequence[RowStore] = (),
+    *,
+    listed: Sequence[str] | None = None,
+    allow_unrelated: bool = False,
+    leave_material: bool = False,
+) -> Path | None:
+    """Destroy a key, unless a database has rows under it; return the key file that was removed, if any.
+
+    The ring records what was waived: that no database was examined, or not those that the ring file lists
+    (``listed`` is ``None``), or that one without a value under any key of the ring was accepted.
+    """
+
+    def require(ring: RingFile, entry: RingEntry) -> Sequence[str]:
+        _require_listed(ring, listed)
+        require_unused([entry], stores, f"cannot destroy {key_id!r}")
+        is_waived = not stores or (listed is None and bool(ring.databases))
+        waived = [DATABASE_CHECK] if is_waived else []
+        for store in stores:
+            if not is_related(store, ring.entries):
+                if not allow_unrelated:
+                    problem = (
+                        f"cannot destroy {key_id!r}: {store.name} has no value under any key of the ring"
+                    )
+                    raise MaintenanceError(
+                        problem,
+                        hint=(
+                            "name the databases that were sealed under this ring; `sealpoint status DB`"
+                            " shows the keys of one. To accept this one: --allow-unrelated"
+                        ),
+                    )
+                waived.append(RELATION_CHECK)
+                break
+        return waived
+
+    return destroy.destroy_key(path, key_id, require, leave_material=leave_material)
+
+
+def _require_listed(ring: RingFile, listed: Sequence[str] | None) -> None:
+    """Refuse a transition if the ring file was changed after its databases were opened."""
+    if listed is not None and tuple(listed) != ring.databases:
+        hint = "check the change, then run the same command again"
+        raise HeldError(f"the [[database]] entries of {ring.origin.path} were changed meanwhile", hint=hint)
+
+
+def count_rows(store: RowStore, entry: RingEntry) -> int:
+    """Return how many values of a store are under a key."""
+    return sum(count.rows for count in store.count() if _is_under(count.tag, entry))
+
+
+def require_unused(entries: Sequence[RingEntry], stores: Sequence[RowStore], what: str) -> None:
+    """Refuse a transition while a store has rows under one of the keys."""
+    for store in stores:
+        counts = store.count()
+        for entry in entries:
+            rows = sum(count.rows for count in counts if _is_under(count.tag, entry))
+            if rows:
+                message = f"{what}: {store.name} has {rows} rows under {entry.id!r}"
+                raise KeyInUseError(message, hint=_way_out(entry))
+
+
+def is_related(store: RowStore, entries: Sequence[RingEntry]) -> bool:
+    """Whether a store has a value under one of the keys. One without is no evidence that a key is unused."""
+    return any(_is_under(count.tag, entry) for count in store.count() for entry in entries)
+
+
+def _way_out(entry: RingEntry) -> str:
+    """Return a hint how to reseal or drop the rows under a key."""
+    if entry.state is KeyState.DESTROYED:
+        return "such rows open with no key any more: restore a backup, or delete them"
+    rotate = "sealpoint rotate DB --apply" + (" --allow-legacy" if entry.suite == LEGACY else "")
+    enable = "enable the key and " if entry.state is KeyState.DISABLED else ""
+    return f"{enable}reseal the rows first: {rotate}"
+
+
+def _is_under(tag: Any, entry: RingEntry) -> bool:
+    """Whether a tag names a key. Also for tags of later releases, which this one cannot parse."""
+    return is_under(tag, None if entry.suite == LEGACY else entry.id)

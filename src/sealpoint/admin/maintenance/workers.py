@@ -1,0 +1,340 @@
+"""Several processes that share one run over a Postgres database: no two change the same row."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+from pathlib import Path
+from time import monotonic, sleep
+from traceback import format_tb
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from sealpoint.admin.databases.rows import Event, Events, Failure, Failures, Progress, RowStore
+from sealpoint.admin.maintenance.result import Options
+from sealpoint.admin.maintenance.rotate import BeforeChange, rotate
+from sealpoint.crypto import KeyRing, RingCipher
+from sealpoint.errors import DatabaseMissingError, HaltedError, LockedError, SealpointError, StoppedError
+
+_PAUSE_LOOK_SECONDS: Final = 0.05
+
+
+class Signal(Protocol):
+    """A request to stop: a `Stop`, or an event of `threading` or `multiprocessing`."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait so many seconds, or until it is set."""
+
+
+class Stop:
+    """A `Signal` for handlers of signals.
+
+    A signal may interrupt the thread that reads it, so it takes no lock as an event would: that may deadlock.
+    """
+
+    def __init__(self) -> None:
+        """Create a signal that is not set."""
+        self._is_set = False
+
+    def set(self) -> None:
+        """Request a stop."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait so many seconds, or until it is set."""
+        end = float("inf") if timeout is None else monotonic() + timeout
+        while not self._is_set and (left := end - monotonic()) > 0:
+            # In short steps: after a signal handler returns, Python resumes an interrupted sleep (PEP 475).
+            sleep(min(left, _PAUSE_LOOK_SECONDS))
+        return self._is_set
+
+
+class Pace:
+    """Slows a run down, and ends it where it can be continued later."""
+
+    def __init__(
+        self, stop: Signal, *, rows_per_second: float | None = None, max_seconds: float | None = None
+    ) -> None:
+        """Begin to count the time."""
+        self.stopped = False
+        self._stop = stop
+        self._rate = rows_per_second
+        self._start = monotonic()
+        self._deadline = None if max_seconds is None else self._start + max_seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a stop was requested, or the time is over."""
+        return self._stop.is_set() or (self._deadline is not None and monotonic() >= self._deadline)
+
+    def limit(self, events: Events) -> Events:
+        """Pass events on; after each batch wait for the rate limit, or end the run.
+
+        If the store calls `is_over` during a statement, the run can end there.
+        """
+        with closing(events):
+            try:
+                for event in events:
+                    yield event
+                    if isinstance(event, Progress):
+                        self._wait(event.changed + event.raced)
+                        if self.is_over:
+                            self.stopped = True
+                            return
+            except HaltedError:  # the store called `is_over` during a statement
+                self.stopped = True
+
+    def _wait(self, rows: int) -> None:
+        """Wait until this total number of rows is within the rate."""
+        if self._rate is not None:
+            due = self._start + rows / self._rate
+            end = due if self._deadline is None else min(due, self._deadline)
+            self._stop.wait(max(0.0, end - monotonic()))
+
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    Line: TypeAlias = Connection[Any, Any]
+    Received: TypeAlias = Generator[tuple[int, Event], None, None]
+
+# A `Stop` has no descriptor to wait for, so it is polled between short waits.
+_LOOK_SECONDS: Final = 0.1
+
+
+def rotate_as(
+    options: Options, store: RowStore, cipher: RingCipher, before_change: BeforeChange | None = None
+) -> Events:
+    """Rotate with the options of a job, which has tried the ring once before its run or its workers begin."""
+    return rotate(
+        store,
+        cipher,
+        allow_plaintext=options.allow_plaintext,
+        allow_legacy=options.allow_legacy,
+        batch=options.paced_batch,
+        max_lock_seconds=options.max_lock_seconds,
+        before_change=before_change,
+        check_keys=False,
+    )
+
+
+def rotating(assignment: Assignment, cipher: RingCipher) -> Events:
+    """Rotate: the work of each worker."""
+    from sealpoint.admin.databases.postgres.rows import PostgresRows
+
+    with closing(PostgresRows(assignment.url, writable=True)) as store:
+        yield from rotate_as(assignment.options, store, cipher)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The task of each worker. It is sent to another process, so it contains no keys."""
+
+    url: str
+    ring: Path | None
+    # The active key when the run began; a worker that loads another one ends.
+    key_id: str
+    suite: str = "cobblestone256"
+    # The rate is that of one worker.
+    options: Options = field(default_factory=Options)
+    # A function of a module, so that it can be sent to another process.
+    work: Work = rotating
+
+
+Work: TypeAlias = Callable[[Assignment, RingCipher], Events]
+
+
+def run_in_processes(assignment: Assignment, workers: int, stop: Signal) -> Events:
+    """Run the work of an assignment in several processes, and add up their progress.
+
+    The caller has checked the ring (`require_own_ring`), and holds the store. The processes end with
+    this one, however it ends.
+    """
+    with closing(_rounds(assignment, workers, stop)) as received:
+        yield from _sum(received)
+
+
+def _rounds(assignment: Assignment, workers: int, stop: Signal) -> Received:
+    """Run all workers, then one alone if each found locked rows: another worker may have locked them."""
+    start = monotonic()
+    try:
+        return (yield from _round(assignment, range(workers), stop))
+    except LockedError:
+        if assignment.options.max_seconds is not None:
+            left = max(0.0, assignment.options.max_seconds - (monotonic() - start))
+            assignment = replace(assignment, options=replace(assignment.options, max_seconds=left))
+    yield from _round(assignment, range(workers, workers + 1), stop)
+
+
+def _round(assignment: Assignment, numbers: range, stop: Signal) -> Received:
+    """Start workers with these numbers, and yield the events of each until all have ended."""
+    context = multiprocessing.get_context("spawn")  # a forked connection or lock would be shared
+    lines, processes = [], []
+    # Ctrl-C in a terminal goes to every process, and so does its closing: the parent passes them on.
+    resource_tracker.ensure_running()  # it comes with the first process, and would end the block
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        for _ in numbers:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(assignment, theirs), daemon=True)
+            process.start()
+            theirs.close()  # closed here: only the workers keep it open, so it ends with them
+            lines.append(ours)
+            processes.append(process)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield from _receive(dict(zip(lines, numbers, strict=True)), stop)
+    except KeyboardInterrupt:  # the second Ctrl-C: the server rolls back their transactions
+        for process in processes:
+            process.kill()
+        raise
+    finally:
+        _end(lines)
+        for process in processes:
+            process.join()
+
+
+def _receive(lines: Mapping[Line, int], stop: Signal) -> Received:
+    """Yield the events of workers until each has ended; then raise the worst error that ended one."""
+    at_work: dict[Any, int] = dict(lines)
+    ends: list[Exception | None] = []
+    killed, asked = 0, False
+    while at_work:
+        if stop.is_set() and not asked:
+            asked = True
+            _halt(lines)
+        ready: list[Any] = wait(at_work, _LOOK_SECONDS)
+        for line in ready:
+            try:
+                what = line.recv()
+            except (EOFError, OSError):
+                killed += 1
+                what = None
+            if isinstance(what, Progress | Failure):
+                yield at_work[line], what
+            else:
+                del at_work[line]
+                ends.append(what)
+    _raise_worst(ends, killed)
+
+
+def _raise_worst(ends: Sequence[Exception | None], killed: int) -> None:
+    """Raise the worst of the errors that ended workers: a bug, then errors, then a worker that was killed.
+
+    Locked rows count only if all workers found some: rows that one found locked another may have changed.
+    """
+    bugs = [end for end in ends if end is not None and not isinstance(end, SealpointError)]
+    locked = [end for end in ends if isinstance(end, LockedError)]
+    others = [end for end in ends if isinstance(end, SealpointError) and end not in locked]
+    if bugs:
+        raise bugs[0]
+    if others:
+        raise others[0]
+    if killed:
+        raise StoppedError(f"{killed} of {len(ends)} workers were killed")
+    if len(locked) == len(ends):
+        raise locked[-1]
+
+
+def _halt(lines: Iterable[Line]) -> None:
+    for line in lines:
+        with suppress(ConnectionError):  # of one that is gone
+            line.send(None)
+
+
+def _end(lines: Sequence[Line]) -> None:
+    """Wait until all workers end. A worker waits until its pipe is read, so each pipe is read to its end."""
+    _halt(lines)
+    for line in lines:
+        with suppress(EOFError, OSError):
+            while True:
+                line.recv()
+        line.close()
+
+
+class _Halt:
+    """A `Signal` for a worker: set by any message from its parent process, or when the parent ends."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._line.poll()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait so many seconds, or until it is set."""
+        return self._line.poll(timeout)
+
+
+def _sum(received: Iterator[tuple[int, Event]]) -> Iterator[Event]:
+    """Add up the progress of all workers, and pass each failure on once."""
+    latest: dict[int, Progress] = {}
+    failures = Failures(may_repeat=True)
+    for number, event in received:
+        if isinstance(event, Failure):
+            if failures.add(event):
+                yield event
+            continue
+        latest[number] = event
+        columns = zip(*(progress[1:] for progress in latest.values()), strict=True)
+        rows, _, changed, raced, size, _, plaintext, legacy = map(sum, columns)
+        total = max(progress.total for progress in latest.values())
+        # Several workers may see a value that does not open, so their rows may add up to more than there are.
+        yield event._replace(
+            rows=min(rows, total),
+            total=total,
+            changed=changed,
+            raced=raced,
+            size_bytes=size,
+            plaintext=plaintext,
+            legacy=legacy,
+        )
+
+
+def _work(assignment: Assignment, line: Line) -> None:
+    """Run one worker, and send its result: ``None``, or the error."""
+    problem: Exception | None = None
+    with suppress(ConnectionError):  # the parent process has ended
+        try:
+            options = assignment.options
+            cipher = RingCipher(_load(assignment), assignment.suite, follow=False)
+            pace = Pace(_Halt(line), rows_per_second=options.rows_per_second, max_seconds=options.max_seconds)
+            for event in pace.limit(assignment.work(assignment, cipher)):
+                line.send(event)
+        except DatabaseMissingError as error:  # the parent process has a connection
+            problem = StoppedError(
+                str(error), hint="N workers take N + 1 connections, as a superuser twice as many"
+            )
+        except SealpointError as error:
+            problem = error
+        except MemoryError:
+            problem = StoppedError("a worker ran out of memory", hint="fewer workers, or a smaller --batch")
+        except Exception as error:  # noqa: BLE001 -- the end of a process, which reports it
+            # Without its message, which may quote values.
+            problem = RuntimeError(f"a worker ended with {type(error).__name__}")
+            lines = "".join(format_tb(error.__traceback__))
+            problem.add_note(f"it was raised in the worker at:\n{lines}")
+        line.send(problem)
+
+
+def _load(assignment: Assignment) -> KeyRing:
+    ring = KeyRing.load(assignment.ring).load_material()
+    if ring.active_id != assignment.key_id:
+        raise StoppedError(
+            f"the active key was {assignment.key_id!r} when the run began, and is a different one now",
+            hint="run the same command again",
+        )
+    return ring

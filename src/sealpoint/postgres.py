@@ -1,0 +1,352 @@
+"""How a Postgres server is reached, and what the tables of LangGraph's savers must be.
+
+A trigger, a rule or an expression on the tables would run with the rights of the account that reads or writes
+them, including an expression of an index or of extended statistics: the planner evaluates its constant parts.
+A view or a partition could lead to other data. The check reads only the server's catalogs. The shallow savers
+store one checkpoint per thread: their keys are shorter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from sealpoint.errors import MissingExtraError, SchemaError, excerpt
+
+
+def require_psycopg() -> Any:
+    """Return the module psycopg, which is an extra."""
+    try:
+        import psycopg
+        import psycopg.generators
+    except ImportError:
+        raise MissingExtraError("psycopg", "postgres") from None
+    return psycopg
+
+
+# --- where a server is -------------------------------------------------------------------------
+
+
+def parts_of(conninfo: str) -> dict[str, Any] | None:
+    """Return the parameters of a URL or of ``service=NAME``; ``None`` if it cannot be read."""
+    psycopg = require_psycopg()
+    try:
+        return dict(psycopg.conninfo.conninfo_to_dict(conninfo))
+    except (psycopg.Error, UnicodeError):
+        return None
+
+
+def address_of(parts: dict[str, Any]) -> dict[str, str] | None:
+    """Return host, port, database and service: no user, no password, no options.
+
+    ``None`` if a password may have slipped into one of them, by a special character that is not escaped.
+    """
+    given = {part: str(parts.get(part) or "") for part in ("host", "hostaddr", "port", "dbname", "service")}
+    is_plain = "@" not in "".join(given.values()) and re.fullmatch(r"[\d,]*", given["port"])
+    return given if is_plain else None
+
+
+class Refusal(NamedTuple):
+    """Why a server refuses a connection, by words of libpq's message, which is never shown."""
+
+    words: str
+    reason: str
+    hint: str
+    is_passing: bool = False  # the same attempt may succeed later
+
+
+_ROLE_HINT: Final = "name the role in the service file, in $PGUSER or in the URL"
+_REFUSALS: Final = (  # the first match counts; quoted names are removed before
+    Refusal("FATAL: +database <> does not exist", "the server has no such database", "`psql -l` lists them"),
+    Refusal("FATAL: +role <> does not exist", "the server has no such role", _ROLE_HINT),
+    Refusal("FATAL: +role <> is not permitted to log in", "the role may not log in", _ROLE_HINT),
+    Refusal(
+        "authentication failed|no password supplied|password is empty",
+        "the server does not accept the role's credentials",
+        "libpq takes the password from ~/.pgpass, $PGPASSFILE or $PGSERVICEFILE",
+    ),
+    Refusal(
+        "no pg_hba.conf entry|pg_hba.conf rejects",
+        "the server's pg_hba.conf does not allow this role, host or method",
+        "add a line for it to the server's pg_hba.conf, or set sslmode",
+    ),
+    Refusal(
+        "permission denied for database",
+        "the role may not connect to the database",
+        "let an administrator GRANT CONNECT ON DATABASE to it",
+    ),
+    Refusal("definition of service <> not found", "there is no such service", "see ~/.pg_service.conf"),
+    Refusal(
+        "too many (clients|connections)|remaining connection slots",
+        "the server has no connection left",
+        "wait until others have closed theirs, then run the same command again",
+        is_passing=True,
+    ),
+    Refusal(
+        "the database system is|not (currently|yet) accepting connections",
+        "the server starts, stops or recovers",
+        "run the same command again when it is ready",
+        is_passing=True,
+    ),
+    Refusal(
+        "failed to resolve|could not translate host name|[Nn]ame or service not known",
+        "the name of the host is not known",
+        "check the spelling of the host, and that this machine resolves names",
+    ),
+    Refusal(
+        "timeout expired|[Tt]imed? ?out",
+        "the server does not answer in time",
+        "check the host, and that no firewall blocks the connection",
+        is_passing=True,
+    ),
+    Refusal(
+        "Connection refused|No such file or directory|Is the server running",
+        "no server listens at this address",
+        "start the server, or name another host or port",
+        is_passing=True,
+    ),
+    Refusal(
+        "FATAL:",
+        "the server refuses it",
+        "the server's log says why; check that psql connects with the same URL",
+    ),
+)
+
+
+def refusal_of(words: str) -> Refusal | None:
+    """Return why there is no connection, by the message of libpq or psycopg.
+
+    Before a session exists there is no SQLSTATE, only this message, which has the names of the user and the
+    host, and possibly a part of a password. It is compared, and never shown. In other languages than English
+    only a server that answers and one that does not are distinguished.
+    """
+    plain = re.sub(r'"[^"\n]*"', "<>", words)
+    for refusal in _REFUSALS:
+        if re.search(refusal.words, plain):
+            return refusal
+    return None
+
+
+# --- sessions ----------------------------------------------------------------------------------
+
+OWN_PARTS: Final = {"client_encoding": "utf8", "application_name": "sealpoint"}
+
+# A session does not depend on settings of the account, the database or the environment: names are looked up
+# only in ``pg_catalog``, and policies may not hide rows.
+_SETTINGS: Final = {
+    "search_path": "pg_catalog, pg_temp",  # pg_temp is searched first unless it is named
+    "row_security": "off",  # an error if a policy would hide rows
+    "default_transaction_isolation": "read committed",
+    "idle_in_transaction_session_timeout": "1min",  # a suspended process does not keep rows locked
+}
+
+# Qualified: the search path is only set by it, and an operator could be one from another role's schema.
+_SETTLE: Final = """
+    SELECT pg_catalog.set_config(wanted.name, wanted.value, false)
+    FROM unnest(%s::pg_catalog.text[], %s::pg_catalog.text[]) AS wanted(name, value)
+    JOIN pg_catalog.pg_settings AS known ON known.name OPERATOR(pg_catalog.=) wanted.name"""
+
+READ_ONLY: Final = "25006"
+LOST: Final = "08"
+"""Class of the SQLSTATE of a lost connection; psycopg itself gives none."""
+
+
+def settle(connection: Any, settings: dict[str, str]) -> None:
+    """Apply those of our settings, and of further ones, that the server supports."""
+    wanted = _SETTINGS | settings
+    connection.execute(_SETTLE, ([*wanted], [*wanted.values()]))
+
+
+def state_of(error: Any) -> str:
+    """Return the SQLSTATE of an error of psycopg, `LOST` for a lost connection, or nothing."""
+    is_lost = error.sqlstate is None and isinstance(error, require_psycopg().OperationalError)
+    return LOST if is_lost else error.sqlstate or ""
+
+
+@cache
+def watched_connection() -> Any:
+    """Return psycopg's connection, with a method that is called while it waits: a server may fall silent."""
+    psycopg = require_psycopg()
+
+    class WatchedConnection(psycopg.Connection):  # type: ignore[misc,name-defined]
+        def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+            return super().wait(self._watched(gen), *arguments, **options)
+
+        def _watched(self, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+            ready = None
+            while True:
+                try:
+                    wanted = steps.send(ready)
+                except StopIteration as ended:
+                    return ended.value
+                ready = yield wanted  # for the socket, for 0.1 s
+                self.check(bool(ready))
+
+        def check(self, ready: bool) -> None:
+            """Raise to end the wait; ``ready`` if the server has sent something."""
+
+    return WatchedConnection
+
+
+# --- the tables of LangGraph's savers ----------------------------------------------------------
+
+_SCHEMA_HINT: Final = "look at the tables with \\d+ in psql before you trust them"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A form in which LangGraph creates a table."""
+
+    name: str
+    primary: tuple[str, ...]
+    types: dict[str, str]  # of the columns that are not text
+    other: tuple[str, ...] = ("type",)  # further columns that are text
+    optional: tuple[str, ...] = ()  # text columns that older tables lack
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The types of all columns, by name."""
+        return dict.fromkeys((*self.primary, *self.other, *self.optional), "text") | self.types
+
+    def fits(self, columns: dict[str, str], primary: tuple[str, ...]) -> bool:
+        """Whether a table with these columns, types by name, has this form."""
+        given = dict.fromkeys(set(self.optional) - columns.keys(), "text") | columns
+        return given == self.columns and primary == self.primary
+
+
+THREAD: Final = ("thread_id", "checkpoint_ns")
+CHECKPOINT: Final = (*THREAD, "checkpoint_id")
+_JSON: Final = {"checkpoint": "jsonb", "metadata": "jsonb"}
+_BLOB: Final = {"blob": "bytea"}
+
+LAYOUTS: Final = (
+    Layout("checkpoints", CHECKPOINT, _JSON, ("type", "parent_checkpoint_id")),
+    Layout("checkpoints", THREAD, _JSON),
+    Layout("checkpoint_blobs", (*THREAD, "channel", "version"), _BLOB),
+    Layout("checkpoint_blobs", (*THREAD, "channel"), _BLOB),
+    Layout(
+        "checkpoint_writes",
+        (*CHECKPOINT, "task_id", "idx"),
+        {"idx": "integer"} | _BLOB,
+        ("type", "channel"),
+        ("task_path",),
+    ),
+    Layout("checkpoint_migrations", ("v",), {"v": "integer"}, ()),
+)
+NAMES: Final = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
+
+# Built-in types have an oid below 16384. Before Postgres 14 statistics have no `stxexprs`.
+TABLES: Final = """
+    SELECT c.relname, n.nspname, n.oid, c.oid, n.xmin::text,
+        (SELECT jsonb_agg(jsonb_build_array(what, name)) FROM (
+            SELECT 'is not a real table', NULL
+                WHERE c.relkind <> 'r' OR c.relpersistence = 't' OR c.relispartition
+            UNION ALL SELECT 'has a trigger', tgname FROM pg_trigger
+                WHERE tgrelid = c.oid AND NOT tgisinternal
+            UNION ALL SELECT 'has a rule', rulename FROM pg_rewrite WHERE ev_class = c.oid
+            UNION ALL SELECT 'has tables that inherit from it', NULL
+                WHERE EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
+            UNION ALL SELECT 'has a check', conname FROM pg_constraint
+                WHERE conrelid = c.oid AND contype IN ('c', 'x')
+            UNION ALL SELECT 'has a foreign key', conname FROM pg_constraint
+                WHERE contype = 'f' AND c.oid IN (conrelid, confrelid)
+            UNION ALL SELECT 'has an index over an expression', i.relname
+                FROM pg_index JOIN pg_class AS i ON i.oid = indexrelid
+                WHERE indrelid = c.oid AND (indexprs IS NOT NULL OR indpred IS NOT NULL)
+            UNION ALL SELECT 'has statistics over an expression', stxname FROM pg_statistic_ext AS s
+                WHERE s.stxrelid = c.oid AND to_jsonb(s) ->> 'stxexprs' IS NOT NULL
+            UNION ALL SELECT 'has a default that LangGraph does not give it, for', attname
+                FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+                WHERE adrelid = c.oid AND attgenerated = ''
+                AND pg_get_expr(adbin, adrelid) NOT IN ('''''::text', '''{}''::jsonb')
+        ) AS flaw(what, name)),
+        (SELECT jsonb_agg(name) FROM (
+            SELECT polname FROM pg_policy WHERE polrelid = c.oid
+            UNION ALL SELECT '' WHERE c.relrowsecurity OR c.relforcerowsecurity
+        ) AS policy(name)),
+        (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attname,
+                CASE WHEN a.atttypid < 16384 THEN format_type(a.atttypid, a.atttypmod) END,
+                a.attgenerated <> '' OR a.attidentity <> '', a.attcollation NOT IN (0, 100))
+                ORDER BY a.attnum), '[]')
+            FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+        ARRAY(SELECT a.attname::text FROM pg_index AS i
+            CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, place)
+            JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+            WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid ORDER BY k.place)
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE """
+"""Selects the rows of `Row`; the condition follows. The search path must begin with pg_catalog."""
+
+
+class Row(NamedTuple):
+    """The catalog entries of one table."""
+
+    name: str
+    schema: str
+    schema_oid: int
+    oid: int
+    schema_version: str  # differs after each change of the schema, such as a new name
+    flaws: list[tuple[str, str | None]] | None  # what it must not have: a sentence, and a name
+    policies: list[str] | None  # an empty name if policies are on
+    # name, built-in type, whether it is generated, whether it has a collation
+    columns: list[tuple[str, str | None, bool, bool]]
+    primary: list[str]
+
+
+def refuse_schema(what: str) -> SchemaError:
+    """Return the error for a database with invalid tables."""
+    return SchemaError(what, hint=_SCHEMA_HINT)
+
+
+def require_tables(rows: Sequence[Row]) -> set[str]:
+    """Check the tables to which the statements of a saver lead."""
+    for row in rows:
+        require_plain(row)
+        require_no_policy(row)
+        layout_of(row)
+    if len({row.schema for row in rows}) > 1:
+        raise refuse_schema("the search path leads to tables in several schemas")
+    return {row.name for row in rows}
+
+
+def require_plain(row: Row) -> None:
+    """Check that a table is a real one, and that nothing hangs on it that acts by itself.
+
+    Policies are not looked at: see `require_no_policy`.
+    """
+    for what, name in row.flaws or ():
+        raise refuse_schema(f"table {row.name!r} {what}{_named(name)}")
+
+
+def require_no_policy(row: Row) -> None:
+    """Check that no policy hides rows of a table, or refuses new ones."""
+    if row.policies is not None:
+        raise refuse_schema(f"table {row.name!r} has a policy{_named(max(row.policies))}")
+
+
+def layout_of(row: Row) -> Layout:
+    """Return the form of a table."""
+    for column, _, acts, collated in row.columns:
+        if acts or collated:
+            flaw = "a generated column" if acts else "a collation on"
+            raise refuse_schema(f"table {row.name!r} has {flaw} {excerpt(column)}")
+    columns = {column: kind or "" for column, kind, *_ in row.columns}
+    forms = [layout for layout in LAYOUTS if layout.name == row.name]
+    for layout in forms:
+        if layout.fits(columns, tuple(row.primary)):
+            return layout
+    known = {item for layout in forms for item in layout.columns.items()}
+    others = ", ".join(excerpt(name) for name, kind in columns.items() if (name, kind) not in known)
+    raise refuse_schema(
+        f"table {row.name!r} does not have the columns and the primary key that LangGraph gives it"
+        + (f": {others}" if others else "")
+    )
+
+
+def _named(name: str | None) -> str:
+    return f" {excerpt(name)}" if name else ""
+
+
+__all__: list[str] = []

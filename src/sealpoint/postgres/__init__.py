@@ -1,3 +1,0 @@
-"""Postgres, as savers and commands meet it."""
-
-__all__: list[str] = []

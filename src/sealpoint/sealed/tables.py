@@ -1,0 +1,389 @@
+"""The tables of the wrapped saver: what is looked at before the saver is used.
+
+What hangs on a table runs in the session of the saver that writes it: a trigger could drop or copy rows, a
+view could answer with other ones. The savers of LangGraph take a schema as it comes. So it is checked here,
+by the functions that `SqliteSaver` and the commands of this package use: on Postgres at the first use, on
+SQLite also whenever it has changed. A change while a call runs is noticed by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+from collections.abc import Callable, Generator, Sequence
+from contextlib import nullcontext
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, Final, NamedTuple
+
+from sealpoint.errors import (
+    ConfigError,
+    SchemaError,
+    SealpointError,
+    SharedRoleError,
+    ThreadStoreError,
+    excerpt,
+)
+from sealpoint.postgres import NAMES, TABLES, Row, refuse_schema, require_tables
+from sealpoint.sealed.heads import Heads
+from sealpoint.sealed.steps import is_watched
+from sealpoint.sqlite import schema
+from sealpoint.sqlitefile.opening import inspect, require_whole
+from sealpoint.threadpool import shared
+from sealpoint.threads.store import ThreadStore
+
+ALLOW_HINT: Final = (
+    "if you have put it there yourself, and trust what it does: SealedSaver(..., allow_schema=True);"
+    " otherwise find out who did before you use the database"
+)
+
+
+class Tables:
+    """Those of a saver without a schema that is known here: nothing is looked at."""
+
+    def require(self, saver: Any) -> None:
+        """Check the tables of a saver, if that is needed now."""
+
+    async def arequire(self, saver: Any) -> None:
+        """Async version of `require`."""
+
+    def before(self, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
+        """Return a saver's method ``setup``, with the check before it."""
+        if iscoroutinefunction(setup):
+
+            async def asetup() -> Any:
+                await self.arequire(saver)
+                return await setup()
+
+            return asetup
+
+        def checked_setup() -> Any:
+            self.require(saver)
+            return setup()
+
+        return checked_setup
+
+
+def run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
+    """Run a check on the loop of an async saver, from another thread.
+
+    On the loop's own thread nothing is checked: there the saver refuses each call that is not awaited.
+    """
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is not saver.loop:
+        asyncio.run_coroutine_threadsafe(check(saver), saver.loop).result()
+
+
+# Before the search path is set, all is qualified: an operator could be one from another role's schema.
+_RESOLVE: Final = f"""
+    SELECT pg_catalog.current_schemas(true),
+        ARRAY[{", ".join(f"pg_catalog.to_regclass('{name}')::pg_catalog.oid" for name in NAMES)}]"""
+_SETTLE: Final = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+_FOUND: Final = f"{TABLES} c.oid = ANY(%s::oid[])"
+# The statements of the saver would call one whose types fit better, though pg_catalog is searched first.
+_SHADOWS: Final = """
+    SELECT what, name FROM (
+        SELECT 'a function', proname, oid, 'pg_proc'::regclass FROM pg_proc AS own
+        WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY(%s::text[]))
+        AND proname IN (SELECT proname FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace)
+        UNION ALL SELECT 'an operator', oprname, oid, 'pg_operator'::regclass FROM pg_operator
+        WHERE oprnamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY(%s::text[]))
+        AND oprname IN (SELECT oprname FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace)
+    ) AS found(what, name, oid, class) WHERE NOT EXISTS (
+        SELECT FROM pg_depend WHERE classid = class AND objid = found.oid AND deptype = 'e'
+    ) LIMIT 1"""
+# A session can return to the role that it was authenticated as; only a superuser can be another.
+_WHO: Final = """
+    SELECT pg_try_advisory_xact_lock(%s), ARRAY[session_user::text, current_user::text,
+        (SELECT rolname::text FROM pg_stat_get_activity(pg_backend_pid()) JOIN pg_roles ON oid = usesysid)]"""
+_LOCK_BITS: Final = 63
+
+
+Ask = Callable[[int, Sequence[str]], bool]
+"""Looks for rights of roles on the thread store, by a lock that the session holds; whether it could be asked.
+
+Raises `SharedRoleError` if a role has them, unless that is only counted; see `PostgresThreadStore`.
+"""
+
+
+class _Statement(NamedTuple):
+    text: str
+    values: Sequence[Any] = ()
+
+
+_Request = _Statement | Callable[[], Any]
+_Look = Generator[_Request, Any, bool]
+
+
+class PostgresTables(Tables):
+    """Those of a saver with a connection of psycopg, or a pool of them."""
+
+    def __init__(self, *, has_schema: bool, ask: Ask | None) -> None:
+        """Create an object for one saver: whether to look at its schema, and at the rights of its roles."""
+        self._has_schema, self._ask = has_schema, ask
+        self._is_checked = not has_schema and ask is None
+
+    def require(self, saver: Any) -> None:
+        """Check tables and rights at the first use."""
+        if self._is_checked:
+            return
+        from psycopg.rows import tuple_row
+
+        with saver._cursor() as cursor:
+            if self._is_checked:  # another thread has used the saver meanwhile
+                return
+            connection = cursor.connection
+            with connection.transaction(force_rollback=True), connection.cursor(row_factory=tuple_row) as own:
+                look = self._look()
+                reply: Any = None
+                try:
+                    while True:
+                        request = look.send(reply)
+                        if isinstance(request, _Statement):
+                            reply = own.execute(request.text, request.values).fetchall()
+                        else:
+                            reply = request()
+                except StopIteration as end:
+                    self._is_checked = end.value
+
+    async def arequire(self, saver: Any) -> None:
+        """Async version of `require`, for a subclass with async methods."""
+        if not self._is_checked:
+            await shared.run(self.require, saver)
+
+    def _look(self) -> _Look:
+        """Look at the tables and the rights; return whether that was all.
+
+        It takes place in a transaction that is rolled back.
+        """
+        ((path, oids),) = yield _Statement(_RESOLVE)
+        yield _Statement(_SETTLE)
+        has_tables = not self._has_schema or (yield from _schema(path, oids))
+        return (self._ask is None or (yield from _rights(self._ask))) and has_tables
+
+
+class AioPostgresTables(PostgresTables):
+    """Those of a saver with an async connection of psycopg, or a pool of them."""
+
+    def require(self, saver: Any) -> None:
+        """Check through the loop of the saver, as its own methods do."""
+        if not self._is_checked:
+            run_on_loop(self.arequire, saver)
+
+    async def arequire(self, saver: Any) -> None:
+        """Async version of `PostgresTables.require`."""
+        if self._is_checked:
+            return
+        from psycopg.rows import tuple_row
+
+        async with saver._cursor() as cursor:
+            if self._is_checked:  # another task has used the saver meanwhile
+                return
+            connection = cursor.connection
+            async with (
+                connection.transaction(force_rollback=True),
+                connection.cursor(row_factory=tuple_row) as own,
+            ):
+                look = self._look()
+                reply: Any = None
+                try:
+                    while True:
+                        request = look.send(reply)
+                        if isinstance(request, _Statement):
+                            await own.execute(request.text, request.values)
+                            reply = await own.fetchall()
+                        else:
+                            reply = await shared.run(request)
+                except StopIteration as end:
+                    self._is_checked = end.value
+
+
+def _schema(path: Sequence[str], oids: Sequence[int | None]) -> _Look:
+    """Check the tables to which the saver's statements lead, and return whether there are any.
+
+    Also whether a function or an operator of a schema of the search path may come before the server's, unless
+    an extension has made it.
+    """
+    rows = yield _Statement(_FOUND, ([oid for oid in oids if oid is not None],))
+    others = [schema for schema in path if schema != "pg_catalog"]
+    shadows = yield _Statement(_SHADOWS, (others, others))
+    try:
+        if next(schema for schema in path if not schema.startswith("pg_temp")) != "pg_catalog":
+            raise refuse_schema("the search path of the session names another schema before pg_catalog")
+        for what, name in shadows:
+            raise refuse_schema(f"the search path leads to {what} {excerpt(name)} that is not the server's")
+        tables = require_tables([Row(*row) for row in rows])
+    except SchemaError as error:
+        raise SchemaError(str(error), hint=ALLOW_HINT) from None
+    return "checkpoints" in tables  # else the saver has to create them
+
+
+def _rights(ask: Ask) -> _Look:
+    """Check that no role of the session could write the thread store; return whether it could be asked.
+
+    The store sees the lock of this transaction if both are in one cluster.
+    """
+    lock = secrets.randbits(_LOCK_BITS)
+    ((_, roles),) = yield _Statement(_WHO, (lock,))
+    was_asked: bool = yield partial(ask, lock, roles)
+    return was_asked
+
+
+def _ask(
+    require_apart: Callable[[int, Sequence[str]], None],
+    report: Callable[[SealpointError], None],
+    lock: int,
+    roles: Sequence[str],
+) -> bool:
+    try:
+        require_apart(lock, roles)
+    except ThreadStoreError as error:
+        report(error)
+        return isinstance(error, SharedRoleError)  # it is reported once
+    return True
+
+
+# Not its version: that can be set back after a change. As bytes: text of a hostile file may be no text.
+_SCHEMA: Final = """
+    SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
+    FROM main.sqlite_schema"""
+_REFERRING: Final = """
+    SELECT found.name FROM main.sqlite_schema AS found, pragma_foreign_key_list(found.name, 'main') AS key
+    WHERE found.type = 'table' AND lower(key."table") IN ('checkpoints', 'writes') LIMIT 1"""
+
+_PARTIAL_HINT: Final = (
+    "open it without isolation_level=None and autocommit=True; or pass allow_partial_writes=True, and a"
+    " deleted write is not noticed"
+)
+
+
+class SqliteTables(Tables):
+    """Those of a saver with a connection of sqlite3."""
+
+    def __init__(self, *, has_schema: bool, allow_partial: bool) -> None:
+        """Create an object for one database; without ``has_schema`` only the files next to it are checked.
+
+        With ``allow_partial`` the saver may store the writes of a call one by one.
+        """
+        self._has_schema, self._allow_partial = has_schema, allow_partial
+        self._schema: list[Any] | None = None  # that was checked
+        self._cursor: sqlite3.Cursor | None = None
+
+    def require(self, saver: Any) -> None:
+        """Check the tables if the schema has changed, which is read each time."""
+        with getattr(saver, "lock", nullcontext()):
+            self.check(_connection_of(saver))
+
+    async def arequire(self, saver: Any) -> None:
+        """Async version of `require`, for a subclass with async methods."""
+        self.require(saver)
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Check the tables on a connection, on a thread that may use it."""
+        if not self._allow_partial and _is_autocommit(connection):
+            raise ConfigError("the saver's connection stores each write of a call alone", hint=_PARTIAL_HINT)
+        cursor = self._cursor
+        if cursor is None or cursor.connection is not connection:
+            file, cursor = inspect(connection), connection.cursor()
+            cursor.row_factory = None
+            require_whole(cursor, file)
+            self._cursor = cursor
+        if not self._has_schema:
+            return
+        if cursor.execute(_SCHEMA).fetchall() == self._schema:
+            return
+        self._schema = self._cursor = None  # a refused schema is refused again
+        begins = not connection.in_transaction
+        try:
+            if begins:  # what is remembered is what was checked, whatever is changed meanwhile
+                cursor.execute("BEGIN")
+            schema = cursor.execute(_SCHEMA).fetchall()
+            _require_known(connection, cursor)
+        finally:
+            if begins and connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            cursor.close()
+        self._schema = schema
+
+
+def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
+    """Check the schema; see `Tables.require`."""
+    theirs = connection.text_factory
+    connection.text_factory = str
+    try:
+        schema.require_unhidden(cursor)
+        schema.require_tables(cursor)
+        for (name,) in cursor.execute(_REFERRING).fetchall():
+            raise SchemaError(f"table {excerpt(name)} refers to a table of the saver, and acts with it")
+    except SchemaError as error:
+        raise SchemaError(str(error), hint=ALLOW_HINT) from None
+    finally:
+        connection.text_factory = theirs
+
+
+class AioSqliteTables(SqliteTables):
+    """Those of a saver with a connection of aiosqlite."""
+
+    def require(self, saver: Any) -> None:
+        """Check the tables through the loop of the saver, as its own methods do."""
+        run_on_loop(self.arequire, saver)
+
+    async def arequire(self, saver: Any) -> None:
+        """Check the tables on the connection's thread, which is started first if it is not yet."""
+        connection = _connection_of(saver)
+        if not saver.is_setup and getattr(connection, "_connection", connection) is None:
+            async with saver.lock:
+                if getattr(connection, "_connection", connection) is None:
+                    await connection
+        await connection._execute(lambda: self.check(connection._conn))
+
+
+def _is_autocommit(connection: sqlite3.Connection) -> bool:
+    """Whether no statement begins a transaction; ``autocommit`` is new in Python 3.12."""
+    mode: object = getattr(connection, "autocommit", None)
+    return mode is True or (mode is not False and connection.isolation_level is None)
+
+
+def _connection_of(saver: Any) -> Any:
+    """Return the connection of a saver, and not what notes its transactions, which has no settings."""
+    connection = getattr(saver, "conn", None)
+    if connection is None:
+        raise ConfigError(f"{type(saver).__name__} has no connection to look at its tables", hint=ALLOW_HINT)
+    return connection.plain if is_watched(connection) else connection
+
+
+_PACKAGE: Final = "langgraph.checkpoint"
+
+
+def tables_of(
+    saver: Any,
+    threads: ThreadStore | None,
+    heads: Heads | None,
+    *,
+    allow_partial: bool,
+    allow_schema: bool,
+    allow_shared_role: bool,
+) -> Tables:
+    """Return what looks at the tables of a saver; each option is what `SealedSaver` is told not to look at.
+
+    sealpoint's savers look at their tables themselves, and others have none that are known here.
+    """
+    has_schema, ask = not allow_schema, None
+    require_apart = None if allow_shared_role else getattr(threads, "require_apart", None)
+    if require_apart is not None and heads is not None:
+        ask = partial(_ask, require_apart, heads.report)
+    for base in type(saver).__mro__:
+        match f"{base.__module__}.{base.__qualname__}".removeprefix(f"{_PACKAGE}."):
+            case "sqlite.SqliteSaver":
+                return SqliteTables(has_schema=has_schema, allow_partial=allow_partial)
+            case "sqlite.aio.AsyncSqliteSaver":
+                return AioSqliteTables(has_schema=has_schema, allow_partial=allow_partial)
+            case "postgres.PostgresSaver":
+                return PostgresTables(has_schema=has_schema, ask=ask)
+            case "postgres.aio.AsyncPostgresSaver":
+                return AioPostgresTables(has_schema=has_schema, ask=ask)
+    return Tables()

@@ -1,0 +1,410 @@
+"""The walk through one value, header by header, without recursion and without building anything.
+
+What it refuses would crash a decoder, fill memory, or be decoded to something else than was stored.
+Each rule stands in a function of its own:
+
+    size        `scan`: a value has a bounded number of bytes
+    depth       `_Walk._enter`: so have containers and extensions within each other. A decoder starts
+                counting again in an extension, which holds msgpack again
+    counts      `_Walk._enter`: a container announces no more elements than there are bytes
+    ends        `_Payload.close`: a value, and the payload of an extension, ends where it says
+    extensions  `_Walk._add_extension`: only codes that LangGraph writes
+    budget      `Budget`: elements, records and copied bytes of the whole value
+    keys        `_Map.close`: no two keys of a map are one in a dict, see `sealpoint.serde.scan`
+
+That text is UTF-8 is left to the decoder, which checks it in any case.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sealpoint.errors import DecodeError, LimitError
+from sealpoint.serde.catalogue import CATALOGUE
+from sealpoint.serde.codes import (
+    ARRAYS,
+    EXTENSION_HEADS,
+    EXTENSIONS,
+    FIXSTR_SIZES,
+    MAPS,
+    SIZES,
+    STRINGS,
+    TEXTS,
+    read_length,
+)
+from sealpoint.serde.fast import is_on
+from sealpoint.serde.fast.untrusted import MAX_LEVELS, is_plain, names_few
+from sealpoint.serde.limits import DEFAULT_LIMITS, FREE_COPIED_BYTES, MAX_COPIES, MAX_SAME_HASH, Limits
+
+COSTLY: Final = {names: row.costly for names, row in CATALOGUE.items() if row.costly is not None}
+"""The types, each with the field of `Limits` that says how many there may be."""
+
+_CALLED: Final = {"patterns": "regular expressions", "chunks": "streamed messages"}
+
+
+def read_names(data: bytes, payload: int) -> tuple[str, str]:
+    """Return the module and the name of the type of an extension."""
+    code = data[payload - 1]
+    fixed = EXTENSIONS[code].type_name
+    if fixed is not None:
+        return fixed
+    start, count = read_length(data, payload) if data[payload] in ARRAYS else (0, 0)
+    if count not in (3, 4):
+        raise DecodeError(f"extension {code} does not hold what LangGraph writes there")
+    module, position = _read_text(data, start)
+    name, _ = _read_text(data, position)
+    return module, name
+
+
+def _read_text(data: bytes, position: int) -> tuple[str, int]:
+    head = data[position]
+    if 0xA0 <= head <= 0xBF:
+        start, length = position + 1, head - 0xA0
+    elif head in TEXTS:
+        start, length = read_length(data, position)
+    else:
+        raise DecodeError("the name of a type in an extension is not text")
+    try:
+        return data[start : start + length].decode(), start + length
+    except UnicodeDecodeError:
+        raise DecodeError("the name of a type in an extension is not UTF-8") from None
+
+
+def require_few_costly(data: bytes, payloads: list[int], limits: Limits) -> None:
+    """Refuse scanned bytes that name more types than ``limits`` say of those that take long to build."""
+    bounds = {names: getattr(limits, field) for names, field in COSTLY.items()}
+    if len(payloads) <= min(bounds.values()) or names_few(data, payloads, bounds):
+        return
+    require_counts(Counter(_names(data, payload) for payload in payloads), limits)
+
+
+def _names(data: bytes, payload: int) -> tuple[str, str]:
+    try:
+        return read_names(data, payload)
+    except DecodeError:  # nothing is built from it
+        return "", ""
+
+
+def require_counts(names: Mapping[tuple[str, str], int], limits: Limits) -> None:
+    """Refuse counts of types as `require_few_costly` does."""
+    for costly, field in COSTLY.items():
+        if names[costly] > getattr(limits, field):
+            raise LimitError(f"value has over {getattr(limits, field)} {_CALLED[field]}")
+
+
+class Budget:
+    """Counts what a walk meets, and refuses the value when it is too much."""
+
+    __slots__ = ("_copied", "_elements", "_most_copied", "_most_elements", "_most_records", "_records")
+
+    def __init__(self, limits: Limits, size: int) -> None:
+        """Make the budget of a value of ``size`` bytes."""
+        self._most_elements, self._most_records = limits.elements, limits.records
+        self._elements = self._records = self._copied = 0
+        # The factor alone would refuse small values that are deeply nested. Their copies cost little.
+        self._most_copied = max(FREE_COPIED_BYTES, MAX_COPIES * size)
+
+    def add_elements(self, count: int) -> None:
+        """Count the elements of a container."""
+        self._elements += count
+        if self._elements > self._most_elements:
+            raise LimitError(f"value has over {self._most_elements} elements")
+
+    def add_record(self, size: int) -> None:
+        """Count an extension, and the ``size`` bytes of its payload, which a decoder copies."""
+        self._records += 1
+        if self._records > self._most_records:
+            raise LimitError(f"value has over {self._most_records} records")
+        self._copied += size
+        if self._copied > self._most_copied:
+            raise LimitError(f"value has extensions within extensions of over {MAX_COPIES} times its size")
+
+    @property
+    def elements_left(self) -> int:
+        """How many elements the value may still have."""
+        return self._most_elements - self._elements
+
+
+_CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
+_NUMBERS: Final = {
+    0xCA: ">f",
+    0xCB: ">d",
+    0xCC: ">B",
+    0xCD: ">H",
+    0xCE: ">I",
+    0xCF: ">Q",
+    0xD0: ">b",
+    0xD1: ">h",
+    0xD2: ">i",
+    0xD3: ">q",
+}
+
+
+class Keys:
+    """The keys of one map.
+
+    Attributes:
+        found: Each in a form that is equal where Python's dict takes two for one.
+    """
+
+    __slots__ = ("_budget", "_depth", "_has_arrays", "found")
+
+    def __init__(self, budget: Budget, depth: int) -> None:
+        """Begin with none."""
+        self.found = set[Any]()
+        self._budget = budget
+        self._depth = depth
+        self._has_arrays = False
+
+    def read(self, data: bytes, position: int) -> int:
+        """Add a key, and return where it ends."""
+        key, end = read_key(data, position, self._depth, position + self._budget.elements_left)
+        if type(key) is tuple:
+            self._budget.add_elements(end - position)  # one for each of its bytes
+            self._has_arrays = True
+            key = hash(key), exactly(key)
+        self.found.add(key)
+        return end
+
+    def require_distinct(self, count: int) -> None:
+        """Refuse a map with fewer keys than pairs, or with array keys that were made to share a hash.
+
+        A dict would drop pairs of the first, and compare each key of the second with all others.
+        """
+        if len(self.found) != count:
+            raise DecodeError("a map has a key twice, or two that are one in a dict")
+        if self._has_arrays:
+            hashes = Counter(key[0] for key in self.found if type(key) is tuple)
+            if max(hashes.values()) > MAX_SAME_HASH:
+                raise DecodeError("the keys of a map share a hash")
+
+
+def read_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
+    """Return a key of a map in a form that is equal where Python's dict takes two for one, and where it ends.
+
+    Text is given as the bytes of its shortest form, so that it is not equal to a binary.
+    """
+    head = data[position]
+    if head in ARRAYS:
+        return _read_array(data, position, depth, last)
+    if head in STRINGS:
+        start, length = read_length(data, position)
+        end = start + length
+        return _string_key(head, data[start:end]), end
+    end = position + SIZES[head]
+    # An empty map has a size in `SIZES`, but as a key it cannot be hashed either.
+    if end == position or head == 0x80:
+        raise DecodeError("a map has a key that is a map or an extension")
+    if 0xA0 <= head <= 0xBF:
+        return data[position:end], end
+    if head in _NUMBERS:
+        (number,) = struct.unpack_from(_NUMBERS[head], data, position + 1)
+        if math.isnan(number):
+            raise DecodeError("a map has NaN as a key, which is not equal to itself")
+        return number, end
+    return _CONSTANTS.get(head, head if head < 0x80 else head - 0x100), end
+
+
+def _string_key(head: int, content: bytes) -> bytes:
+    if head not in TEXTS:
+        return b"\xc4" + content
+    return (bytes((0xA0 + len(content),)) if len(content) < 32 else b"\xd9") + content
+
+
+def _read_array(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
+    if depth <= 0:
+        raise DecodeError("a map has a key that is nested too deeply")
+    position, count = read_length(data, position)
+    if count > len(data) - position:
+        raise DecodeError("a container announces more than the bytes can hold")
+    items = []
+    for _ in range(count):
+        if position > last:
+            raise LimitError("a map has a key of too many elements")
+        item, position = read_key(data, position, depth - 1, last)
+        items.append(item)
+    return tuple(items), position
+
+
+def exactly(key: Any) -> str:
+    """Return a text that is the same for two array keys if, and only if, they are equal.
+
+    Unlike the hash of a tuple of numbers, the hash of text cannot be chosen by an attacker.
+    """
+    if type(key) is tuple:
+        return f"({','.join(map(exactly, key))})"
+    # 1, 1.0 and True are one key of a dict, but have three texts.
+    number = isinstance(key, bool) or (isinstance(key, float) and key.is_integer())
+    return repr(int(key) if number else key)
+
+
+def scan(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
+    """Walk through one msgpack value, and return where the payloads of its extensions start.
+
+    The code of an extension is the byte before its payload.
+
+    Raises:
+        LimitError: If it is larger, deeper or has more elements than ``limits`` say, or its
+            nested extensions, each of which a decoder copies, are many times its size.
+        DecodeError: If it is malformed or ambiguous in one of the ways above.
+    """
+    if len(data) > limits.size_bytes:
+        raise LimitError(f"value has {len(data)} bytes; at most {limits.size_bytes} are read")
+    try:
+        return _Walk(data, limits).run()
+    except (IndexError, struct.error):
+        raise DecodeError("value ends in the middle") from None
+
+
+class _Level:
+    """An array, a map or the payload of an extension that the walk is in.
+
+    Attributes:
+        remaining: Elements of it that are still to come; pairs in a map.
+    """
+
+    __slots__ = ("_size_of", "remaining")
+
+    def __init__(self, count: int, size_of: Callable[[int], int]) -> None:
+        self.remaining = count
+        self._size_of = size_of
+
+    def skip(self, data: bytes, position: int) -> int:
+        """Step over elements up to one that is entered, and return where that begins or the level ends."""
+        remaining = self.remaining
+        while remaining:
+            size = SIZES[data[position]] or self._size_of(position)
+            if not size:
+                break
+            position += size
+            remaining -= 1
+        self.remaining = remaining
+        return position
+
+    def close(self, position: int) -> None:
+        """Check what can be checked only at the end."""
+
+
+class _Map(_Level):
+    """A map. Where a value is entered, its key has been read."""
+
+    __slots__ = ("_count", "_keys")
+
+    def __init__(self, count: int, size_of: Callable[[int], int], keys: Keys) -> None:
+        super().__init__(count, size_of)
+        self._count, self._keys = count, keys
+
+    def skip(self, data: bytes, position: int) -> int:
+        found, remaining = self._keys.found, self.remaining
+        while remaining:
+            size = FIXSTR_SIZES[data[position]]
+            if size:
+                found.add(data[position : position + size])
+                position += size
+            else:
+                position = self._keys.read(data, position)
+            size = SIZES[data[position]] or self._size_of(position)
+            if not size:
+                break
+            position += size
+            remaining -= 1
+        self.remaining = remaining
+        return position
+
+    def close(self, position: int) -> None:
+        self._keys.require_distinct(self._count)
+
+
+class _Payload(_Level):
+    """The payload of an extension, or the whole value: one element, with a known end."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self, end: int, size_of: Callable[[int], int]) -> None:
+        super().__init__(1, size_of)
+        self._end = end
+
+    def close(self, position: int) -> None:
+        # A step over a string does not read its bytes: this also refuses one that is longer than the data.
+        if position != self._end:
+            raise DecodeError("bytes are left over or missing at the end of a value")
+
+
+class _Walk:
+    """One pass over one value."""
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        self._data = data
+        self._depth = limits.depth
+        self._budget = Budget(limits, len(data))
+        self._payloads: list[int] = []
+        self._around: list[_Level] = []  # the levels that the current one is in, outermost first
+        # A value has no more elements than bytes, so that those of plain payloads need not be counted.
+        skips_plain = is_on("records") and len(data) <= limits.elements
+        self._plain_depth = min(limits.depth, MAX_LEVELS) if skips_plain else 0
+
+    def run(self) -> list[int]:
+        """Return where the payloads of extensions start."""
+        data, around = self._data, self._around
+        level: _Level = _Payload(len(data), self._size_of)
+        position = 0
+        while True:
+            position = level.skip(data, position)
+            if level.remaining:
+                level.remaining -= 1
+                position, inner = self._enter(position)
+                around.append(level)
+                level = inner
+            else:
+                level.close(position)
+                if not around:
+                    return self._payloads
+                level = around.pop()
+
+    def _size_of(self, position: int) -> int:
+        """Return the bytes of an element that is not entered: a long string, or a plain payload; else 0."""
+        data = self._data
+        head = data[position]
+        if head in EXTENSION_HEADS:
+            levels = self._plain_depth - len(self._around) - 1
+            start, length = read_length(data, position)
+            end = start + length
+            if levels > 0 and is_plain(data[start:end], levels):
+                self._add_extension(start, length)
+                return end - position
+        elif head in STRINGS:
+            start, length = read_length(data, position)
+            return start + length - position
+        return 0
+
+    def _enter(self, position: int) -> tuple[int, _Level]:
+        """Return where the elements of a container or extension begin, and its level."""
+        start, count = read_length(self._data, position)
+        # Five bytes of an array32 header can announce 2**32 - 1 elements; a decoder may allocate for them.
+        if count > len(self._data) - start:
+            raise DecodeError("a container announces more than the bytes can hold")
+        if len(self._around) >= self._depth:
+            raise LimitError(f"value is nested over {self._depth} deep")
+        head = self._data[position]
+        if head in EXTENSION_HEADS:
+            self._add_extension(start, count)
+            return start, _Payload(start + count, self._size_of)
+        self._budget.add_elements(count)
+        if head in MAPS:
+            # An array that is a key of the map may have the levels that a value in it may have.
+            return start, _Map(count, self._size_of, Keys(self._budget, self._depth - len(self._around) - 1))
+        return start, _Level(count, self._size_of)
+
+    def _add_extension(self, start: int, size: int) -> None:
+        code = self._data[start - 1]
+        if code not in EXTENSIONS:
+            raise DecodeError(f"extension {code} is not one that LangGraph writes")
+        self._budget.add_record(size)
+        self._payloads.append(start)
+
+
+__all__ = ["read_names", "require_counts", "require_few_costly", "scan"]

@@ -1,0 +1,1 @@
+"""How any SQLite file is opened and guarded."""

@@ -1,0 +1,373 @@
+"""Guards for our statements: no trigger or view runs, and no walk is endless.
+
+An authorizer refuses to compile actions of a trigger or a view. A progress handler ends a statement whose
+budget of opcodes is spent: pages of a hostile file may refer to one another, so that a few pages contain
+any number of rows. One chain of pages may also be the text of every row, read by a single opcode, so the
+handler limits the CPU time of the thread, too. Both check the running thread: statements of the application
+on the same connection are not affected.
+
+SQLite runs a compiled statement only with the schema that it was compiled for, and compiles it again for
+another one. So a statement that may not be compiled needs no check of the schema of its own: it was compiled
+after one. `REQUIRE_CHECK` in a statement fails if it was compiled without the authorizer of this module.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from sealpoint.errors import (
+    DatabaseCorruptError,
+    EndlessTreeError,
+    HaltedError,
+    MetadataError,
+    RowError,
+    SchemaError,
+    TextError,
+    excerpt,
+)
+
+STEP_OPCODES: Final = 10_000
+"""How often a statement is checked: about every 0.3 ms."""
+
+LEAST_OPCODES: Final = 200_000
+OPCODES_PER_BYTE: Final = 8
+"""Opcodes of a walk, per byte: the smallest rows take less than one opcode per byte."""
+
+_LEAST_STEPS: Final = LEAST_OPCODES // STEP_OPCODES
+
+LEAST_SECONDS: Final = 5.0
+SECONDS_PER_STEP: Final = 4 * 0.0003
+"""CPU time of a walk: 1 s per megabyte of the file; valid rows take some hundredths."""
+
+
+CHECK_FUNCTION: Final = "sealpoint_require_check"
+REQUIRE_CHECK: Final = f"{CHECK_FUNCTION}(1) IS NULL"
+"""Condition of a statement that may run without a check of the schema (see `begin`). The authorizer has
+SQLite compile the call as NULL; otherwise the function is called, and fails without a check."""
+
+_ENDED: Final = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_ERROR)  # by the handler, or by a function for SQL
+
+_FAILED: Final = object()
+"""Result of a function for SQL that has none: sqlite3 cannot convert it, and ends the statement."""
+
+
+class _Work:
+    """The statement that a thread runs."""
+
+    __slots__ = ("cause", "is_checked", "is_over", "needs_check", "steps", "subqueries", "until")
+
+    def __init__(self) -> None:
+        self.subqueries: Collection[str] | None = None  # `None` for a statement of the application
+        self.steps = 0
+        self.until: float | None = None  # limit of the CPU time; `None` before the first step
+        self.is_over: Callable[[], bool] | None = None
+        self.cause: BaseException | None = None  # why it was ended
+        self.is_checked = True  # whether the schema was, so that statements may be compiled
+        self.needs_check = False  # whether a statement was refused because it was not
+
+
+class _Thread(threading.local):
+    """Holds the work of this thread: one lookup is cheaper than four thread-local attributes."""
+
+    def __init__(self) -> None:
+        self.work = _Work()
+
+
+_thread: Final = _Thread()
+
+Handler = Callable[[], int]
+"""Called by SQLite every `STEP_OPCODES`; one per connection, which runs one statement at a time."""
+
+
+def make_handler(check: Callable[[], object] | None = None) -> Handler:
+    """Return a progress handler: a generator's ``next``. It ends a statement if ``check`` raises.
+
+    By default it checks the budget of this thread's statement. What was raised, also by a signal handler,
+    is not lost: `raise_cause` raises it. The generator has begun, because nothing can catch an exception
+    before its first line.
+    """
+    ticks = _ticks(check or _tick)
+    next(ticks)
+    return partial(next, ticks)
+
+
+def begin(
+    connection: sqlite3.Connection, handler: Handler, is_over: Callable[[], bool] | None = None
+) -> None:
+    """Start guarding this thread's statements on a connection, with the minimum budget.
+
+    The progress handler is set only meanwhile: otherwise a signal would also end statements of the
+    application, and its exception would be lost.
+    """
+    work = _thread.work
+    work.subqueries, work.is_over, work.cause, work.until = (), is_over, None, None
+    work.steps = _LEAST_STEPS
+    connection.set_progress_handler(handler, STEP_OPCODES)
+
+
+def begin_unchecked(connection: sqlite3.Connection, handler: Handler, size_bytes: int) -> None:
+    """Start as `begin` does, with the budget of `allow`; the schema is not checked.
+
+    A statement runs only if it was compiled after a check of the present schema.
+    """
+    work = _thread.work
+    work.subqueries, work.is_checked = (), False
+    work.steps = (LEAST_OPCODES + OPCODES_PER_BYTE * size_bytes) // STEP_OPCODES
+    connection.set_progress_handler(handler, STEP_OPCODES)
+
+
+def end(connection: sqlite3.Connection) -> None:
+    """Stop guarding this thread's statements."""
+    connection.set_progress_handler(None, 0)
+    work = _thread.work
+    work.subqueries = work.is_over = work.cause = work.until = None
+    work.is_checked = True
+
+
+def needs_check() -> bool:
+    """Whether a statement was refused since the last call, because the schema has not been checked."""
+    work = _thread.work
+    was_refused, work.needs_check = work.needs_check, False
+    return was_refused
+
+
+def is_ours() -> bool:
+    """Whether this thread runs a statement of this package."""
+    return _thread.work.subqueries is not None
+
+
+@contextmanager
+def guarding(
+    connection: sqlite3.Connection,
+    is_over: Callable[[], bool] | None = None,
+    handler: Handler | None = None,
+) -> Iterator[None]:
+    """Guard the statements of a block, and raise the reason if one of them was ended."""
+    begin(connection, handler or make_handler(), is_over)
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise_cause(error)
+        raise
+    finally:
+        end(connection)
+
+
+def allow(size_bytes: int, parameters: int = 0, subqueries: Collection[str] = ()) -> None:
+    """Set the budget of the next statement for a file of ``size_bytes``; each parameter adds to it."""
+    work = _thread.work
+    work.subqueries, work.cause, work.until = subqueries, None, None
+    work.steps = (LEAST_OPCODES + (OPCODES_PER_BYTE + parameters) * size_bytes) // STEP_OPCODES
+
+
+def is_spent(error: Exception) -> bool:
+    """Whether a statement was ended because of its budget."""
+    return isinstance(error, EndlessTreeError) or isinstance(_thread.work.cause, EndlessTreeError)
+
+
+def raise_cause(error: Exception) -> None:
+    """Raise the reason why a statement was ended, if it was ended here."""
+    work = _thread.work
+    cause, work.cause = work.cause, None
+    if cause is not None and getattr(error, "sqlite_errorcode", None) in _ENDED:
+        raise cause from None
+
+
+def keeping_cause(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function for SQL whose exceptions `raise_cause` raises: SQLite would drop them.
+
+    It has one argument, because it is a generator's ``send``: the exception of a signal handler is then
+    raised inside the generator. In a Python function it would be raised before the first line, where
+    nothing can catch it.
+    """
+    results = _results(function)
+    next(results)
+    return results.send
+
+
+def authorize(action: int, _first: object, second: object, _schema: object, owner: str | None) -> int:
+    """Return whether SQLite may compile an action of a statement; ``owner`` is its trigger or view."""
+    work = _thread.work
+    if work.subqueries is None:
+        return sqlite3.SQLITE_OK
+    if not work.is_checked:
+        work.needs_check = True
+        return sqlite3.SQLITE_DENY
+    if owner is not None and owner not in work.subqueries:
+        return sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION and second == CHECK_FUNCTION:
+        return sqlite3.SQLITE_IGNORE
+    return sqlite3.SQLITE_OK
+
+
+def add_check(connection: sqlite3.Connection) -> None:
+    """Give a connection the function of `REQUIRE_CHECK`."""
+    connection.create_function(CHECK_FUNCTION, 1, keeping_cause(_require_check))
+
+
+def _require_check(_: object) -> None:
+    work = _thread.work
+    if not work.is_checked:
+        work.needs_check = True
+        raise SchemaError("a statement was compiled without a check of the schema")
+
+
+def _ticks(check: Callable[[], object]) -> Iterator[int]:
+    """Yield at each call of SQLite whether to end the statement.
+
+    A signal handler may raise where a loop begins again: the loop is inside of ``try``.
+    """
+    answer = 0
+    while True:
+        try:
+            while True:
+                yield answer
+                answer = 0
+                check()
+        except GeneratorExit:
+            return
+        except BaseException as error:  # noqa: BLE001 -- SQLite would drop it; `raise_cause` raises it
+            _thread.work.cause, answer = error, 1
+
+
+def _results(function: Callable[[Any], Any]) -> Generator[Any, Any, None]:
+    """Yield the result for each value that is sent, or `_FAILED`. As `_ticks`."""
+    result = None
+    while True:
+        try:
+            while True:
+                argument = yield result
+                result = function(argument)
+        except GeneratorExit:
+            return
+        except BaseException as error:  # noqa: BLE001 -- as above; a generator that raises has ended
+            _thread.work.cause, result = error, _FAILED
+
+
+def _tick() -> None:
+    work = _thread.work
+    if work.subqueries is None:
+        return  # a statement of the application
+    work.steps -= 1
+    if work.steps < 0:
+        raise EndlessTreeError("the pages of the file lead to more rows than it can hold")
+    if work.until is None:
+        work.until = time.thread_time() + LEAST_SECONDS + work.steps * SECONDS_PER_STEP
+    elif time.thread_time() > work.until:
+        raise EndlessTreeError("the rows of the file lead to more bytes than it can hold")
+    if work.is_over is not None and work.is_over():
+        raise HaltedError("the run was stopped during a statement")
+
+
+MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
+"""The largest row, value or text that is read or written; SQLite's own limit is four times as high."""
+
+# In a hostile file the index may share pages with a table, which REINDEX would overwrite: only on a copy.
+_REINDEX: Final = (
+    "the table may be complete: on a copy run `sqlite3 COPY REINDEX`, then `sealpoint verify COPY`;"
+    " if that passes, use the copy"
+)
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise our own errors for SQLite's, whose messages may quote a hostile file at any length."""
+    try:
+        yield
+    except FOREIGN as error:
+        raise translated(error) from None
+
+
+def oversized() -> RowError:
+    """Return the error for a row that is not read."""
+    return RowError(f"a row has over {MAX_VALUE_BYTES} bytes")
+
+
+FOREIGN: Final = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
+
+
+def translated(error: Exception) -> Exception:
+    """Return the error of this package for one of SQLite, or the same error if it quotes nothing."""
+    if isinstance(error, UnicodeDecodeError):
+        return SchemaError("the schema contains text that is not UTF-8")
+    if isinstance(error, MemoryError):  # a damaged file may require any amount
+        return DatabaseCorruptError("SQLite lacks the memory that the file requires")
+    code, text = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF, str(error)
+    if code == sqlite3.SQLITE_AUTH:
+        return SchemaError("a trigger or a view would have run with one of our statements")
+    if code == sqlite3.SQLITE_TOOBIG:
+        return oversized()
+    if text.startswith("Could not decode to UTF-8"):
+        return TextError("a row contains text that is not UTF-8")
+    if text.startswith("malformed JSON"):
+        return MetadataError("metadata that the filter searches is not JSON")
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CORRUPT_INDEX:
+        return DatabaseCorruptError("an index of the file disagrees with its table", hint=_REINDEX)
+    damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("unsupported file")
+    return DatabaseCorruptError(f"SQLite cannot read the file: {excerpt(text)}") if damaged else error
+
+
+HOLES_BYTES: Final = 64 * 1024 * 1024
+"""Capacity of a file that consists of holes: a walk through as many bytes ends after some seconds."""
+
+_COMPRESSED: Final = 16  # times, at most, that a file system keeps a file smaller than it is
+
+
+def capacity_bytes(cursor: sqlite3.Cursor, file: Path | None) -> int:
+    """Return how many bytes the pages of a database can hold, with those of its log.
+
+    A file with holes claims more than it has: its blocks on the disk are counted. Its data extents would be
+    exact, but need a descriptor, and closing one ends all locks that SQLite has on the file in this process.
+    """
+    (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
+    (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+    size = int(pages) * int(page_bytes)
+    if file is None or size <= HOLES_BYTES:
+        return size
+    blocks = 0
+    for path in (file, file.with_name(f"{file.name}-wal")):
+        with suppress(OSError):
+            blocks += path.stat().st_blocks
+    return min(size, max(blocks * 512 * _COMPRESSED, HOLES_BYTES))
+
+
+class Budget:
+    """How much of a query is taken into memory."""
+
+    def __init__(self, rows: int, size_bytes: int, *, uncounted: int = 0) -> None:
+        """Create a budget of ``rows`` and, for their texts and values, ``size_bytes``.
+
+        The first ``uncounted`` rows are not part of either.
+        """
+        self._bytes, self._uncounted = size_bytes, uncounted
+        self._most_rows = uncounted + max(rows, 1)
+        self.spent = False
+
+    def take(self, cursor: sqlite3.Cursor, most_bytes: int = sys.maxsize) -> list[tuple[Any, ...]]:
+        """Return the rows that fit, including the one that exceeds the budget."""
+        taken: list[tuple[Any, ...]] = []
+        self.spent, size_bytes, room = False, 0, min(self._bytes, most_bytes)
+        for row in cursor:
+            taken.append(row)
+            if len(taken) <= self._uncounted:
+                continue
+            for value in row:
+                if type(value) is str or type(value) is bytes:  # a number counts as 0
+                    size_bytes += len(value)
+            if size_bytes > room or len(taken) == self._most_rows:
+                self.spent = next(cursor, None) is not None
+                break
+        if size_bytes > most_bytes:
+            raise EndlessTreeError("the rows of a table are more than the file can hold")
+        return taken
+
+
+UNLIMITED: Final = Budget(sys.maxsize, sys.maxsize)

@@ -1,0 +1,283 @@
+"""Opening SQLite files. What lies beside a file is inspected before SQLite acts on it.
+
+SQLite takes the files beside a database by their names:
+
+    FILE-journal   of an interrupted transaction: the next reader rolls it back, and removes the super-journal
+                   that its last bytes name, which may be any file
+    FILE-wal       of later transactions: read, written and removed
+    FILE-shm       an index of the log, in memory that all processes share
+
+It follows links among them, writes through them, and waits for the writer of a FIFO. So only regular files
+with one name are accepted, and only a super-journal with a name of SQLite's own form. What is put there after
+the inspection is not noticed.
+
+Sources: https://www.sqlite.org/fileformat2.html (sections 3 and 4), https://www.sqlite.org/atomiccommit.html
+(section 5), and readSuperJournal in pager.c.
+
+Whether a file has all of its pages.
+
+SQLite refuses a file that has fewer pages than its header counts, and reads zeros where its last page is cut
+off: rows that end there are missing or changed. With a write-ahead log it does not compare at all.
+
+    log    header of 32 bytes, of which 16 to 23 are its salts; then frames
+    frame  page number, 4 bytes; 4 more; the salts of its log, 8 bytes; 8 more; the page
+
+The first frame with other salts is of an earlier log: there the log ends.
+
+Source: SQLite's file format, sections 1.3.7 (the header's size of the database) and 4.1 (the log).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from sealpoint.errors import AccessError, DatabaseCorruptError, excerpt
+from sealpoint.sqlitefile import guard
+from sealpoint.sqlitefile.guard import MAX_VALUE_BYTES
+
+COMPANIONS: Final = ("-journal", "-wal", "-shm")
+"""Endings of the files that SQLite has beside a database."""
+
+_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
+_END_BYTES: Final = 16  # of a journal: length of the super-journal's name, its checksum, and the magic bytes
+_SUPER_JOURNAL: Final = re.compile(rb"/[^\0]*-mj[0-9A-F]{6}9[0-9A-F]{2}")  # for SQLite a NUL ends the name
+_MAX_SUPER_BYTES: Final = 1 << 20  # the names of 126 journals, the most that a connection attaches
+_REMOVE: Final = "find out who put it there, and move it away if SQLite has not written it"
+
+
+def open_file(
+    path: str | bytes | PathLike[str], options: str, *, isolation_level: Any = None, timeout: float = 5.0
+) -> sqlite3.Connection:
+    """Open a database; nothing is read from it before `prepare`."""
+    file = Path(os.path.realpath(os.fsdecode(path)))
+    # `sqlite3.connect` would wait for the writer of a FIFO.
+    _require_regular(file, "the database", hint="name the file of a database")
+    return sqlite3.connect(
+        f"{file.as_uri()}?{options}",
+        uri=True,
+        isolation_level=isolation_level,
+        timeout=timeout,
+        check_same_thread=False,
+    )
+
+
+def create_file(path: Path, folder: int) -> sqlite3.Connection:
+    """Create an empty database, locked for this connection, without a journal and never flushed.
+
+    SQLite opens it by its path, at which another account may have put something else meanwhile. So it is
+    compared with what was created, before anything is read or written.
+    """
+    # SQLite would create the file with the mode of the umask, possibly readable for others.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path.name, flags, 0o600, dir_fd=folder)
+    try:
+        connection = open_file(path, "mode=rw")
+        is_open = _is_open_twice(descriptor)
+    finally:
+        os.close(descriptor)  # before SQLite has any lock, which this would end
+    try:
+        if not is_open:
+            hint = "use a folder in which no other account can write"
+            raise AccessError(f"another process has replaced {path}, which was just created", hint=hint)
+        # The lock first: without it SQLite would look for a journal beside the path at each transaction.
+        for pragma in (
+            "locking_mode = EXCLUSIVE",
+            "journal_mode = OFF",
+            "synchronous = OFF",
+            "temp_store = MEMORY",
+        ):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_open_twice(descriptor: int) -> bool:
+    """Whether another descriptor of this process is of the same file."""
+    found = os.fstat(descriptor)
+    for other in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            if int(other.name) != descriptor and os.path.samestat(os.fstat(int(other.name)), found):
+                return True
+    return False
+
+
+def prepare(connection: sqlite3.Connection, authorize: Callable[..., int] = guard.authorize) -> Path | None:
+    """Inspect the files at a database, have its connection trust no schema, and return its file, if any."""
+    file = inspect(connection)
+    connection.set_authorizer(authorize)
+    limit = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limit, MAX_VALUE_BYTES))
+    # With the default, ON, expressions of the schema may call functions of the application.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return file
+
+
+def inspect(connection: sqlite3.Connection) -> Path | None:
+    """Inspect the files beside a database that is open. See `prepare`, which does more."""
+    main = None
+    for name, file in _files(connection):
+        _require_companions(file)
+        if name == b"main" and file.exists():  # or it is a name that is only in memory
+            main = file
+    return main
+
+
+def _files(connection: sqlite3.Connection) -> Iterator[tuple[bytes, Path]]:
+    """Yield the databases of a connection that have a file; SQLite reads none of them for this."""
+    theirs = connection.text_factory
+    connection.text_factory = bytes  # a path need not be UTF-8
+    try:
+        with closing(connection.cursor()) as cursor:
+            cursor.row_factory = None
+            rows = cursor.execute("PRAGMA database_list").fetchall()
+    finally:
+        connection.text_factory = theirs
+    for _, name, file in rows:
+        if file:
+            yield name, Path(os.fsdecode(file))
+
+
+def _require_companions(path: Path) -> None:
+    """Inspect the files beside a database."""
+    for ending in COMPANIONS:
+        beside = path.with_name(path.name + ending)
+        if _require_regular(beside, "a file beside the database", most_links=1) and ending == "-journal":
+            _require_super_journal(beside)
+
+
+def _require_regular(path: Path, what: str, most_links: int | None = None, hint: str = _REMOVE) -> bool:
+    """Refuse what is there and not a regular file. Return whether there is anything."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False  # or SQLite says why not
+    if stat.S_ISLNK(found.st_mode):
+        raise DatabaseCorruptError(f"{what}, {path}, is a symbolic link", hint=hint)
+    if not stat.S_ISREG(found.st_mode):
+        raise DatabaseCorruptError(f"{what}, {path}, is not a regular file", hint=hint)
+    if most_links is not None and found.st_nlink > most_links:
+        hint = f"SQLite would change both; {_REMOVE}"
+        raise DatabaseCorruptError(f"{what}, {path}, has a second name (a hard link)", hint=hint)
+    return True
+
+
+def _require_super_journal(journal: Path) -> None:
+    """Refuse a journal with a super-journal that SQLite has not made: rolling back reads and removes that."""
+    name = _super_journal_of(journal)
+    if name is None:
+        return
+    if not _SUPER_JOURNAL.fullmatch(name):
+        raise DatabaseCorruptError(
+            f"{journal} names {excerpt(os.fsdecode(name))} as its super-journal, which SQLite would remove",
+            hint=_REMOVE,
+        )
+    file = Path(os.fsdecode(name))
+    if not _require_regular(file, f"the super-journal of {journal}", most_links=1):
+        return
+    names = _read(file, 0, _MAX_SUPER_BYTES)
+    children = [name for name in names.split(b"\0") if name]
+    if len(names) == _MAX_SUPER_BYTES or any(
+        not (name.startswith(b"/") and name.endswith(b"-journal")) for name in children
+    ):
+        raise DatabaseCorruptError(f"{file} is not a super-journal of SQLite", hint=_REMOVE)
+    for name in children:
+        _require_regular(Path(os.fsdecode(name)), f"a journal that {file} names")
+
+
+def _super_journal_of(journal: Path) -> bytes | None:
+    """Return the name at the end of a journal, if there is one."""
+    with suppress(FileNotFoundError):  # its transaction has just ended
+        size = journal.stat().st_size
+        end = _read(journal, size - _END_BYTES, _END_BYTES)
+        length = int.from_bytes(end[:4])
+        if end[8:] == _MAGIC and 0 < length <= size - _END_BYTES:
+            name = _read(journal, size - _END_BYTES - length, min(length, _MAX_SUPER_BYTES))
+            # The sum of its characters, which are signed on some processors.
+            sums = sum(name), sum(byte - 256 * (byte > 127) for byte in name)
+            return name if int.from_bytes(end[4:8]) in [one % 2**32 for one in sums] else None
+    return None
+
+
+def _read(path: Path, start: int, size: int) -> bytes:
+    """Read a part of a file. Not of a database: closing it would end the locks of SQLite in this process."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""  # removed meanwhile, or SQLite may not read it either
+    try:
+        return os.pread(descriptor, size, max(start, 0))
+    finally:
+        os.close(descriptor)
+
+
+def switch_log_on(cursor: sqlite3.Cursor) -> None:
+    """Use WAL, unless the file cannot be changed now; ``cursor`` gives rows as tuples."""
+    (mode,) = cursor.execute("PRAGMA main.journal_mode").fetchone()
+    # SQLite cannot change to WAL within a transaction, and a database in memory has no log.
+    if mode in ("wal", "memory") or cursor.connection.in_transaction:
+        return
+    try:
+        cursor.execute("PRAGMA main.journal_mode = WAL").fetchall()
+    except sqlite3.OperationalError as error:
+        # A read-only file is not changed. SQLite does not wait here for a busy one: either another process is
+        # switching, which this connection will notice, or it works without WAL until one does.
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY):
+            raise
+
+
+_LOG_HEADER_BYTES: Final = 32
+_FRAME_HEADER_BYTES: Final = 24
+_LOCK_BYTE: Final = 1 << 30  # SQLite writes no page there
+
+
+def require_whole(cursor: sqlite3.Cursor, file: Path | None) -> None:
+    """Check that each page of the database is in its file, or in the log.
+
+    A file of 0 bytes is a new database. In a file whose header is older than its last change, only a page
+    that is incomplete is noticed. In an open transaction, whose pages may be in memory alone, nothing is
+    checked.
+    """
+    if file is None or cursor.connection.in_transaction:
+        return
+    cursor.execute("BEGIN")  # no other process shortens the file meanwhile
+    try:
+        (pages,) = cursor.execute("PRAGMA main.page_count").fetchone()
+        (page_bytes,) = cursor.execute("PRAGMA main.page_size").fetchone()
+        try:
+            kept = file.stat().st_size // page_bytes
+        except FileNotFoundError:  # removed meanwhile
+            return
+        if kept < pages and not _is_in_log(file.with_name(f"{file.name}-wal"), kept + 1, pages, page_bytes):
+            raise DatabaseCorruptError("the file is shorter than its header says: its end is cut off")
+    finally:
+        if cursor.connection.in_transaction:
+            cursor.execute("ROLLBACK")
+
+
+def _is_in_log(log: Path, first: int, last: int, page_bytes: int) -> bool:
+    """Whether a log has the pages from ``first`` to ``last``, except one that is never written."""
+    numbers = {_LOCK_BYTE // page_bytes + 1}
+    try:
+        with log.open("rb") as stream:
+            salts = stream.read(_LOG_HEADER_BYTES)[16:24]
+            while (frame := stream.read(_FRAME_HEADER_BYTES))[8:16] == salts and salts:
+                number = int.from_bytes(frame[:4])
+                if not number:
+                    break  # a hole
+                if first <= number <= last:
+                    numbers.add(number)
+                stream.seek(page_bytes, os.SEEK_CUR)
+    except FileNotFoundError:
+        return False
+    return numbers.issuperset(range(first, last + 1))

@@ -1,0 +1,64 @@
+"""Values apart from their checkpoint: which are stored, and on which thread async methods open them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from sealpoint.crypto import Key, KeyRing, KeyState, RingCipher
+from sealpoint.langgraph import EncryptedSerializer, SealedSaver
+from sealpoint.sealed.steps import LARGE_BYTES
+
+CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+
+class Noting(RingCipher):
+    """Notes on which threads it opens values."""
+
+    def open(self, *arguments: Any, **options: Any) -> Any:
+        self.threads = {*getattr(self, "threads", ()), threading.get_ident()}
+        return super().open(*arguments, **options)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("text", ["small", "x" * LARGE_BYTES])
+def test_large_values_do_not_block_the_event_loop(in_memory: bool, text: str) -> None:
+    cipher = Noting(KeyRing([Key("k1", bytes(32), KeyState.ACTIVE)]), "xaes256gcm")
+
+    async def read(inner: Any) -> set[int]:
+        saver = SealedSaver(inner, serde=EncryptedSerializer(cipher))
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"], versions = {"text": text}, {"text": 1}
+        checkpoint["channel_versions"] = {**versions}
+        metadata: Any = {"step": 1, "note": text}
+        await saver.aput(CONFIG, checkpoint, metadata, {**versions})
+        cipher.threads = set[int]()
+        listed = [item async for item in saver.alist(CONFIG)]
+        assert [await saver.aget_tuple(CONFIG)] == listed
+        assert listed[0].checkpoint["channel_values"] == {"text": text}
+        return cipher.threads
+
+    async def run() -> set[int]:
+        if in_memory:
+            return await read(InMemorySaver())
+        async with AsyncSqliteSaver.from_conn_string(":memory:") as inner:
+            return await read(inner)
+
+    is_on_loop = threading.get_ident() in asyncio.run(run())
+    assert is_on_loop is (text == "small")
+
+
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["bare", "sealed"])
+def test_a_value_whose_channel_has_no_version_is_not_stored(is_sealed: bool) -> None:
+    """No saver finds it again, though it is among the new versions."""
+    serde = EncryptedSerializer.from_key(bytes(32))
+    saver: Any = SealedSaver(InMemorySaver(), serde=serde) if is_sealed else InMemorySaver()
+    checkpoint = {**empty_checkpoint(), "channel_values": {"a": [1], "b": [2]}, "channel_versions": {"a": 1}}
+    stored = saver.put(CONFIG, checkpoint, {}, {"a": 1, "b": 1})
+    assert saver.get_tuple(stored).checkpoint["channel_values"] == {"a": [1]}
