@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib import import_module
 from types import FrameType
 from typing import Any
@@ -15,12 +13,10 @@ from typing import Any
 import numpy
 import pytest
 
-from sealpoint.errors import BlockedTypeError, UnbuildableValueError
-from sealpoint.serde import SAFE_TYPES, Allowlist, JsonPlusSerializer
+from sealpoint.errors import UnbuildableValueError
+from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.catalogue import CATALOGUE
-from sealpoint.serde.decode import Decoder
 from sealpoint.serde.guards import RefusedError, compile_within
-from sealpoint.serde.inert import inventory
 from sealpoint.serde.limits import (
     MAX_DECIMAL_CHARS,
     MAX_DECIMAL_EXPONENT,
@@ -29,22 +25,14 @@ from sealpoint.serde.limits import (
     MAX_NAME_CHARS,
     MAX_PARTS,
     MAX_PATTERN_CHARS,
-    MAX_PATTERN_STEPS,
     MAX_SAME_HASH,
 )
 from sealpoint.serde.rebuild import make_builder
 from tests.property.without import without
 from tests.support.values.forge import extension, named, record
-from tests.support.values.samples import SAMPLES, alike
-
-trusting = Decoder(Allowlist())  # as for bytes that a ring has opened
 
 SINGLE, POSITIONAL, KEYWORD, METHOD, PYDANTIC_V1, PYDANTIC_V2 = range(6)
 METHODS = {METHOD: ["fromisoformat"], PYDANTIC_V2: ["model_validate_json"]}
-PLAIN = {("numpy", "ndarray"), ("langgraph.checkpoint.serde.types", "_DeltaSnapshot")}
-
-permissive = JsonPlusSerializer(allowed_msgpack_modules=True)  # writes lone surrogates too
-WRITTEN = {name: permissive.dumps_typed(value) for name, value in SAMPLES.items()}
 
 
 @pytest.fixture(params=["shortcuts", "guards alone"])
@@ -52,29 +40,6 @@ def strict(request: pytest.FixtureRequest) -> Iterator[JsonPlusSerializer]:
     """A strict serializer; in one of two ways all arguments go to their guard."""
     with without({"arguments"} if request.param == "guards alone" else ()):
         yield JsonPlusSerializer(allowed_msgpack_modules=None)
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_what_langgraph_writes_is_taken(name: str, strict: JsonPlusSerializer) -> None:
-    """Checked or not, the value is the same; or it names a type that is not a safe one."""
-    kind, data = WRITTEN[name]
-    if kind == "msgpack" and not inventory(data).keys() <= SAFE_TYPES | PLAIN:
-        with pytest.raises(BlockedTypeError):
-            strict.loads_typed((kind, data))
-    elif kind == "msgpack":
-        assert alike(strict.loads_typed((kind, data)), trusting.decode(data))
-
-
-def test_the_samples_show_every_rule_at_work() -> None:
-    """But for those whose types a sample of this machine cannot have."""
-    shown = {name for kind, data in WRITTEN.values() if kind == "msgpack" for name in inventory(data)}
-    elsewhere = {
-        name for name in CATALOGUE if name[0].startswith("pathlib")
-    }  # one of them, by Python and system
-    assert shown & elsewhere
-    tasks = {("langgraph.types", "PregelTask"), ("langgraph.types", "StateSnapshot")}
-    bases = {("langchain_core.messages.base", name) for name in ("BaseMessage", "BaseMessageChunk")}
-    assert CATALOGUE.keys() - shown <= elsewhere | tasks | bases
 
 
 def same_hash(count: int) -> list[list[int]]:
@@ -354,18 +319,10 @@ def test_an_array_of_values_is_read(array: Any) -> None:
 # --- patterns ------------------------------------------------------------------------------------
 
 
-def test_a_pattern_is_given_up_after_its_steps() -> None:
-    """Steps are counted, not seconds: a slow machine refuses what a fast one does."""
-    compile_within("a|b", 0, 5000)
-    re.purge()
-    with pytest.raises(RefusedError):
-        compile_within("a|b", 0, 10)
-
-
 @pytest.mark.parametrize("pattern", ["a|b", "("])
-@pytest.mark.parametrize("steps", [10, MAX_PATTERN_STEPS])
-def test_a_tracer_is_there_again_afterwards(pattern: str, steps: int) -> None:
-    """Of a debugger or of coverage, whatever the pattern came to."""
+@pytest.mark.parametrize("steps", [10, 5000])
+def test_a_pattern_is_given_up_after_its_steps(pattern: str, steps: int) -> None:
+    """Steps, not seconds; and the tracer of a debugger or of coverage is there again afterwards."""
 
     def tracer(frame: FrameType, event: str, argument: Any) -> Any:
         return None
@@ -374,26 +331,14 @@ def test_a_tracer_is_there_again_afterwards(pattern: str, steps: int) -> None:
     re.purge()
     sys.settrace(tracer)
     try:
-        with suppress(RefusedError):
+        reason = ""
+        try:
             compile_within(pattern, 0, steps)
+        except RefusedError as error:
+            reason = str(error)
         found: Any = sys.gettrace()
     finally:
         sys.settrace(before)
     assert found is tracer
-
-
-def test_a_pattern_is_given_up_while_another_tracer_is_on() -> None:
-    """A process of its own, traced from its first line as under coverage."""
-    code = (
-        "import sys; sys.settrace(lambda *_: None)\n"
-        "from sealpoint.serde.guards import RefusedError, compile_within\n"
-        "from sealpoint.serde.limits import MAX_PATTERN_STEPS\n"
-        "def main():\n"
-        "    try:\n"
-        "        compile_within('[\\x00-\\U0010ffff]' * 50, 2, MAX_PATTERN_STEPS)\n"
-        "    except RefusedError:\n"
-        "        print('refused', sys.gettrace() is not None)\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["refused", "True"], done.stderr
+    assert ("too long to compile" in reason) is (steps == 10)
+    assert bool(reason) is (steps == 10 or pattern == "(")

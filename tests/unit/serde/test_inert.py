@@ -1,29 +1,36 @@
-"""Reading as plain data: every record is shown as what it names, and nothing is imported for it."""
+"""Reading without objects: a record is shown as what it names, and an outline has nothing in its place."""
 
 from __future__ import annotations
 
+import datetime
 import json
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+from Crypto.Cipher import AES
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as LangGraphs
 
 from fuzz.targets import names_in
-from sealpoint.errors import DecodeError, LimitError, SealedValueError, UnknownTypeError
-from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.inert import Inert, decode_inert, inventory
+from sealpoint import EncryptedSerializer, JsonPlusSerializer, Key, KeyRing, KeyState, RingCipher, langgraph
+from sealpoint.errors import (
+    BlockedTypeError,
+    DecodeError,
+    LimitError,
+    SealedValueError,
+    SealpointError,
+    UnknownTypeError,
+)
+from sealpoint.serde.inert import Inert, decode_inert, inventory, make_outline
 from sealpoint.serde.limits import Limits
+from tests.support.sample_types import Color
 from tests.support.values.forge import envelope, extension, record
 from tests.support.values.samples import SAMPLES
 from tests.support.values.wire import NIL, array, mapping, text
 from tests.support.values.wire import extension as wire_extension
 
-TYPES = "tests.support.sample_types"
 WRITTEN = {name: JsonPlusSerializer().dumps_typed(value) for name, value in SAMPLES.items()}
-ONE = "00000000-0000-0000-0000-000000000001"
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -83,20 +90,6 @@ def test_a_record_that_is_none_is_refused(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "payload",
-    [
-        array(text("a.b"), text("C"), NIL),
-        array(b"\xd9\x03a.b", b"\xda\x00\x01C", NIL, text("m")),
-        b"\xdc\x00\x03" + b"\xa3a.b" + b"\xa1C" + NIL,
-        b"\xdd\x00\x00\x00\x03" + b"\xa3a.b" + b"\xa1C" + NIL,
-    ],
-    ids=bytes.hex,
-)
-def test_names_are_read_in_every_form(payload: bytes) -> None:
-    assert inventory(wire_extension(0, payload)) == {("a.b", "C"): 1}
-
-
-@pytest.mark.parametrize(
     "data", [b"", b"\xc1", b"\xc0\xc0", b"\xa1\xff", mapping(NIL, NIL, NIL, NIL), b"\xd4\x63\xc0", b"\x91"]
 )
 def test_bytes_that_are_not_one_value_are_refused(data: bytes) -> None:
@@ -130,11 +123,6 @@ def test_an_envelope_is_shown_as_what_it_names() -> None:
         },
     )
     assert inventory(envelope("a", "b", "C", kwargs={"x": [inner]})[1], "json") == names_in(value)
-
-
-def test_an_old_path_of_langchain_leads_to_the_class_of_today() -> None:
-    value = decode_inert(*envelope("langchain", "schema", "messages", "HumanMessage", lc=1, kwargs={}))
-    assert (value.module, value.name) == ("langchain_core.messages.human", "HumanMessage")
 
 
 def test_a_secret_is_shown_and_not_read() -> None:
@@ -192,37 +180,99 @@ def test_what_is_not_bytes_is_refused(kind: str, data: Any) -> None:
         inventory(data, kind)
 
 
-# --- imports -------------------------------------------------------------------------------------
+# --- outlines ------------------------------------------------------------------------------------
 
-PLAINLY = """
-import heapq, json, sys  # heapq is loaded late by collections
-from sealpoint.serde.inert import decode_inert, inventory
-for codec in ("utf-8", "ascii"):
-    "".encode(codec)
-rows = [(kind, bytes.fromhex(data)) for kind, data in json.load(sys.stdin)]
-before = set(sys.modules)
-for kind, data in rows:
-    decode_inert(kind, data)
-    inventory(data, kind)
-print(len(rows), *sorted(set(sys.modules) - before))
-"""
+KEY = bytes(range(32))
+DAY = datetime.date(2026, 2, 28)
+
+RING = KeyRing([Key("k1", KEY, KeyState.ACTIVE)])
+SEALED = EncryptedSerializer(RingCipher(RING))
+STORED = SEALED.dumps_typed({"day": DAY})[1]
+
+VALUES: list[tuple[Any, Any]] = [
+    ({"a": DAY, 1: {2}, "b": [Color.RED, [UUID(int=1)], {}]}, {"a": None, 1: None, "b": [None, [None], {}]}),
+    *((value, value) for value in (None, "x", b"x", [[{"a": [b""]}]])),
+    (DAY, None),
+]
 
 
-def test_nothing_is_imported(tmp_path: Path) -> None:
-    """In a fresh process that has a module to be lured into, and every sample besides."""
-    (tmp_path / "canary.py").write_text(f"open({str(tmp_path / 'sang')!r}, 'w').close()\nclass Bird: pass\n")
-    lures = [record(code, "canary", "Bird", []) for code in range(6)] + [envelope("canary", "Bird", args=[])]
-    lures += [record(0, "os", "system", "touch sang"), extension(6, ["|O", [1], "C", bytes(8)])]
-    rows = [(kind, data.hex()) for kind, data in [*WRITTEN.values(), *lures]]
-    done = subprocess.run(
-        [sys.executable, "-c", PLAINLY],
-        input=json.dumps(rows),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(len(rows))]
-    assert not (tmp_path / "sang").exists()
+@pytest.mark.parametrize(("value", "expected"), VALUES)
+def test_an_outline_is_the_value_without_its_objects(value: object, expected: object) -> None:
+    outline = make_outline(SEALED)(*SEALED.dumps_typed(value))
+    assert repr(outline) == repr(expected)
+
+
+def test_it_builds_nothing() -> None:
+    strict = EncryptedSerializer.from_key(KEY, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    stored = SEALED.dumps_typed({"color": Color.RED})
+    with pytest.raises(BlockedTypeError):
+        strict.loads_typed(stored)
+    assert make_outline(strict)(*stored) == {"color": None}
+
+
+class Overridden(EncryptedSerializer):
+    """A user's own: what it gives back is for it to say."""
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return {"seen": super().loads_typed(data)}
+
+
+class Migrating(JsonPlusSerializer):
+    """The same a floor below."""
+
+    def loads_sealed(self, kind: str, content: bytes) -> Any:
+        return {"seen": super().loads_sealed(kind, content)}
+
+
+class Rot13:
+    """A cipher with LangGraph's two methods, which binds no type."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "rot", plaintext[::-1]
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        return ciphertext[::-1]
+
+
+def legacy() -> EncryptedSerializer:
+    ring = KeyRing([Key("langgraph", KEY, KeyState.DECRYPT_ONLY, suite="aes")])
+    return EncryptedSerializer(RingCipher(ring))
+
+
+@pytest.mark.parametrize(
+    ("serde", "writer"),
+    [
+        (JsonPlusSerializer(), None),
+        (Overridden.from_key(KEY), None),
+        (EncryptedSerializer.from_key(KEY, serde=Migrating()), None),
+        (EncryptedSerializer(Rot13()), None),
+        (LangGraphs.from_pycryptodome_aes(key=KEY), None),
+        (legacy(), LangGraphs.from_pycryptodome_aes(key=KEY, mode=AES.MODE_EAX)),
+        (EncryptedSerializer(SEALED.cipher, plaintext="allow"), JsonPlusSerializer()),
+    ],
+    ids=["plain", "own", "own within", "own cipher", "LangGraph's", "legacy rows", "plaintext"],
+)
+def test_unauthenticated_values_are_built(serde: Any, writer: Any) -> None:
+    stored = (writer or serde).dumps_typed({"day": DAY})
+    assert make_outline(serde)(*stored) == serde.loads_typed(stored) != {"day": None}
+
+
+def test_the_bridges_serializer_has_outlines() -> None:
+    bridge = langgraph.EncryptedSerializer.from_key(KEY, serde=langgraph.JsonPlusSerializer())
+    assert make_outline(bridge)(*bridge.dumps_typed({"day": DAY})) == {"day": None}
+
+
+REFUSED = [
+    *((kind, STORED) for kind in ("msgpack", "msgpack+cobblestone256@k2", "bytes+cobblestone256@k1", "x", 5)),
+    ("msgpack+cobblestone256@k1", STORED[:-1] + bytes([STORED[-1] ^ 1])),
+    *(RingCipher(RING).seal("msgpack", content) for content in (b"", b"\xc1", b"\x81\xa1", b"\x92\x01")),
+    RingCipher(RING).seal("msgpack", b"\xa1\xff"),
+]
+
+
+@pytest.mark.parametrize("stored", REFUSED)
+def test_refusals_are_the_serializers_own(stored: Any) -> None:
+    with pytest.raises(SealpointError) as expected:
+        SEALED.loads_typed(stored)
+    with pytest.raises(type(expected.value)):
+        make_outline(SEALED)(*stored)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.base.metadata import decode_metadata
-from sealpoint.errors import DecodeError, LimitError, MetadataError, SealpointError
+from sealpoint.errors import DecodeError, LimitError, MetadataError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.inert import decode_inert, inventory
 from sealpoint.serde.jsontext import parse, require_bounded
-from tests.support.runs.costs import lines_of
 
 DEPTH, ELEMENTS = 64, 2_000_000
 
@@ -35,26 +31,6 @@ ENTRANCES: dict[str, Callable[[bytes], Any]] = {
     "the inventory": lambda data: inventory(data, "json"),
 }
 """Wherever JSON of a database is read."""
-
-
-def try_to_read(read: Callable[[bytes], Any], data: bytes) -> None:
-    with suppress(SealpointError):
-        read(data)
-
-
-@pytest.mark.parametrize("entrance", ENTRANCES)
-@pytest.mark.parametrize("unit", [rb"\"", b"\\", b"[{", b'["a', b"{},", rb"\ud800", rb"\ud83d\ude00"])
-@pytest.mark.parametrize("start", [b"[" + b"[]," * 70, b"[" + b"[]," * 70 + b'"'], ids=["outside", "in text"])
-def test_the_steps_are_linear(start: bytes, unit: bytes, entrance: str) -> None:
-    """Four times the text takes at most four times the lines of Python.
-
-    There are more brackets than levels, so that they are looked at one by one. What one line does in C is
-    searches, copies and the expressions of ``tests/unit/test_patterns.py``.
-    """
-    short, long = (
-        lines_of(partial(try_to_read, ENTRANCES[entrance], start + unit * size)) for size in (5000, 20_000)
-    )
-    assert long <= 4 * short + 100
 
 
 BEYOND = {
@@ -90,35 +66,6 @@ def test_a_number_has_a_bound_whatever_the_process_allows(entrance: str) -> None
         ENTRANCES[entrance](b'{"a": ' + b"1" * 4300 + b', "b": "' + b"1" * 9000 + b'"}')
     finally:
         sys.set_int_max_str_digits(allowed)
-
-
-def test_fewer_digits_may_be_allowed_by_the_process() -> None:
-    allowed = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(640)
-    try:
-        with pytest.raises(DecodeError, match="too many digits"):
-            parse(b"1" * 641, DEPTH, ELEMENTS)
-    finally:
-        sys.set_int_max_str_digits(allowed)
-
-
-def test_a_small_stack_is_enough() -> None:
-    ended: list[str] = []
-
-    def read() -> None:
-        for entrance, call in ENTRANCES.items():
-            for text in (b"[" * 100_000, b'{"a":' * 100_000, b'{"a":' * 63 + b"1" + b"}" * 63):
-                try_to_read(call, text)
-            ended.append(entrance)
-
-    before = threading.stack_size(128 * 1024)
-    try:
-        thread = threading.Thread(target=read)
-        thread.start()
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    assert ended == [*ENTRANCES]
 
 
 # --- what would be returned as something else than was stored -------------------------------------

@@ -57,18 +57,15 @@ def run(program: str) -> str:
         "nest(20_000, lambda inner: deque([inner]))",
         "nest(20_000, Point)",
         "nest(20_000, lambda inner: (frozenset([inner]),))",
-        "nest(300, lambda inner: deque([lists(inner)]))",
         "nest(300, lambda inner: Point(dicts(inner)))",
         "nest(100, lambda inner: deque([lists(inner)]))",
     ],
 )
-@pytest.mark.parametrize("options", ["", ", pickle_fallback=True"])
-def test_a_value_too_deep_for_the_stack_is_an_error(value: str, options: str) -> None:
-    """Not as pickle either, which recurses too. Python 3.12 limits calls from C, and lets nobody raise it."""
-    assert run(f"{RAISED}print(outcome({value}{options}))") == "refused"
+def test_a_value_too_deep_for_the_stack_is_an_error(value: str) -> None:
+    """Not as pickle either, which recurses too. Python 3.12 limits calls from C, and that limit is fixed."""
+    assert run(f"{RAISED}print(outcome({value}, pickle_fallback=True))") == "refused"
 
 
-@pytest.mark.parametrize("options", ["", ", pickle_fallback=True"])
 @pytest.mark.parametrize(
     "value",
     [
@@ -77,24 +74,18 @@ def test_a_value_too_deep_for_the_stack_is_an_error(value: str, options: str) ->
         "nest(300, lambda inner: deque([lists(inner)]))",  # Python's own limit counts the objects alone
     ],
 )
-def test_a_value_too_deep_for_the_usual_recursion_limit_is_named_as_such(value: str, options: str) -> None:
+def test_a_value_too_deep_for_the_usual_recursion_limit_is_named_as_such(value: str) -> None:
     """It was an error of the type of the innermost object, which is supported."""
-    assert run(f"print(outcome({value}{options}))") == "refused"
+    assert run(f"print(outcome({value}))") == "refused"
 
 
 def test_a_value_that_only_pickle_takes_may_be_too_deep_for_it() -> None:
     assert run("print(outcome(nest(5000, lambda inner: [inner], 1j), pickle_fallback=True))") == "refused"
 
 
-@pytest.mark.broad(every=2)
 @pytest.mark.parametrize(
     "value",
-    [
-        "nest(480, lambda inner: deque([inner]))",
-        "nest(450, lambda inner: Point([{'a': (inner,)}]))",
-        "nest(30, lambda inner: deque([lists(inner)]))",
-        "nest(8, lambda inner: deque([dicts(inner)]))",
-    ],
+    ["nest(450, lambda inner: Point([{'a': (inner,)}]))", "nest(30, lambda inner: deque([lists(inner)]))"],
 )
 def test_what_langgraph_writes_and_we_can_read_is_written(value: str) -> None:
     assert run(f"print(outcome({value}))") == "read"

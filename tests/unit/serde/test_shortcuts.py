@@ -12,15 +12,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from langchain_core import messages as lc
-from langchain_core.messages import BaseMessage
 
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.codes import PYDANTIC_V2, SINGLE_ARGUMENT
+from sealpoint.serde.codes import SINGLE_ARGUMENT
 from sealpoint.serde.inert import Inert, decode_inert
 from sealpoint.serde.rebuild import make_builder
-from tests.support.values.samples import SAMPLES
 from tests.support.values.strategies import zones
 
 
@@ -72,96 +69,6 @@ class Moment(datetime.datetime):
 def test_a_moment_is_written_as_its_isoformat(moment: datetime.datetime) -> None:
     """Some of them msgpack writes itself; others it would write in another way, or not at all."""
     assert written(moment).payload == moment.isoformat()
-
-
-# --- messages ------------------------------------------------------------------------------------
-
-
-def built(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
-    """Return everything about what the builder makes, once it takes the shortcut, or its error."""
-    build = make_builder(PYDANTIC_V2, cls.__module__, cls.__name__)
-    build(GOOD[cls])
-    try:
-        return state(build(payload))
-    except UnbuildableValueError:
-        return "refused"
-
-
-def constructed(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
-    try:
-        return state(cls(**payload))
-    except Exception:  # noqa: BLE001 -- whatever it is, the shortcut must refuse it too
-        return "refused"
-
-
-def state(message: BaseMessage) -> tuple[Any, ...]:
-    return (
-        type(message),
-        vars(message),
-        message.model_fields_set,
-        message.__pydantic_extra__,
-        message.__pydantic_private__,
-    )
-
-
-GOOD: dict[type[BaseMessage], dict[str, Any]] = {
-    type(message): message.model_dump() for message in SAMPLES.values() if isinstance(message, BaseMessage)
-}
-
-
-CHANGES: list[dict[str, Any]] = [
-    {},
-    *({"content": content} for content in (None, 5, ["a", {"type": "text", "text": "b"}])),
-    *({"content_blocks": blocks} for blocks in (None, [{"type": "text", "text": "b"}])),
-    {"content": "", "content_blocks": [{"type": "text", "text": "b"}]},
-    {"id": 5},
-    {"type": "wrong"},
-    {"name": ["no"]},
-    {"extra_field": [1]},
-    {"response_metadata": {"output_version": "v1"}},
-    {"additional_kwargs": {"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}},
-    *({"tool_calls": calls} for calls in ("x", [{"name": "f", "args": {}, "id": "1", "type": "tool_call"}])),
-    {"tool_call_id": 5, "status": "error"},
-]
-
-
-@pytest.mark.parametrize("cls", GOOD, ids=lambda cls: cls.__name__)
-@pytest.mark.parametrize("change", CHANGES, ids=repr)
-def test_the_shortcut_refuses_what_the_constructor_refuses(
-    cls: type[BaseMessage], change: dict[str, Any]
-) -> None:
-    payload = {**GOOD[cls], **change}
-    assert built(cls, dict(payload)) == constructed(cls, dict(payload))
-    payload.pop("content")
-    assert built(cls, dict(payload)) == constructed(cls, dict(payload))
-
-
-def test_the_shortcut_is_taken_from_the_second_message_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the tests above would compare the constructor with itself."""
-    calls: list[Any] = []
-    init = BaseMessage.__init__
-
-    def counted(self: BaseMessage, *args: Any, **kwargs: Any) -> None:
-        calls.append(kwargs)
-        init(self, *args, **kwargs)
-
-    monkeypatch.setattr(BaseMessage, "__init__", counted)
-    build = make_builder(PYDANTIC_V2, "langchain_core.messages.human", "HumanMessage")
-    for _ in range(3):
-        assert build({"content": "x"}).content == "x"
-    assert len(calls) == 1
-
-
-def test_the_shortcut_is_not_taken_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it would with a release of LangChain whose constructor does more."""
-    init = lc.HumanMessage.__init__
-
-    def marked(self: lc.HumanMessage, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **{**kwargs, "name": "marked"})
-
-    monkeypatch.setattr(lc.HumanMessage, "__init__", marked)
-    build = make_builder(PYDANTIC_V2, "langchain_core.messages.human", "HumanMessage")
-    assert [build({"content": "x"}).name for _ in range(3)] == ["marked"] * 3
 
 
 # --- addresses -----------------------------------------------------------------------------------

@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sealpoint.errors import UnsupportedTypeError
 from sealpoint.serde import JsonPlusSerializer
-from tests.support.sample_types import Dumps, Point
+from tests.support.sample_types import Dumps
 from tests.support.values.forge import record
 from tests.support.values.samples import SAMPLES
 
@@ -58,7 +57,7 @@ def test_an_error_stays_with_the_thread_that_met_it() -> None:
     good = serde.dumps_typed({"a": {1}})
 
     def work(turn: int) -> None:
-        for _ in range(2000):
+        for _ in range(400):
             if turn % 2:
                 assert serde.loads_typed(good) == {"a": {1}}
                 continue
@@ -66,19 +65,5 @@ def test_an_error_stays_with_the_thread_that_met_it() -> None:
                 serde.loads_typed(record(2, "foreign", f"Type{turn}", {}))
             with pytest.raises(TypeError, match=f"Type{turn}"):
                 serde.dumps_typed([Dumps(), type(f"Type{turn}", (), {})()])
-
-    run_together(work)
-
-
-def test_lone_surrogates_of_one_thread_are_not_those_of_another() -> None:
-    strict, permissive = (JsonPlusSerializer(allowed_msgpack_modules=allowed) for allowed in ([Point], True))
-
-    def work(turn: int) -> None:
-        for _ in range(300):
-            permissive.dumps_typed(Point("\ud800"))
-            strict.dumps_typed(Point("x"))
-            if turn % 2:
-                with pytest.raises(UnsupportedTypeError):
-                    strict.dumps_typed(Point("\ud800"))
 
     run_together(work)

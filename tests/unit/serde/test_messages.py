@@ -1,4 +1,4 @@
-"""A message that was read before is adopted without validation only if the result is the same."""
+"""Messages built without their constructors, or without validation, are the same messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.tool import ToolOutputMixin
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import BaseModel, model_validator
 
+from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
 from sealpoint.serde.codes import PYDANTIC_V2
 from sealpoint.serde.fast import messages as adoption
+from sealpoint.serde.rebuild import make_builder
 from tests.support.values.forge import named, pack
 from tests.support.values.samples import SAMPLES
 
@@ -66,16 +68,6 @@ def warm() -> JsonPlusSerializer:
 
 def loads(serde: JsonPlusSerializer, data: bytes) -> Any:
     return serde.loads_typed(("msgpack", data))
-
-
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_every_sight_gives_the_same_message(message: BaseMessage) -> None:
-    """Of any conversation this is a law of all shortcuts, in ``tests/property``."""
-    serde = JsonPlusSerializer()
-    data = serde.dumps_typed(message)
-    seen = [serde.loads_typed(data) for _ in range(SIGHTS)]
-    assert [state(one) for one in seen] == [state(JsonPlusSerializer().loads_typed(data))] * SIGHTS
-    assert [serde.dumps_typed(one) for one in seen] == [data] * SIGHTS
 
 
 def test_a_message_is_adopted_from_the_third_sight_on(adopted: list[str]) -> None:
@@ -171,37 +163,7 @@ def test_a_message_with_an_object_in_it_is_rebuilt_each_time(adopted: list[str])
     assert adopted == []
 
 
-def test_what_is_refused_is_refused_at_every_sight() -> None:
-    serde = JsonPlusSerializer()
-    data = record(lc.HumanMessage, {**lc.HumanMessage("x").model_dump(), "content": 5})
-    for _ in range(SIGHTS):
-        with pytest.raises(ValueError, match="HumanMessage"):
-            loads(serde, data)
-
-
-class Counted(BaseModel):
-    """Its validation is its owner's business, and may do anything."""
-
-    model_config = ConfigDict(extra="allow")  # as messages have it, which could be adopted
-    number: int
-
-    @field_validator("number")
-    @classmethod
-    def count(cls, number: int) -> int:
-        CALLS.append(number)
-        return number
-
-
 CALLS: list[int] = []
-
-
-def test_models_of_the_user_are_validated_at_every_sight() -> None:
-    serde = JsonPlusSerializer()
-    data = serde.dumps_typed(Counted(number=1))
-    CALLS.clear()
-    for _ in range(SIGHTS):
-        assert serde.loads_typed(data) == Counted.model_construct(number=1)
-    assert len(CALLS) == SIGHTS
 
 
 def test_unauthenticated_messages_are_validated_every_time(adopted: list[str]) -> None:
@@ -279,3 +241,81 @@ def test_how_much_is_known_is_bounded(adopted: list[str], monkeypatch: pytest.Mo
     for number, known in ((0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (4, 2), (1, 2), (1, 3)):
         assert serde.loads_typed(data[number]).id == str(number)
         assert len(adopted) == known
+
+
+# --- validation without constructors --------------------------------------------------------------
+
+
+def built(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
+    """Return everything about what the builder makes, once it takes the shortcut, or its error."""
+    build = make_builder(PYDANTIC_V2, cls.__module__, cls.__name__)
+    build(GOOD[cls])
+    try:
+        return state(build(payload))
+    except UnbuildableValueError:
+        return "refused"
+
+
+def constructed(cls: type[BaseMessage], payload: dict[str, Any]) -> Any:
+    try:
+        return state(cls(**payload))
+    except Exception:  # noqa: BLE001 -- whatever it is, the shortcut must refuse it too
+        return "refused"
+
+
+GOOD: dict[type[BaseMessage], dict[str, Any]] = {type(message): message.model_dump() for message in MESSAGES}
+
+
+CHANGES: list[dict[str, Any]] = [
+    {},
+    *({"content": content} for content in (None, 5, ["a", {"type": "text", "text": "b"}])),
+    *({"content_blocks": blocks} for blocks in (None, [{"type": "text", "text": "b"}])),
+    {"content": "", "content_blocks": [{"type": "text", "text": "b"}]},
+    {"id": 5},
+    {"type": "wrong"},
+    {"name": ["no"]},
+    {"extra_field": [1]},
+    {"response_metadata": {"output_version": "v1"}},
+    {"additional_kwargs": {"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}},
+    *({"tool_calls": calls} for calls in ("x", [{"name": "f", "args": {}, "id": "1", "type": "tool_call"}])),
+    {"tool_call_id": 5, "status": "error"},
+]
+
+
+@pytest.mark.parametrize("cls", GOOD, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("change", CHANGES, ids=repr)
+def test_the_shortcut_refuses_what_the_constructor_refuses(
+    cls: type[BaseMessage], change: dict[str, Any]
+) -> None:
+    payload = {**GOOD[cls], **change}
+    assert built(cls, dict(payload)) == constructed(cls, dict(payload))
+    payload.pop("content")
+    assert built(cls, dict(payload)) == constructed(cls, dict(payload))
+
+
+def test_the_shortcut_is_taken_from_the_second_message_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the tests above would compare the constructor with itself."""
+    calls: list[Any] = []
+    init = BaseMessage.__init__
+
+    def counted(self: BaseMessage, *args: Any, **kwargs: Any) -> None:
+        calls.append(kwargs)
+        init(self, *args, **kwargs)
+
+    monkeypatch.setattr(BaseMessage, "__init__", counted)
+    build = make_builder(PYDANTIC_V2, "langchain_core.messages.human", "HumanMessage")
+    for _ in range(3):
+        assert build({"content": "x"}).content == "x"
+    assert len(calls) == 1
+
+
+def test_the_shortcut_is_not_taken_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it would with a release of LangChain whose constructor does more."""
+    init = lc.HumanMessage.__init__
+
+    def marked(self: lc.HumanMessage, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **{**kwargs, "name": "marked"})
+
+    monkeypatch.setattr(lc.HumanMessage, "__init__", marked)
+    build = make_builder(PYDANTIC_V2, "langchain_core.messages.human", "HumanMessage")
+    assert [build({"content": "x"}).name for _ in range(3)] == ["marked"] * 3
