@@ -14,9 +14,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
 from sealpoint.errors import DecodeError, LimitError, SealpointError
 from sealpoint.serde import EncryptedSerializer, JsonPlusSerializer, encode, jsontext
-from sealpoint.serde.fast import SHORTCUTS, untrusted
+from sealpoint.serde.fast import SHORTCUTS
 from sealpoint.serde.limits import Limits
-from sealpoint.serde.scan import require_few_costly, scan
+from sealpoint.serde.scan import is_plain, require_few_costly, scan
 from tests.property.without import without
 from tests.support.runs.extent import by_extent
 from tests.support.values import hostile
@@ -126,7 +126,7 @@ def test_plain_payloads_are_checked_as_others(data: bytes) -> None:
 def test_plain_payloads_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the law above would compare the general path with itself."""
     skipped: list[bytes] = []
-    real = untrusted.is_plain
+    real = is_plain
 
     def counting(payload: bytes, levels: int) -> bool:
         passes = real(payload, levels)

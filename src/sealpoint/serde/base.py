@@ -20,11 +20,9 @@ class UntypedSerializerProtocol(Protocol):
 
     def dumps(self, obj: Any) -> bytes:
         """Return the bytes of ``obj``."""
-        ...
 
     def loads(self, data: bytes) -> Any:
         """Return the value of ``data``."""
-        ...
 
 
 @runtime_checkable
@@ -33,11 +31,9 @@ class SerializerProtocol(Protocol):
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Return the type name and the bytes of ``obj``."""
-        ...
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the value of a type name and bytes."""
-        ...
 
 
 @runtime_checkable
@@ -53,7 +49,6 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
         Raises:
             SerdeError: If they are not what ``kind`` says, or name a type that is not allowed.
         """
-        ...
 
     def loads_unsealed(self, kind: str, content: bytes, *, allow_any_type: bool = False) -> Any:
         """Return the value of bytes that no key has authenticated: checked before they are decoded.
@@ -66,11 +61,9 @@ class SealAwareSerializer(SerializerProtocol, Protocol):
         Raises:
             SerdeError: If they are not what ``kind`` says, exceed a limit, or name a blocked type.
         """
-        ...
 
     def with_unsealed_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
         """Return a serializer that also builds ``extra_allowlist`` from unauthenticated bytes."""
-        ...
 
 
 @runtime_checkable
@@ -79,7 +72,6 @@ class AllowlistSerializer(SerializerProtocol, Protocol):
 
     def with_msgpack_allowlist(self, extra_allowlist: AllowedModules) -> SerializerProtocol:
         """Return a serializer that also builds ``extra_allowlist``, or this one if it already does."""
-        ...
 
 
 @runtime_checkable
@@ -93,7 +85,6 @@ class CarrierSerializer(SerializerProtocol, Protocol):
 
     def is_opaque(self, value: object) -> bool:
         """Whether ``loads_typed`` returned ``value`` without decoding it."""
-        ...
 
 
 def is_opaque(serde: SerializerProtocol, value: object) -> bool:
@@ -106,11 +97,9 @@ class CipherProtocol(Protocol):
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Return the cipher's name and the ciphertext."""
-        ...
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
         """Return the plaintext."""
-        ...
 
 
 class SerializerCompat(SerializerProtocol):

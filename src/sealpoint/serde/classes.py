@@ -111,32 +111,25 @@ class ChannelProtocol(Protocol[Value, Update, C]):
     @property
     def ValueType(self) -> Any:  # noqa: N802 -- LangGraph's name
         """Type of the value."""
-        ...
 
     @property
     def UpdateType(self) -> Any:  # noqa: N802 -- LangGraph's name
         """Type of an update."""
-        ...
 
     def checkpoint(self) -> C | None:
         """Return what to store, or raise `EmptyChannelError`."""
-        ...
 
     def from_checkpoint(self, checkpoint: C | None) -> Self:
         """Return a channel that holds what was stored."""
-        ...
 
     def update(self, values: Sequence[Update]) -> bool:
         """Apply updates; return whether the value changed."""
-        ...
 
     def get(self) -> Value:
         """Return the value, or raise `EmptyChannelError`."""
-        ...
 
     def consume(self) -> bool:
         """Mark the value as read; return whether that changed it."""
-        ...
 
 
 @runtime_checkable
@@ -148,15 +141,12 @@ class SendProtocol(Protocol):
 
     def __hash__(self) -> int:
         """Hash by node and argument."""
-        ...
 
     def __repr__(self) -> str:
         """Show node and argument."""
-        ...
 
     def __eq__(self, value: object) -> bool:
         """Compare node and argument."""
-        ...
 
 
 class _DeltaSnapshot(NamedTuple):

@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Self
 
 from sealpoint.crypto import Key, KeyRing, KeyState, Opened, PackedRow, RingCipher, Row
 from sealpoint.crypto.stats import PLAINTEXT, CipherTally
@@ -40,18 +40,6 @@ logger: Final = logging.getLogger("sealpoint.serde")
 # Placeholder for a serializer that is created with each instance, and then reads the environment.
 _DEFAULT: Final = JsonPlusSerializer()
 _warned_plaintext: set[str] = set()
-
-
-class _Sealing(Protocol):
-    """The methods of a cipher that this module uses."""
-
-    def seal(
-        self, inner: str, data: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
-    ) -> tuple[str, bytes]: ...
-
-    def open(
-        self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
-    ) -> Opened: ...
 
 
 class _Unbound:
@@ -125,7 +113,7 @@ class EncryptedSerializer:
         self._set_serde(maybe_add_typed_methods(JsonPlusSerializer() if serde is _DEFAULT else serde))
         self._plaintext: PlaintextPolicy = plaintext
         self._binds_type = isinstance(cipher, RingCipher)
-        self._sealing: _Sealing = cipher if isinstance(cipher, RingCipher) else _Unbound(cipher)
+        self._sealing = cipher if isinstance(cipher, RingCipher) else _Unbound(cipher)
         self.tally = cipher.tally if isinstance(cipher, RingCipher) else CipherTally()
         self._allow_unauthenticated_types = allow_unauthenticated_types
 

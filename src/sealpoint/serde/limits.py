@@ -36,31 +36,31 @@ DEFAULT_LIMITS: Final = Limits()
 
 # --- copies: a decoder copies the payload of an extension, and again what is nested in it ---------
 
-# Without this bound, 64 extensions around one payload would copy each of its bytes 64 times.
+# Bytes of nested extensions, for each byte of the value. Without this bound, 64 extensions around one
+# payload would copy each of its bytes 64 times.
 MAX_COPIES: Final = 8
-"""Bytes of nested extensions, for each byte of the value."""
 
+# Bytes of nested extensions that any value may have.
 FREE_COPIED_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of nested extensions that any value may have."""
 
 # --- arguments of the safe types ------------------------------------------------------------------
 
-# Python keys the hash of text and bytes in each process. Tuples of integers hash the same in all,
-# so an attacker can compute collisions in advance.
+# Members of a set, or keys of a map, of one hash: (-1, -1), (-1, -2), ... by nature, thousands by intent.
+# Python keys the hash of text and bytes in each process. Tuples of integers hash the same in all, so an
+# attacker can compute collisions in advance.
 MAX_SAME_HASH: Final = 64
-"""Members of a set, or keys of a map, of one hash: (-1, -1), (-1, -2), ... by nature, thousands by intent."""
 
+# Characters of a UUID, a moment, an address or the key of a time zone.
 MAX_SHORT_CHARS: Final = 64
-"""Characters of a UUID, a moment, an address or the key of a time zone."""
 
 MAX_DECIMAL_CHARS: Final = 1000
-# A large exponent is cheap to read, but int() or a format such as "f" writes out every digit of it.
+# The largest exponent of decimal128 (IEEE 754-2019, table 3.6). A larger one is cheap to read, but int()
+# or a format such as "f" writes out every digit of it.
 MAX_DECIMAL_EXPONENT: Final = 6144
-"""The largest exponent of decimal128 (IEEE 754-2019, table 3.6)."""
 
 MAX_PATTERN_CHARS: Final = 1000
+# Lines of Python that the compiler of patterns may run. A wide range that ignores case takes millions.
 MAX_PATTERN_STEPS: Final = 50_000
-"""Lines of Python that the compiler of patterns may run. A wide range that ignores case takes millions."""
 
 MAX_PARTS: Final = 1000
 MAX_NAME_CHARS: Final = 1000
@@ -71,40 +71,40 @@ SECOND_MICROSECONDS: Final = 1_000_000
 # --- fields of LangChain's messages ---------------------------------------------------------------
 
 MAX_FIELDS: Final = 1000
+# Tool calls in a provider's own form: LangChain converts them before it checks them.
 MAX_RAW_TOOL_CALLS: Final = 1000
-"""Tool calls in a provider's own form: LangChain converts them before it checks them."""
 
+# Incomplete JSON of a streamed message: its parser takes time in the square of the length.
 MAX_PARTIAL_JSON_CHARS: Final = 256
-"""Incomplete JSON of a streamed message: its parser takes time in the square of the length."""
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 MAX_JSON_DEPTH: Final = DEFAULT_LIMITS.depth
 MAX_JSON_ELEMENTS: Final = DEFAULT_LIMITS.elements
+# Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it.
 MAX_NUMBER_CHARS: Final = 4300
-"""Longest number that is read: Python's own default for ``int(text)``, which is quadratic in it."""
 
 # --- what is written: an encoder and a decoder recurse, and cannot see how much of the stack is left -----
 
-# On a stack of 8 MiB, CPython 3.11 on x86-64 writes 3,300 objects within each other and reads 4,000, and
-# reads 13,000 containers. Up to here, with `UNCOUNTED_LEVELS` of both, two thirds of it are used.
+# Levels of a value: one for a container, `OBJECT_LEVELS` for an object. On a stack of 8 MiB, CPython 3.11 on
+# x86-64 writes 3,300 objects within each other and reads 4,000, and reads 13,000 containers. Up to here,
+# with `UNCOUNTED_LEVELS` of both, two thirds of it are used.
 MAX_WRITTEN_LEVELS: Final = 6000
-"""Levels of a value: one for a container, `OBJECT_LEVELS` for an object."""
 
 OBJECT_LEVELS: Final = 4
+# Up to here only the levels of objects are counted: to count those of containers takes a walk in Python.
 UNCOUNTED_LEVELS: Final = 8 * OBJECT_LEVELS
-"""Up to here only the levels of objects are counted: to count those of containers takes a walk in Python."""
 
+# Containers within each other that msgpack packs in one call.
 MAX_PACKED_LEVELS: Final = 255
-"""Containers within each other that msgpack packs in one call."""
 
 # --- what is remembered: names come from the bytes, and must not fill memory ----------------------
 
 MAX_LEARNED_TYPES: Final = 4096
 MAX_LEARNED_PATTERNS: Final = 128
+# Records of one class of messages, at some 80 bytes each.
 MAX_LEARNED_MESSAGES: Final = 16_384
-"""Records of one class of messages, at some 80 bytes each."""
 
 MAX_WARNINGS: Final = 100
+# Texts with lone surrogates in one value: each object around one is packed again.
 MAX_REPLACEMENTS: Final = 200_000
-"""Texts with lone surrogates in one value: each object around one is packed again."""

@@ -9,10 +9,15 @@ Each rule stands in a function of its own:
     counts      `_Walk._enter`: a container announces no more elements than there are bytes
     ends        `_Payload.close`: a value, and the payload of an extension, ends where it says
     extensions  `_Walk._add_extension`: only codes that LangGraph writes
-    budget      `Budget`: elements, records and copied bytes of the whole value
-    keys        `_Map.close`: no two keys of a map are one in a dict, see `sealpoint.serde.scan`
+    budget      `_Walk`: elements, records and copied bytes of the whole value
+    keys        `_Map.close`: no two keys of a map are one in a dict
 
 That text is UTF-8 is left to the decoder, which checks it in any case.
+
+Two shortcuts skip what certainly passes. A payload that is unpacked and packed again to the same bytes has
+the shortest headers, ends where it should, has only text as keys, and no duplicate key; ormsgpack does both
+faster than a walk (``records``). A value in whose bytes no name of a costly type occurs too often names none
+too often (``costly``).
 """
 
 from __future__ import annotations
@@ -20,8 +25,11 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
+
+import ormsgpack
 
 from sealpoint.errors import DecodeError, LimitError
 from sealpoint.serde.catalogue import CATALOGUE
@@ -37,12 +45,10 @@ from sealpoint.serde.codes import (
     read_length,
 )
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.fast.untrusted import MAX_LEVELS, is_plain, names_few
 from sealpoint.serde.limits import DEFAULT_LIMITS, FREE_COPIED_BYTES, MAX_COPIES, MAX_SAME_HASH, Limits
 
-COSTLY: Final = {names: row.costly for names, row in CATALOGUE.items() if row.costly is not None}
-"""The types, each with the field of `Limits` that says how many there may be."""
-
+# The types that take long to build, each with the field of `Limits` that says how many there may be.
+_COSTLY: Final = {names: row.costly for names, row in CATALOGUE.items() if row.costly is not None}
 _CALLED: Final = {"patterns": "regular expressions", "chunks": "streamed messages"}
 
 
@@ -76,57 +82,39 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
 
 def require_few_costly(data: bytes, payloads: list[int], limits: Limits) -> None:
     """Refuse scanned bytes that name more types than ``limits`` say of those that take long to build."""
-    bounds = {names: getattr(limits, field) for names, field in COSTLY.items()}
-    if len(payloads) <= min(bounds.values()) or names_few(data, payloads, bounds):
+    bounds = {names: getattr(limits, field) for names, field in _COSTLY.items()}
+    if len(payloads) <= min(bounds.values()) or (is_on("costly") and _names_few(data, payloads, bounds)):
         return
-    require_counts(Counter(_names(data, payload) for payload in payloads), limits)
+    names = Counter[tuple[str, str]]()
+    for payload in payloads:
+        with suppress(DecodeError):  # nothing is built from it
+            names[read_names(data, payload)] += 1
+    require_counts(names, limits)
 
 
-def _names(data: bytes, payload: int) -> tuple[str, str]:
-    try:
-        return read_names(data, payload)
-    except DecodeError:  # nothing is built from it
-        return "", ""
+_SMALL_RECORD_BYTES: Final = 100
+# The second byte of a record that does not begin with the shortest headers.
+_LONG_HEADS: Final = TEXTS | {0}
+
+
+def _names_few(data: bytes, payloads: list[int], bounds: Mapping[tuple[str, str], int]) -> bool:
+    """Whether it is certain that no type is named more often than is allowed."""
+    # Few values name one. For large records the lengths of the module names are enough: map() over them
+    # takes a tenth of the time of a search through all bytes.
+    if len(data) >= _SMALL_RECORD_BYTES * len(payloads):
+        modules = (module for (module, _), most in bounds.items() if len(payloads) > most)
+        lengths = _LONG_HEADS.union(0xA0 + len(module) for module in modules)
+        places = [payload + 1 for payload in payloads if payload + 1 < len(data)]
+        if lengths.isdisjoint(map(data.__getitem__, places)):
+            return True
+    return all(data.count(name.encode()) <= most for (_, name), most in bounds.items())
 
 
 def require_counts(names: Mapping[tuple[str, str], int], limits: Limits) -> None:
     """Refuse counts of types as `require_few_costly` does."""
-    for costly, field in COSTLY.items():
+    for costly, field in _COSTLY.items():
         if names[costly] > getattr(limits, field):
             raise LimitError(f"value has over {getattr(limits, field)} {_CALLED[field]}")
-
-
-class Budget:
-    """Counts what a walk meets, and refuses the value when it is too much."""
-
-    __slots__ = ("_copied", "_elements", "_most_copied", "_most_elements", "_most_records", "_records")
-
-    def __init__(self, limits: Limits, size: int) -> None:
-        """Make the budget of a value of ``size`` bytes."""
-        self._most_elements, self._most_records = limits.elements, limits.records
-        self._elements = self._records = self._copied = 0
-        # The factor alone would refuse small values that are deeply nested. Their copies cost little.
-        self._most_copied = max(FREE_COPIED_BYTES, MAX_COPIES * size)
-
-    def add_elements(self, count: int) -> None:
-        """Count the elements of a container."""
-        self._elements += count
-        if self._elements > self._most_elements:
-            raise LimitError(f"value has over {self._most_elements} elements")
-
-    def add_record(self, size: int) -> None:
-        """Count an extension, and the ``size`` bytes of its payload, which a decoder copies."""
-        self._records += 1
-        if self._records > self._most_records:
-            raise LimitError(f"value has over {self._most_records} records")
-        self._copied += size
-        if self._copied > self._most_copied:
-            raise LimitError(f"value has extensions within extensions of over {MAX_COPIES} times its size")
-
-    @property
-    def elements_left(self) -> int:
-        """How many elements the value may still have."""
-        return self._most_elements - self._elements
 
 
 _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
@@ -144,45 +132,6 @@ _NUMBERS: Final = {
 }
 
 
-class Keys:
-    """The keys of one map.
-
-    Attributes:
-        found: Each in a form that is equal where Python's dict takes two for one.
-    """
-
-    __slots__ = ("_budget", "_depth", "_has_arrays", "found")
-
-    def __init__(self, budget: Budget, depth: int) -> None:
-        """Begin with none."""
-        self.found = set[Any]()
-        self._budget = budget
-        self._depth = depth
-        self._has_arrays = False
-
-    def read(self, data: bytes, position: int) -> int:
-        """Add a key, and return where it ends."""
-        key, end = read_key(data, position, self._depth, position + self._budget.elements_left)
-        if type(key) is tuple:
-            self._budget.add_elements(end - position)  # one for each of its bytes
-            self._has_arrays = True
-            key = hash(key), exactly(key)
-        self.found.add(key)
-        return end
-
-    def require_distinct(self, count: int) -> None:
-        """Refuse a map with fewer keys than pairs, or with array keys that were made to share a hash.
-
-        A dict would drop pairs of the first, and compare each key of the second with all others.
-        """
-        if len(self.found) != count:
-            raise DecodeError("a map has a key twice, or two that are one in a dict")
-        if self._has_arrays:
-            hashes = Counter(key[0] for key in self.found if type(key) is tuple)
-            if max(hashes.values()) > MAX_SAME_HASH:
-                raise DecodeError("the keys of a map share a hash")
-
-
 def read_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
     """Return a key of a map in a form that is equal where Python's dict takes two for one, and where it ends.
 
@@ -193,8 +142,10 @@ def read_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, in
         return _read_array(data, position, depth, last)
     if head in STRINGS:
         start, length = read_length(data, position)
-        end = start + length
-        return _string_key(head, data[start:end]), end
+        content, end = data[start : start + length], start + length
+        if head not in TEXTS:
+            return b"\xc4" + content, end
+        return (bytes((0xA0 + length,)) if length < 32 else b"\xd9") + content, end
     end = position + SIZES[head]
     # An empty map has a size in `SIZES`, but as a key it cannot be hashed either.
     if end == position or head == 0x80:
@@ -207,12 +158,6 @@ def read_key(data: bytes, position: int, depth: int, last: int) -> tuple[Any, in
             raise DecodeError("a map has NaN as a key, which is not equal to itself")
         return number, end
     return _CONSTANTS.get(head, head if head < 0x80 else head - 0x100), end
-
-
-def _string_key(head: int, content: bytes) -> bytes:
-    if head not in TEXTS:
-        return b"\xc4" + content
-    return (bytes((0xA0 + len(content),)) if len(content) < 32 else b"\xd9") + content
 
 
 def _read_array(data: bytes, position: int, depth: int, last: int) -> tuple[Any, int]:
@@ -260,6 +205,32 @@ def scan(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
         raise DecodeError("value ends in the middle") from None
 
 
+# Nesting of unpacked containers, for small stacks.
+_MAX_LEVELS: Final = 64
+_MAX_PLAIN_BYTES: Final = 64 * 1024
+_NO_CONTAINERS: Final = bytes(
+    set(range(256)) - {*range(0x81, 0x90), *range(0x91, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF}
+)
+
+_packb: Final = ormsgpack.packb
+_unpackb: Final = ormsgpack.unpackb
+
+
+def is_plain(payload: bytes, levels: int) -> bool:
+    """Whether a payload certainly contains nothing that the check refuses, and no extension.
+
+    Its elements are not counted; there are at most as many as bytes. Its containers are nested at most
+    ``levels`` deep: it has no more bytes, also of text, that could be the header of one.
+    """
+    size = len(payload)
+    if size > _MAX_PLAIN_BYTES or (size > levels and len(payload.translate(None, _NO_CONTAINERS)) > levels):
+        return False
+    try:
+        return _packb(_unpackb(payload)) == payload
+    except (ormsgpack.MsgpackDecodeError, ormsgpack.MsgpackEncodeError):
+        return False
+
+
 class _Level:
     """An array, a map or the payload of an extension that the walk is in.
 
@@ -269,9 +240,9 @@ class _Level:
 
     __slots__ = ("_size_of", "remaining")
 
-    def __init__(self, count: int, size_of: Callable[[int], int]) -> None:
+    def __init__(self, count: int, walk: _Walk) -> None:
         self.remaining = count
-        self._size_of = size_of
+        self._size_of = walk.size_of
 
     def skip(self, data: bytes, position: int) -> int:
         """Step over elements up to one that is entered, and return where that begins or the level ends."""
@@ -292,21 +263,23 @@ class _Level:
 class _Map(_Level):
     """A map. Where a value is entered, its key has been read."""
 
-    __slots__ = ("_count", "_keys")
+    __slots__ = ("_count", "_depth", "_found", "_has_arrays", "_walk")
 
-    def __init__(self, count: int, size_of: Callable[[int], int], keys: Keys) -> None:
-        super().__init__(count, size_of)
-        self._count, self._keys = count, keys
+    def __init__(self, count: int, walk: _Walk, depth: int) -> None:
+        super().__init__(count, walk)
+        self._count, self._walk, self._depth = count, walk, depth
+        self._found = set[Any]()  # each key in a form that is equal where Python's dict takes two for one
+        self._has_arrays = False
 
     def skip(self, data: bytes, position: int) -> int:
-        found, remaining = self._keys.found, self.remaining
+        found, remaining = self._found, self.remaining
         while remaining:
             size = FIXSTR_SIZES[data[position]]
             if size:
                 found.add(data[position : position + size])
                 position += size
             else:
-                position = self._keys.read(data, position)
+                position = self._add_key(data, position)
             size = SIZES[data[position]] or self._size_of(position)
             if not size:
                 break
@@ -315,8 +288,26 @@ class _Map(_Level):
         self.remaining = remaining
         return position
 
+    def _add_key(self, data: bytes, position: int) -> int:
+        key, end = read_key(data, position, self._depth, position + self._walk.elements_left)
+        if type(key) is tuple:
+            self._walk.add_elements(end - position)  # one for each of its bytes
+            self._has_arrays = True
+            key = hash(key), exactly(key)
+        self._found.add(key)
+        return end
+
     def close(self, position: int) -> None:
-        self._keys.require_distinct(self._count)
+        """Refuse fewer keys than pairs, and array keys that were made to share a hash.
+
+        A dict would drop pairs of the first, and compare each key of the second with all others.
+        """
+        if len(self._found) != self._count:
+            raise DecodeError("a map has a key twice, or two that are one in a dict")
+        if self._has_arrays:
+            hashes = Counter(key[0] for key in self._found if type(key) is tuple)
+            if max(hashes.values()) > MAX_SAME_HASH:
+                raise DecodeError("the keys of a map share a hash")
 
 
 class _Payload(_Level):
@@ -324,8 +315,8 @@ class _Payload(_Level):
 
     __slots__ = ("_end",)
 
-    def __init__(self, end: int, size_of: Callable[[int], int]) -> None:
-        super().__init__(1, size_of)
+    def __init__(self, end: int, walk: _Walk) -> None:
+        super().__init__(1, walk)
         self._end = end
 
     def close(self, position: int) -> None:
@@ -335,22 +326,27 @@ class _Payload(_Level):
 
 
 class _Walk:
-    """One pass over one value."""
+    """One pass over one value.
+
+    Attributes:
+        elements_left: How many elements the value may still have.
+    """
 
     def __init__(self, data: bytes, limits: Limits) -> None:
-        self._data = data
-        self._depth = limits.depth
-        self._budget = Budget(limits, len(data))
+        self._data, self._limits = data, limits
+        self.elements_left = limits.elements
+        # The factor alone would refuse small values that are deeply nested. Their copies cost little.
+        self._copies_left = max(FREE_COPIED_BYTES, MAX_COPIES * len(data))
         self._payloads: list[int] = []
         self._around: list[_Level] = []  # the levels that the current one is in, outermost first
         # A value has no more elements than bytes, so that those of plain payloads need not be counted.
         skips_plain = is_on("records") and len(data) <= limits.elements
-        self._plain_depth = min(limits.depth, MAX_LEVELS) if skips_plain else 0
+        self._plain_depth = min(limits.depth, _MAX_LEVELS) if skips_plain else 0
 
     def run(self) -> list[int]:
         """Return where the payloads of extensions start."""
         data, around = self._data, self._around
-        level: _Level = _Payload(len(data), self._size_of)
+        level: _Level = _Payload(len(data), self)
         position = 0
         while True:
             position = level.skip(data, position)
@@ -365,19 +361,18 @@ class _Walk:
                     return self._payloads
                 level = around.pop()
 
-    def _size_of(self, position: int) -> int:
+    def size_of(self, position: int) -> int:
         """Return the bytes of an element that is not entered: a long string, or a plain payload; else 0."""
-        data = self._data
-        head = data[position]
+        head = self._data[position]
         if head in EXTENSION_HEADS:
             levels = self._plain_depth - len(self._around) - 1
-            start, length = read_length(data, position)
+            start, length = read_length(self._data, position)
             end = start + length
-            if levels > 0 and is_plain(data[start:end], levels):
+            if levels > 0 and is_plain(self._data[start:end], levels):
                 self._add_extension(start, length)
                 return end - position
         elif head in STRINGS:
-            start, length = read_length(data, position)
+            start, length = read_length(self._data, position)
             return start + length - position
         return 0
 
@@ -387,24 +382,33 @@ class _Walk:
         # Five bytes of an array32 header can announce 2**32 - 1 elements; a decoder may allocate for them.
         if count > len(self._data) - start:
             raise DecodeError("a container announces more than the bytes can hold")
-        if len(self._around) >= self._depth:
-            raise LimitError(f"value is nested over {self._depth} deep")
+        depth_left = self._limits.depth - len(self._around) - 1
+        if depth_left < 0:
+            raise LimitError(f"value is nested over {self._limits.depth} deep")
         head = self._data[position]
         if head in EXTENSION_HEADS:
             self._add_extension(start, count)
-            return start, _Payload(start + count, self._size_of)
-        self._budget.add_elements(count)
+            return start, _Payload(start + count, self)
+        self.add_elements(count)
         if head in MAPS:
             # An array that is a key of the map may have the levels that a value in it may have.
-            return start, _Map(count, self._size_of, Keys(self._budget, self._depth - len(self._around) - 1))
-        return start, _Level(count, self._size_of)
+            return start, _Map(count, self, depth_left)
+        return start, _Level(count, self)
+
+    def add_elements(self, count: int) -> None:
+        """Count the elements of a container."""
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise LimitError(f"value has over {self._limits.elements} elements")
 
     def _add_extension(self, start: int, size: int) -> None:
+        """Note an extension, and the ``size`` bytes of its payload, which a decoder copies."""
         code = self._data[start - 1]
         if code not in EXTENSIONS:
             raise DecodeError(f"extension {code} is not one that LangGraph writes")
-        self._budget.add_record(size)
         self._payloads.append(start)
-
-
-__all__ = ["read_names", "require_counts", "require_few_costly", "scan"]
+        if len(self._payloads) > self._limits.records:
+            raise LimitError(f"value has over {self._limits.records} records")
+        self._copies_left -= size
+        if self._copies_left < 0:
+            raise LimitError(f"value has extensions within extensions of over {MAX_COPIES} times its size")
