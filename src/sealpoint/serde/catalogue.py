@@ -29,7 +29,7 @@ from sealpoint.serde.codes import (
 from sealpoint.serde.fast import scalars
 from sealpoint.serde.guards import (
     Guard,
-    integers,
+    require_date,
     require_decimal,
     require_interrupt,
     require_list,
@@ -55,7 +55,7 @@ from sealpoint.serde.shapes import (
 
 Builder = Callable[[Any], Any]
 Encoder = Callable[[Any, int], Any]
-FastBuild = Callable[[Any, Builder, Builder], Builder]
+FastBuild = Callable[[Any, Builder], Builder]
 
 
 class SafeType(NamedTuple):
@@ -70,7 +70,7 @@ class SafeType(NamedTuple):
         written: A class whose instances are written as their arguments, including subclasses, and the
             function that returns the arguments. ``None`` if objects are written by their methods or fields.
         called: Module and name that are written, if they are not those of the class.
-        fast_build: Makes a fast builder from the class, the general builder, and the guarded general builder.
+        fast_build: Makes a fast builder from the class and the guarded general builder.
         fast_write: Makes a fast encoder from the class and the general encoder.
         costly: The field of `Limits` with the maximum number in a value, if objects take long to build.
     """
@@ -98,7 +98,7 @@ def _time_arguments(time: datetime.time) -> dict[str, Any]:
 
 def _is_same_decimal(number: Any, text: str) -> bool:
     # A context may write the exponent in lower case.
-    return str(number).replace("e", "E") == text.replace("e", "E")
+    return str(number) == text or str(number).replace("e", "E") == text.replace("e", "E")
 
 
 def _is_same_address(address: Any, text: str) -> bool:
@@ -166,16 +166,14 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ("uuid", "UUID"): SafeType(
         (SINGLE_ARGUMENT,),
         short_text(MAX_SHORT_CHARS),
-        lambda uuid, text: text in (uuid.hex, str(uuid)),
+        lambda uuid, text: text == uuid.hex or text == str(uuid),
         written=(UUID, attrgetter("hex")),
-        fast_build=scalars.uuid,
     ),
     ("decimal", "Decimal"): SafeType(
         (SINGLE_ARGUMENT,),
         require_decimal,
         _is_same_decimal,
         written=(Decimal, str),
-        fast_build=scalars.decimal,
     ),
     ("builtins", "set"): _set(set, require_members, scalars.members),
     ("builtins", "frozenset"): _set(frozenset, require_members, scalars.members),
@@ -186,7 +184,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
             short_text(MAX_SHORT_CHARS),
             _is_same_address,
             written=(cls, str),
-            fast_build=lambda cls, _, guarded: scalars.address_reader(cls, guarded),
+            fast_build=scalars.address_reader,
             fast_write=scalars.address_writer,
         )
         for cls in _ADDRESSES
@@ -204,19 +202,16 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         (POSITIONAL_ARGUMENTS,),
         require_timedelta,
         written=(datetime.timedelta, attrgetter("days", "seconds", "microseconds")),
-        fast_build=scalars.timedelta,
     ),
     ("datetime", "date"): SafeType(
         (POSITIONAL_ARGUMENTS,),
-        integers(3),
+        require_date,
         written=(datetime.date, attrgetter("year", "month", "day")),
-        fast_build=scalars.date,
     ),
     ("datetime", "time"): SafeType(
         (KEYWORD_ARGUMENTS,),
         require_time,
         written=(datetime.time, _time_arguments),
-        fast_build=scalars.time,
     ),
     ("datetime", "timezone"): SafeType(
         (POSITIONAL_ARGUMENTS,),

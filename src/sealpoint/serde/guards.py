@@ -72,42 +72,46 @@ def _check(condition: bool, reason: str) -> None:
 
 def short_text(limit: int) -> Guard:
     """Return a guard that accepts text of at most ``limit`` characters."""
-    return lambda value: _check(
-        isinstance(value, str) and len(value) <= limit, "its argument is not short text"
-    )
 
-
-def integers(count: int) -> Guard:
-    """Return a guard that accepts a list of ``count`` integers."""
-
-    def guard(arguments: Any) -> None:
-        _check(
-            isinstance(arguments, list)
-            and len(arguments) == count
-            and all(type(item) is int for item in arguments),
-            f"it is not made from {count} whole numbers",
-        )
+    def guard(value: Any) -> None:
+        if type(value) is not str or len(value) > limit:
+            raise RefusedError("its argument is not short text")
 
     return guard
 
 
+def integers(count: int) -> Guard:
+    """Return a guard that accepts a list of ``count`` integers."""
+    types, reason = [int] * count, f"it is not made from {count} whole numbers"
+    return lambda arguments: _check(type(arguments) is list and [*map(type, arguments)] == types, reason)
+
+
+require_date: Final = integers(3)
+_require_five: Final = integers(5)
+
+
 def require_timedelta(arguments: Any) -> None:
     """Refuse days, seconds and microseconds that are not in their normal form."""
-    integers(3)(arguments)
+    require_date(arguments)
     _, seconds, microseconds = arguments
     _check(
         0 <= seconds < DAY_SECONDS and 0 <= microseconds < SECOND_MICROSECONDS, "it is not in its normal form"
     )
 
 
+_require_decimal_text: Final = short_text(MAX_DECIMAL_CHARS)
+
+
 def require_decimal(text: Any) -> None:
     """Refuse anything but short text, and exponents that are not an integer or are out of range."""
-    short_text(MAX_DECIMAL_CHARS)(text)
+    _require_decimal_text(text)
     # Decimal accepts underscores, surrounding spaces and digits of other scripts. So does int(), but a
     # pattern of ASCII digits would not recognise such an exponent.
     _, mark, exponent = text.upper().rpartition("E")
+    if not mark:
+        return
     try:
-        size = abs(int(exponent)) if mark else 0
+        size = abs(int(exponent))
     except ValueError:
         raise RefusedError("its exponent is not an integer") from None
     _check(size <= MAX_DECIMAL_EXPONENT, "its exponent is out of range")
@@ -136,7 +140,7 @@ def require_list(arguments: Any) -> None:
 def require_time(arguments: Any) -> None:
     """Refuse everything but the six fields of a time."""
     _check(isinstance(arguments, dict) and arguments.keys() == _TIME_FIELDS, "it is not made from its fields")
-    integers(5)([arguments[field] for field in sorted(_TIME_FIELDS - {"tzinfo"})])
+    _require_five([value for field, value in arguments.items() if field != "tzinfo"])
 
 
 def require_timezone(arguments: Any) -> None:

@@ -121,18 +121,22 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
     row = _find_row(cls, code, module, name) if guarded else None
     if row is None:
         return build
-    build = _make_same(build, row)
-    guard = row.guard
-    if guard is None:
+    guard, is_same = row.guard, row.is_same
+    if guard is None and is_same is None:
         return build
 
     def build_guarded(payload: Any) -> Any:
-        guard(payload)
-        return build(payload)
+        if guard is not None:
+            guard(payload)
+        made = build(payload)
+        # Refuses what a constructor understands, but would not be written as it was stored.
+        if is_same is not None and not is_same(made, payload):
+            raise RefusedError("its arguments are not in the form that is written")
+        return made
 
     if row.fast_build is None or not is_on("arguments"):
         return build_guarded
-    return row.fast_build(cls, build, build_guarded)
+    return row.fast_build(cls, build_guarded)
 
 
 def _find_row(cls: Any, code: int, module: str, name: str) -> SafeType | None:
@@ -144,21 +148,6 @@ def _find_row(cls: Any, code: int, module: str, name: str) -> SafeType | None:
     if code not in row.codes:
         raise UnbuildableValueError(module, name, "it is never written as this kind of record")
     return row
-
-
-def _make_same(build: Builder, row: SafeType) -> Builder:
-    """Refuse what a constructor understands, but would not be written as it was stored."""
-    is_same = row.is_same
-    if is_same is None:
-        return build
-
-    def build_same(payload: Any) -> Any:
-        made = build(payload)
-        if not is_same(made, payload):
-            raise RefusedError("its arguments are not in the form that is written")
-        return made
-
-    return build_same
 
 
 def _delta_snapshot(value: Any, _guarded: bool) -> Any:

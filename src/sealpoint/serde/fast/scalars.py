@@ -1,8 +1,7 @@
-"""Scalars: moments, addresses, numbers, sets and paths, checked and converted by fewer steps.
+"""Scalars: moments, addresses, sets and paths, checked and converted by fewer steps.
 
 A guard takes longer than the constructor. Each function of ordinary arguments takes the class and the
-builders without and with the guard, and returns a builder that uses the guard for all but those it
-recognises as valid.
+builder with the guard, and returns a builder that uses the guard for all but those it recognises as valid.
 """
 
 from __future__ import annotations
@@ -18,23 +17,16 @@ import ormsgpack
 
 from sealpoint.serde.codes import EXTENSIONS, METHOD, PACK, SINGLE_ARGUMENT
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.limits import (
-    DAY_SECONDS,
-    MAX_DECIMAL_CHARS,
-    MAX_NAME_CHARS,
-    MAX_SAME_HASH,
-    SECOND_MICROSECONDS,
-)
+from sealpoint.serde.limits import MAX_NAME_CHARS, MAX_SAME_HASH
 
 Builder = Callable[[Any], Any]
 Encoder = Callable[[Any, int], Any]
 
 _MOMENT_OPTIONS: Final = PACK & ~ormsgpack.OPT_PASSTHROUGH_DATETIME
 _PATH: Final = re.compile(r"(?:/\0)?(?!\.(?:\0|\Z))[^/\0]++(?:\0(?!\.(?:\0|\Z))[^/\0]++)*+")
-_TIME_FIELDS: Final = ["hour", "minute", "second", "microsecond", "tzinfo", "fold"]
 
 
-def moment(cls: Any, _: Builder, otherwise: Builder) -> Builder:
+def moment(cls: Any, otherwise: Builder) -> Builder:
     """Take the two commonest forms that ``isoformat()`` writes, recognised by every third character."""
     read = cls.fromisoformat
 
@@ -50,76 +42,7 @@ def moment(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     return build
 
 
-def uuid(cls: Any, _: Builder, otherwise: Builder) -> Builder:
-    """Take 32 digits in small letters."""
-
-    def build(text: Any) -> Any:
-        if type(text) is str and len(text) == 32:
-            made = cls(text)
-            if f"{made.int:032x}" == text:
-                return made
-        return otherwise(text)
-
-    return build
-
-
-def decimal(cls: Any, _: Builder, otherwise: Builder) -> Builder:
-    """Take digits without an exponent."""
-
-    def build(text: Any) -> Any:
-        if type(text) is str and len(text) <= MAX_DECIMAL_CHARS and "E" not in text and "e" not in text:
-            made = cls(text)
-            if str(made) == text:
-                return made
-        return otherwise(text)
-
-    return build
-
-
-def date(cls: Any, _: Builder, otherwise: Builder) -> Builder:
-    """Take three integers."""
-
-    def build(arguments: Any) -> Any:
-        if type(arguments) is list and len(arguments) == 3:
-            year, month, day = arguments
-            if type(year) is type(month) is type(day) is int:
-                return cls(year, month, day)
-        return otherwise(arguments)
-
-    return build
-
-
-def timedelta(cls: Any, _: Builder, otherwise: Builder) -> Builder:
-    """Take three integers in their normal form."""
-
-    def build(arguments: Any) -> Any:
-        if type(arguments) is list and len(arguments) == 3:
-            days, seconds, micros = arguments
-            if (
-                type(days) is type(seconds) is type(micros) is int
-                and 0 <= seconds < DAY_SECONDS
-                and 0 <= micros < SECOND_MICROSECONDS
-            ):
-                return cls(days, seconds, micros)
-        return otherwise(arguments)
-
-    return build
-
-
-def time(cls: Any, _: Builder, otherwise: Builder) -> Builder:
-    """Take the six fields in their order."""
-
-    def build(arguments: Any) -> Any:
-        if type(arguments) is dict and list(arguments) == _TIME_FIELDS:
-            hour, minute, second, micros, zone, fold = arguments.values()
-            if type(hour) is type(minute) is type(second) is type(micros) is type(fold) is int:
-                return cls(hour, minute, second, micros, zone, fold=fold)
-        return otherwise(arguments)
-
-    return build
-
-
-def members(cls: Any, _: Builder, otherwise: Builder) -> Builder:
+def members(cls: Any, otherwise: Builder) -> Builder:
     """Take members that are too few to share a hash, if no two are equal."""
 
     def build(members: Any) -> Any:
@@ -134,7 +57,7 @@ def members(cls: Any, _: Builder, otherwise: Builder) -> Builder:
     return build
 
 
-def path(cls: Any, _: Builder, otherwise: Builder) -> Builder:
+def path(cls: Any, otherwise: Builder) -> Builder:
     """Take a root or none, and then names, which are what the parts of the path will be."""
 
     def build(parts: Any) -> Any:
