@@ -29,11 +29,18 @@ from sealpoint.serde.codes import (
 from sealpoint.serde.fast import scalars
 from sealpoint.serde.guards import (
     Guard,
+    is_same_document,
+    is_same_item,
+    require_ai_chunk,
+    require_ai_message,
     require_date,
     require_decimal,
+    require_document,
     require_interrupt,
+    require_item,
     require_list,
     require_members,
+    require_message,
     require_parts,
     require_pattern,
     require_time,
@@ -43,15 +50,6 @@ from sealpoint.serde.guards import (
     short_text,
 )
 from sealpoint.serde.limits import MAX_SHORT_CHARS
-from sealpoint.serde.shapes import (
-    is_same_document,
-    is_same_item,
-    require_ai_chunk,
-    require_ai_message,
-    require_document,
-    require_item,
-    require_message,
-)
 
 Builder = Callable[[Any], Any]
 Encoder = Callable[[Any, int], Any]

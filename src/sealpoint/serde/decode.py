@@ -1,7 +1,13 @@
-"""msgpack to values, under an allowlist. `sealpoint.serde.codes` lists the extensions."""
+"""msgpack to values, under an allowlist. `sealpoint.serde.codes` lists the extensions.
+
+What a decoder has learned of one kind of record holds as long as its class stands in its module and the
+module in `sys.modules`, which is looked at once in a call of `Decoder.decode`. After a reload, or when a
+notebook cell runs again, the same name is another class, and records mean that class from then on.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Final, Literal
@@ -10,21 +16,66 @@ import ormsgpack
 
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
 from sealpoint.serde.allowlist import Allowlist
-from sealpoint.serde.classes import Learned, find_class, warn_once
+from sealpoint.serde.classes import find_class, home_of, warn_once
 from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, UNPACK, malformed, require_record
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.fast.messages import MESSAGES, Adoption
-from sealpoint.serde.guards import RefusedError
+from sealpoint.serde.guards import RefusedError, json_budget
 from sealpoint.serde.limits import MAX_LEARNED_TYPES, Limits
 from sealpoint.serde.rebuild import UNNAMED, Builder, as_unbuildable, make_builder, make_raw_builder
 from sealpoint.serde.scan import require_few_costly, scan
-from sealpoint.serde.shapes import json_budget
 
 OnBlocked = Literal["raise", "raw"]
 Hook = Callable[[int, bytes], Any]
 
 # Looked up once: it is called for every extension.
 _unpackb: Final = ormsgpack.unpackb
+
+
+_modules: Final = sys.modules
+
+
+class Learned:
+    """One kind of record.
+
+    Attributes:
+        build: Builds from the argument.
+        build_from_bytes: Builds from the bytes of the record too; ``None`` where ``build`` is enough.
+        cls: The class that the builder was made for; ``None`` if none was imported.
+        place: Name of the module of the class.
+        home: The module.
+        names: The names in it.
+        seen: The latest call that found it current.
+    """
+
+    __slots__ = ("build", "build_from_bytes", "cls", "home", "names", "place", "seen")
+
+    def __init__(
+        self,
+        build: Callable[[Any], Any],
+        module: str = "",
+        cls: Any = None,
+        build_from_bytes: Callable[[bytes, Any], Any] | None = None,
+    ) -> None:
+        """Note a builder, and its class as it stands in ``module`` now; without one it is never current."""
+        self.build, self.build_from_bytes, self.cls = build, build_from_bytes, cls
+        self.place = home_of(module)
+        self.home = sys.modules.get(self.place)
+        self.names = getattr(self.home, "__dict__", {})
+        self.seen: object = None
+
+    def require_current(self, name: str, call: object) -> None:
+        """Note that the class still stands under ``name``, as seen by a call."""
+        if _modules[self.place] is not self.home or self.names[name] is not self.cls:
+            raise KeyError(self.place)
+        self.seen = call
+
+    def is_current(self, module: str, name: str) -> bool:
+        """Whether the class is the one that its module gives, if only by ``__getattr__``."""
+        try:
+            return self.cls is not None and self.cls is find_class(module, name)
+        except UnbuildableValueError:
+            return False
 
 
 class Decoder:
@@ -48,7 +99,7 @@ class Decoder:
         self._learned: dict[tuple[Any, ...], Learned] = {}
         self._failed = threading.local()
         self._latest_call = [object()]
-        self._extension = self._make_hook() if is_on("lookup") else self._decode_extension
+        self._extension = self._make_hook()
 
     def decode(self, data: bytes, hook: Hook | None = None) -> Any:
         """Return the value of msgpack bytes."""
@@ -72,19 +123,12 @@ class Decoder:
                 failure = DecodeError("the msgpack of a value is nested too deeply")
             raise failure or DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
-    def _decode_extension(self, code: int, data: bytes) -> Any:
-        """Return the value of one extension. msgpack calls this for the innermost first."""
-        try:
-            return self._rebuild(code, _unpackb(data, ext_hook=self._extension, option=UNPACK))
-        except BaseException as error:
-            self._note(error)
-            raise
-
     def _make_hook(self) -> Hook:
-        """Return a faster `_decode_extension`: it looks up no attributes, and saves a call per record."""
-        learned, latest_call, rebuild, note = self._learned, self._latest_call, self._rebuild, self._note
+        """Return what decodes one extension. It looks up no attributes, and saves a call per known record."""
+        learned = self._learned if is_on("lookup") else {}
+        latest_call, rebuild, note = self._latest_call, self._rebuild, self._note
 
-        def extension(code: int, data: bytes) -> Any:
+        def extension(code: int, data: bytes) -> Any:  # msgpack calls this for the innermost first
             try:
                 record = _unpackb(data, ext_hook=extension, option=UNPACK)
                 known = None
@@ -120,43 +164,36 @@ class Decoder:
             vars(self._failed).setdefault("error", error)
 
     def _rebuild(self, code: int, record: Any) -> Any:
+        """Build what is unknown or has no name, or whose class has changed."""
         if code in UNNAMED:
-            return self._rebuild_unnamed(code, record)
+            try:
+                return UNNAMED[code](record, self.limits is not None)
+            except (UnbuildableValueError, RefusedError) as error:
+                module, name = EXTENSIONS[code].type_name or ("", "")
+                return self._raw_or_raise(as_unbuildable(error, module, name))(record)
         try:
             kind = (code, record[0], record[1], *record[3:])
             known = self._learned.get(kind)
-            is_known = known is not None and known.is_current(record[0], record[1])
-            builder = known.build if known and is_known else self._learn(kind, record)
+            if known is None or not known.is_current(record[0], record[1]):
+                known = self._make(code, *require_record(code, record))
+                if len(self._learned) >= MAX_LEARNED_TYPES:
+                    self._learned.clear()
+                self._learned[kind] = known
             argument = record[2]
         except (IndexError, KeyError, TypeError) as error:
             if isinstance(error, BlockedTypeError):
                 raise
             raise malformed(code) from None
         try:
-            return builder(argument)
+            return known.build(argument)
         except Exception as error:  # noqa: BLE001 -- a constructor may raise anything
             raise as_unbuildable(error, record[0], record[1]) from None
 
-    def _rebuild_unnamed(self, code: int, payload: Any) -> Any:
-        try:
-            return UNNAMED[code](payload, self.limits is not None)
-        except (UnbuildableValueError, RefusedError) as error:
-            module, name = EXTENSIONS[code].type_name or ("", "")
-            return self._raw_or_raise(as_unbuildable(error, module, name))(payload)
-
-    def _learn(self, kind: tuple[Any, ...], record: Any) -> Builder:
-        """Return the builder for a kind of record that is new, or whose class has changed."""
-        code = kind[0]
-        known = self._make(code, *require_record(code, record))
-        if len(self._learned) >= MAX_LEARNED_TYPES:
-            self._learned.clear()
-        self._learned[kind] = known
-        return known.build
-
     def _make(self, code: int, module: str, name: str) -> Learned:
         if not self.allowlist.permissive and (module, name) not in self.allowlist.types:
-            blocked = self._raw_or_raise(BlockedTypeError(module, name))
-            return Learned.always(blocked, name)
+            blocked = Learned(self._raw_or_raise(BlockedTypeError(module, name)), "builtins")
+            blocked.names = {name: None}  # it names no class, so it is current in every call
+            return blocked
         if (module, name) not in self.allowlist.types:
             line = f"allowed_msgpack_modules=[({excerpt(module)}, {excerpt(name)})]"
             warn_once("unregistered", module, name, f"rebuilt though not on an allowlist; allow it: {line}")
@@ -165,7 +202,7 @@ class Decoder:
             make = make_raw_builder if self.on_blocked == "raise" else make_builder
             builder = make(code, module, name, guarded=self.limits is not None)
         except UnbuildableValueError as error:
-            return Learned.never(self._raw_or_raise(error))  # the class may be defined by then
+            return Learned(self._raw_or_raise(error))  # never current: the class may be defined by then
         builder = builder if self.on_blocked == "raise" else self._or_raw(builder)
         # Unauthenticated records are not adopted: where PYTHONHASHSEED is set, two of one hash can be found.
         is_sealed_message = code == PYDANTIC_V2 and self.limits is None and module.startswith(MESSAGES)

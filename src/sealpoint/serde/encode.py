@@ -13,15 +13,18 @@ reports them afterwards: as an error if everything that is written must be reada
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from enum import Enum
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
+from uuid import UUID
 
 import ormsgpack
 
@@ -48,7 +51,6 @@ from sealpoint.serde.codes import (
     SINGLE_ARGUMENT,
 )
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.fast.models import model_writer
 from sealpoint.serde.limits import (
     MAX_LEARNED_TYPES,
     MAX_PACKED_LEVELS,
@@ -60,8 +62,8 @@ from sealpoint.serde.limits import (
 
 logger: Final = logging.getLogger("sealpoint.serde")
 
+# The threads with diagnostics; usually empty, which is quick to check.
 noted: Final = set[int]()
-"""The threads with diagnostics; usually empty, which is quick to check."""
 
 
 class _Diagnostics(threading.local):
@@ -90,14 +92,6 @@ def refuse(what: str) -> UnsupportedTypeError:
     return _diagnostics.refusal
 
 
-def refuse_nesting() -> UnsupportedTypeError:
-    """Note that the value is nested too deeply, and return the error."""
-    _diagnostics.refusal = NestingError(
-        f"value is nested over {MAX_WRITTEN_LEVELS} levels deep, of which an object counts as {OBJECT_LEVELS}"
-    )
-    return _diagnostics.refusal
-
-
 def note_failure(cls: type, error: Exception) -> None:
     """Record that an object of ``cls`` was not encoded. The first one is the innermost."""
     if _diagnostics.refusal is None:
@@ -105,13 +99,6 @@ def note_failure(cls: type, error: Exception) -> None:
         _diagnostics.refusal = _nesting_of(error) or UnsupportedTypeError(
             f"{_CALLBACK_FAILED}: {excerpt(cls.__name__)}"
         )
-
-
-def take_refusal(error: Exception) -> UnsupportedTypeError:
-    """Return why a value was not packed, and clear its diagnostics."""
-    refusal = _diagnostics.refusal or _nesting_of(error) or UnsupportedTypeError(str(error))
-    _clear()
-    return refusal
 
 
 def _nesting_of(error: Exception) -> NestingError | None:
@@ -123,20 +110,6 @@ def _nesting_of(error: Exception) -> NestingError | None:
     if isinstance(error, RecursionError) or str(error).startswith(_CALLBACK_FAILED):
         return NestingError("value is nested too deeply for Python's limit of recursion")
     return None
-
-
-def note_unreadable(module: str, name: str, cause: str) -> None:
-    """Record a class that a reader would not find."""
-    _diagnostics.unreadable[module, name] = cause
-    noted.add(threading.get_ident())
-
-
-def note_replaced() -> None:
-    """Record that text is packed with ``?`` in place of a lone surrogate."""
-    _diagnostics.replaced += 1
-    noted.add(threading.get_ident())
-    if _diagnostics.replaced > MAX_REPLACEMENTS:
-        raise refuse("text with lone surrogates in so many objects")
 
 
 def report(*, is_error: bool) -> None:
@@ -166,15 +139,13 @@ def _warn_of_replaced() -> None:
     logger.warning("text with a lone surrogate was written with '?' in its place")
 
 
-_NUMPY_KINDS: Final = (
-    "biufcSU"  # dtypes that an array's bytes represent completely: no objects, no field names
-)
+_NUMPY_KINDS: Final = "biufcSU"  # dtypes that an array's bytes represent completely: no objects or fields
 
 LARGE_BYTES: Final = 128 * 1024
 _KEPT_BYTES: Final = 24 * 1024 * 1024
 
+# Takes an object and its level, and returns what to write for it.
 Encoder = Callable[[Any, int], Any]
-"""Takes an object and its level, and returns what to write for it."""
 
 # Looked up once: a record is a call of both.
 _packb: Final = ormsgpack.packb
@@ -224,7 +195,9 @@ def _pack_or_refuse(value: Any, error: Exception) -> bytes:
     try:
         return _pack_replacing(value, error)
     except (ormsgpack.MsgpackEncodeError, UnsupportedTypeError) as last:
-        raise take_refusal(last) from None
+        refusal = _diagnostics.refusal or _nesting_of(last) or UnsupportedTypeError(str(last))
+        _clear()
+        raise refusal from None
 
 
 def _pack(value: Any, level: int) -> bytes:
@@ -242,7 +215,10 @@ def _pack_replacing(value: Any, error: Exception, level: int = 0) -> bytes:
     # ormsgpack raises one class for every cause: only the text tells them apart.
     if "surrogates" not in str(error):
         raise error
-    note_replaced()
+    _diagnostics.replaced += 1
+    noted.add(threading.get_ident())
+    if _diagnostics.replaced > MAX_REPLACEMENTS:
+        raise refuse("text with lone surrogates in so many objects")
     return _packb(value, _inside[level], PACK_REPLACING)
 
 
@@ -254,12 +230,10 @@ def _count_levels(value: Any) -> int:
         levels += 1
         if levels > MAX_PACKED_LEVELS:  # it may hold itself
             break
-        items = chain.from_iterable(map(_items, containers.values()))
+        items = chain.from_iterable(
+            chain(item, item.values()) if isinstance(item, dict) else item for item in containers.values()
+        )
     return levels
-
-
-def _items(container: Any) -> Iterable[Any]:
-    return chain(container, container.values()) if isinstance(container, dict) else container
 
 
 class _Callbacks(dict[int, Callable[[Any], Any]]):
@@ -267,7 +241,11 @@ class _Callbacks(dict[int, Callable[[Any], Any]]):
 
     def __missing__(self, level: int) -> Callable[[Any], Any]:
         if level > MAX_WRITTEN_LEVELS:
-            raise refuse_nesting()
+            _diagnostics.refusal = NestingError(
+                f"value is nested over {MAX_WRITTEN_LEVELS} levels deep,"
+                f" of which an object counts as {OBJECT_LEVELS}"
+            )
+            raise _diagnostics.refusal
         inner = level + OBJECT_LEVELS
 
         def encode_object(obj: Any) -> Any:
@@ -303,7 +281,8 @@ def _unreadable(cls: type, encoder: Encoder) -> Encoder:
     def encode_and_note(obj: Any, level: int) -> Any:
         cause = why_not_found(cls)
         if cause is not None:
-            note_unreadable(str(cls.__module__), cls.__name__, cause)
+            _diagnostics.unreadable[str(cls.__module__), cls.__name__] = cause
+            noted.add(threading.get_ident())
         return encoder(obj, level)
 
     return encode_and_note
@@ -387,11 +366,6 @@ def _by_row(row: SafeType, arguments: Callable[[Any], Any]) -> Callable[[type], 
     return make_fast
 
 
-def _model_dump(cls: type) -> Encoder:
-    by_dump = _record(PYDANTIC_V2, lambda obj: obj.model_dump())(cls)
-    return model_writer(cls, by_dump, _default)
-
-
 def _dataclass(cls: Any) -> Encoder:
     # asdict() would copy deeply, and convert nested dataclasses to dicts without their types.
     names = [field.name for field in dataclasses.fields(cls)]
@@ -418,6 +392,110 @@ def _numpy_array(obj: Any, level: int) -> ormsgpack.Ext:
     data = sys.modules["numpy"].ndarray.tobytes(obj, order)  # a masked array's own would hide what is masked
     return _Ext(NUMPY_ARRAY, _pack((obj.dtype.str, obj.shape, order, data), level))
 
+
+# --- pydantic models ------------------------------------------------------------------------------
+
+# Subclasses are also passed to the callback, and keys other than text stop the packing: how model_dump()
+# treats them depends on the schema.
+_MODEL_OPTIONS: Final = (PACK | ormsgpack.OPT_PASSTHROUGH_SUBCLASS) & ~ormsgpack.OPT_NON_STR_KEYS
+# A time is not among them: its zone may be any object.
+_DUMPED_AS_THEY_ARE: Final = frozenset((UUID, Decimal, datetime.datetime, datetime.date, datetime.timedelta))
+# Values of these are dumped as they are, whatever they hold: what is of another type than the schema says
+# is dumped by its own, and the plain types of msgpack have no other form than themselves.
+_LEAVES: Final = {
+    *("any", "none", "bool", "int", "float", "str", "bytes", "literal"),
+    *("date", "time", "datetime", "timedelta", "decimal", "uuid"),
+}
+# Where a schema contains other schemas.
+_INSIDE: Final = {
+    "default": ("schema",),
+    "nullable": ("schema",),
+    "function-before": ("schema",),
+    "function-after": ("schema",),
+    "function-wrap": ("schema",),
+    "list": ("items_schema",),
+    "dict": ("keys_schema", "values_schema"),
+    "union": ("choices",),
+    "typed-dict": ("fields",),
+    "typed-dict-field": ("schema",),
+    "model-fields": ("fields",),
+    "model-field": ("schema",),
+}
+
+
+def _model_dump(cls: type) -> Encoder:
+    """Pack plain fields from where the model has them, which takes a third of the time of its method."""
+    by_dump = _record(PYDANTIC_V2, lambda obj: obj.model_dump())(cls)
+    names = plain_fields(cls) if is_on("models") else None
+    if names is None:
+        return by_dump
+    module, name, method = cls.__module__, cls.__name__, EXTENSIONS[PYDANTIC_V2].method
+
+    def encode_plain(obj: Any) -> Any:
+        if type(obj) in _DUMPED_AS_THEY_ARE:
+            return _default(obj)
+        raise TypeError
+
+    def encode_model(obj: Any, level: int) -> Any:
+        fields = obj.__dict__  # vars() takes twice as long
+        if [*fields] == names and not obj.__pydantic_extra__:
+            try:
+                return _Ext(PYDANTIC_V2, _packb((module, name, fields, method), encode_plain, _MODEL_OPTIONS))
+            except ormsgpack.MsgpackEncodeError:
+                pass
+        return by_dump(obj, level)
+
+    return encode_model
+
+
+def plain_fields(cls: Any) -> list[str] | None:
+    """Return the fields of a model whose ``model_dump()`` only returns them.
+
+    Determined once per class from its core schema (``__pydantic_core_schema__``, documented at
+    https://docs.pydantic.dev/latest/api/base_model/). Only schemas that are known to be plain qualify: no
+    custom serializer, computed or excluded field, alias or dataclass, nor anything that a later pydantic
+    adds. It is true for direct instances of the class without extra fields, if the values are of msgpack's
+    plain types or of types that are dumped unchanged.
+    """
+    schema = getattr(cls, "__pydantic_core_schema__", None)
+    pydantic = sys.modules.get("pydantic")
+    if (
+        pydantic is None
+        or type(schema) is not dict
+        or schema["type"] != "model"
+        or cls.model_dump is not pydantic.BaseModel.model_dump
+        or issubclass(cls, pydantic.RootModel)
+        or "serialization" in schema
+        or not _is_plain(schema["schema"])
+    ):
+        return None
+    return list(cls.model_fields)
+
+
+def _is_plain(schema: Any) -> bool:
+    kind = schema["type"]
+    if (
+        "serialization" in schema
+        or schema.get("computed_fields")
+        or any(key.startswith("serialization_") for key in schema)
+        or (kind == "typed-dict" and schema.get("extra_behavior") != "allow")
+    ):
+        return False
+    return kind in _LEAVES or (kind in _INSIDE and all(map(_is_plain, _schemas_in(schema))))
+
+
+def _schemas_in(schema: Any) -> Iterator[Any]:
+    for place in _INSIDE[schema["type"]]:
+        found = schema.get(place, [])  # the schema of an untyped dict does not give its types
+        if place == "fields":
+            yield from found.values()
+        elif place == "choices":
+            yield from (choice[0] if isinstance(choice, tuple) else choice for choice in found)
+        elif found:
+            yield found
+
+
+# --- the choice of an encoder ---------------------------------------------------------------------
 
 # Checked in this order, as LangGraph does: an enum with a model_dump() is dumped as a model.
 _BY_METHOD: Final[tuple[tuple[str, Callable[[type], Encoder]], ...]] = (

@@ -63,7 +63,7 @@ def decode_inert(kind: str, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Any
     _require_bytes(data)
     if kind == MSGPACK:
         scan(data, limits)
-        return _unpack(data)
+        return read_outline(data, _inert_record)
     if kind == JSON:
         return parse_json(data, _inert_envelope, limits)
     if kind == PICKLE:
@@ -100,15 +100,8 @@ def _require_bytes(data: object) -> None:
         raise SealedValueError(f"serialized value is {type(data).__name__}, not bytes")
 
 
-def _unpack(data: bytes) -> Any:
-    try:
-        return ormsgpack.unpackb(data, ext_hook=_inert_record, option=UNPACK)
-    except ormsgpack.MsgpackDecodeError as error:
-        raise DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
-
-
 def _inert_record(code: int, data: bytes) -> Inert:
-    value = _unpack(data)
+    value = read_outline(data, _inert_record)
     extension = EXTENSIONS[code]
     if extension.type_name is not None:
         return Inert(extension.label, *extension.type_name, value)
@@ -147,16 +140,12 @@ def make_outline(serde: SerializerProtocol) -> Outline:
     return outline
 
 
-def _nothing(code: int, data: bytes) -> None:
-    """Stand in for an object."""
-
-
-def read_outline(data: bytes, stand_in: Callable[[int, bytes], Any] = _nothing) -> Any:
-    """Return the outline of msgpack that a key has authenticated; ``stand_in`` takes each object's place."""
+def read_outline(data: bytes, stand_in: Callable[[int, bytes], Any] = lambda *_: None) -> Any:
+    """Return msgpack that was scanned or authenticated; ``stand_in`` returns what takes an object's place."""
     try:
         return _unpackb(data, ext_hook=stand_in, option=UNPACK)
-    except ormsgpack.MsgpackDecodeError:
-        raise DecodeError("not the msgpack of a value") from None
+    except ormsgpack.MsgpackDecodeError as error:
+        raise DecodeError(f"not the msgpack of a value: {excerpt(str(error))}") from None
 
 
 def _is_own(serde: EncryptedSerializer) -> bool:

@@ -30,7 +30,7 @@ from typing_extensions import TypedDict
 
 from sealpoint.errors import UnsupportedTypeError
 from sealpoint.serde import JsonPlusSerializer
-from sealpoint.serde.fast.models import plain_fields
+from sealpoint.serde.encode import plain_fields
 from tests.property.without import without
 from tests.support.values.strategies import anything
 

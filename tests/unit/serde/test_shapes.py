@@ -15,8 +15,8 @@ from langchain_core.documents import Document
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import Allowlist, JsonPlusSerializer
 from sealpoint.serde.decode import Decoder
+from sealpoint.serde.guards import json_budget
 from sealpoint.serde.limits import MAX_JSON_DEPTH, MAX_PARTIAL_JSON_CHARS, MAX_RAW_TOOL_CALLS, Limits
-from sealpoint.serde.shapes import json_budget
 from tests.support.values.forge import named, record
 
 strict = JsonPlusSerializer(allowed_msgpack_modules=None)

@@ -19,16 +19,10 @@ from sealpoint.serde.limits import MAX_LEARNED_MESSAGES
 Builder = Callable[[Any], Any]
 
 MESSAGES: Final = "langchain_core.messages"
-"""The package of LangChain's own messages."""
-
-
-def is_message(made: Any) -> bool:
-    """Whether an object is one of LangChain's own message types of conversations."""
-    return is_message_class(made.__class__)
 
 
 def is_message_class(cls: Any) -> bool:
-    """Whether a class is that of such messages."""
+    """Whether a class is one of LangChain's own messages of conversations."""
     return (
         cls.__module__.startswith(f"{MESSAGES}.")
         and cls.__name__ != "RemoveMessage"
@@ -49,12 +43,9 @@ def make_message_builder(cls: Any) -> Builder:
     is_enough: bool | None = None
 
     def build(payload: Any) -> Any:
+        nonlocal is_enough
         if is_enough and type(payload) is dict and _has_content(payload):
             return validate(payload, self_instance=make(cls))
-        return build_and_compare(payload)
-
-    def build_and_compare(payload: Any) -> Any:
-        nonlocal is_enough
         long = cls(**_require_dict(payload))
         if is_enough is None and _has_content(payload):
             is_enough = are_alike(validate(payload, self_instance=make(cls)), long)
@@ -148,7 +139,7 @@ def adopter(cls: Any) -> Builder:
 
 def _is_unchanged(data: bytes, record: Any, message: Any) -> bool:
     """Whether a validated message has exactly the fields of its record, byte for byte."""
-    if not is_message(message):
+    if not is_message_class(message.__class__):
         return False
     module, name, _, method = record
     try:
