@@ -10,6 +10,7 @@ import datetime
 import ipaddress
 import pathlib
 import re
+import socket
 import zoneinfo
 from collections import deque
 from collections.abc import Callable
@@ -18,38 +19,21 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import ormsgpack
+
+from sealpoint.serde import guards
 from sealpoint.serde.codes import (
+    EXTENSIONS,
     KEYWORD_ARGUMENTS,
     METHOD,
+    PACK,
     POSITIONAL_ARGUMENTS,
     PYDANTIC_V1,
     PYDANTIC_V2,
     SINGLE_ARGUMENT,
 )
-from sealpoint.serde.fast import scalars
-from sealpoint.serde.guards import (
-    Guard,
-    is_same_document,
-    is_same_item,
-    require_ai_chunk,
-    require_ai_message,
-    require_date,
-    require_decimal,
-    require_document,
-    require_interrupt,
-    require_item,
-    require_list,
-    require_members,
-    require_message,
-    require_parts,
-    require_pattern,
-    require_time,
-    require_timedelta,
-    require_timezone,
-    require_zone,
-    short_text,
-)
-from sealpoint.serde.limits import MAX_SHORT_CHARS
+from sealpoint.serde.fast import is_on
+from sealpoint.serde.limits import MAX_NAME_CHARS, MAX_SAME_HASH, MAX_SHORT_CHARS
 
 Builder = Callable[[Any], Any]
 Encoder = Callable[[Any, int], Any]
@@ -74,7 +58,7 @@ class SafeType(NamedTuple):
     """
 
     codes: tuple[int, ...]
-    guard: Guard | None = None
+    guard: guards.Guard | None = None
     is_same: Callable[[Any, Any], bool] | None = None
     written: tuple[type, Callable[[Any], Any]] | None = None
     called: tuple[str, str] | None = None
@@ -113,20 +97,144 @@ def _is_same_send(send: Any, arguments: list[Any]) -> bool:
     return len(arguments) == 2 or bool(send.timeout == arguments[2])
 
 
-def _set(base: type, guard: Guard, fast_build: FastBuild | None = None) -> SafeType:
+# --- shortcuts: ordinary arguments, and text that is written by the system ------------------------
+
+# A guard takes longer than the constructor. Each function of ordinary arguments takes the class and the
+# builder with the guard, and returns a builder that uses the guard for all but those it recognises as valid.
+_MOMENT_OPTIONS: Final = PACK & ~ormsgpack.OPT_PASSTHROUGH_DATETIME
+_PARTS: Final = re.compile(r"(?:/\0)?(?!\.(?:\0|\Z))[^/\0]++(?:\0(?!\.(?:\0|\Z))[^/\0]++)*+")
+
+
+def _fast_moment(cls: Any, otherwise: Builder) -> Builder:
+    """Take the two commonest forms that ``isoformat()`` writes, recognised by every third character."""
+    read = cls.fromisoformat
+
+    def build(text: Any) -> Any:
+        if type(text) is str:
+            if len(text) == 32 and text[4:20:3] == "--T::." and text[26::3] == "+:":
+                made = read(text)
+                return made if made.microsecond else otherwise(text)
+            if len(text) == 19 and text[4::3] == "--T::":
+                return read(text)
+        return otherwise(text)
+
+    return build
+
+
+def _fast_members(cls: Any, otherwise: Builder) -> Builder:
+    """Take members that are too few to share a hash, if no two are equal."""
+
+    def build(members: Any) -> Any:
+        if type(members) is not list or len(members) > MAX_SAME_HASH:
+            return otherwise(members)
+        try:
+            made = cls(members)
+        except TypeError:  # lists, which were tuples
+            return otherwise(members)
+        return made if len(made) == len(members) else otherwise(members)
+
+    return build
+
+
+def _fast_path(cls: Any, otherwise: Builder) -> Builder:
+    """Take a root or none, and then names, which are what the parts of the path will be."""
+
+    def build(parts: Any) -> Any:
+        if type(parts) is not list:
+            return otherwise(parts)
+        try:
+            text = "\0".join(parts)
+        except TypeError:
+            return otherwise(parts)
+        if len(text) > MAX_NAME_CHARS or text.count("\0") != len(parts) - 1 or not _PARTS.fullmatch(text):
+            return otherwise(parts)
+        return cls(*parts)
+
+    return build
+
+
+def address_reader(cls: Any, otherwise: Builder) -> Builder:
+    """Return a builder of addresses, interfaces or networks."""
+    if not is_on("addresses"):
+        return otherwise
+    family = socket.AF_INET if cls.__name__.startswith("IPv4") else socket.AF_INET6
+    has_prefix = not cls.__name__.endswith("Address")
+
+    def build(payload: Any) -> Any:
+        try:
+            text, _, prefix = payload.partition("/")
+            packed, length = socket.inet_pton(family, text), int(prefix or 0)
+            read = socket.inet_ntop(family, packed)
+            if payload == (f"{read}/{length}" if has_prefix else read):
+                return cls((packed, length)) if has_prefix else cls(packed)
+        except (AttributeError, OSError, TypeError, ValueError):
+            pass
+        return otherwise(payload)
+
+    return build
+
+
+def _address_writer(cls: Any, otherwise: Encoder) -> Encoder:
+    """Return an encoder of the addresses of a class; ``otherwise``, if the class writes its own text."""
+    module, name = cls.__module__, cls.__name__
+    if not is_on("addresses") or vars(ipaddress).get(name) is not cls:
+        return otherwise
+
+    def encode_address(obj: Any, level: int) -> Any:
+        text = _address_text(obj)
+        if text is None:
+            return otherwise(obj, level)
+        return ormsgpack.Ext(SINGLE_ARGUMENT, ormsgpack.packb((module, name, text)))
+
+    return encode_address
+
+
+def _address_text(obj: Any) -> str | None:
+    """Return ``str(obj)``, or ``None`` if the system may write it in another way."""
+    address = getattr(obj, "network_address", obj)
+    packed = address.packed
+    if len(packed) == 4:
+        text = socket.inet_ntoa(packed)
+    else:
+        text = socket.inet_ntop(socket.AF_INET6, packed)
+        if "." in text or address.scope_id:
+            return None
+    network = obj if address is not obj else getattr(obj, "network", None)
+    return text if network is None else f"{text}/{network.prefixlen}"
+
+
+def _moment_writer(cls: type, otherwise: Encoder) -> Encoder:
+    """Return an encoder of datetimes; ``otherwise`` encodes those with a time zone."""
+    if not is_on("moments") or cls is not datetime.datetime:
+        return otherwise
+    module, name, method = cls.__module__, cls.__name__, EXTENSIONS[METHOD].method
+    ext, packb, utc = ormsgpack.Ext, ormsgpack.packb, datetime.UTC
+
+    def encode_moment(obj: Any, level: int) -> Any:
+        if obj.tzinfo is None or obj.tzinfo is utc:
+            return ext(METHOD, packb((module, name, obj, method), None, _MOMENT_OPTIONS))
+        return otherwise(obj, level)
+
+    return encode_moment
+
+
+# --- the rows -------------------------------------------------------------------------------------
+
+
+def _set(base: type, guard: guards.Guard, fast_build: FastBuild | None = None) -> SafeType:
     return SafeType((SINGLE_ARGUMENT,), guard, written=(base, tuple), fast_build=fast_build)
 
 
-def _message(guard: Guard, costly: str | None = None) -> SafeType:
+def _message(guard: guards.Guard, costly: str | None = None) -> SafeType:
     return SafeType((PYDANTIC_V2, PYDANTIC_V1), guard, costly=costly)
 
 
 _PATH: Final = SafeType(
     (POSITIONAL_ARGUMENTS,),
-    require_parts,
+    guards.require_parts,
     lambda path, parts: path.parts == tuple(parts),
     written=(pathlib.Path, attrgetter("parts")),
-    fast_build=scalars.path,
+    fast_build=_fast_path,
 )
 _ADDRESSES: Final = (
     ipaddress.IPv4Address,
@@ -155,7 +263,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     },
     ("re", "compile"): SafeType(
         (POSITIONAL_ARGUMENTS,),
-        require_pattern,
+        guards.require_pattern,
         _is_same_pattern,
         written=(re.Pattern, attrgetter("pattern", "flags")),
         called=("re", "compile"),
@@ -163,80 +271,80 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ),
     ("uuid", "UUID"): SafeType(
         (SINGLE_ARGUMENT,),
-        short_text(MAX_SHORT_CHARS),
+        guards.short_text(MAX_SHORT_CHARS),
         lambda uuid, text: text == uuid.hex or text == str(uuid),
         written=(UUID, attrgetter("hex")),
     ),
     ("decimal", "Decimal"): SafeType(
         (SINGLE_ARGUMENT,),
-        require_decimal,
+        guards.require_decimal,
         _is_same_decimal,
         written=(Decimal, str),
     ),
-    ("builtins", "set"): _set(set, require_members, scalars.members),
-    ("builtins", "frozenset"): _set(frozenset, require_members, scalars.members),
-    ("collections", "deque"): _set(deque, require_list),
+    ("builtins", "set"): _set(set, guards.require_members, _fast_members),
+    ("builtins", "frozenset"): _set(frozenset, guards.require_members, _fast_members),
+    ("collections", "deque"): _set(deque, guards.require_list),
     **{
         ("ipaddress", cls.__name__): SafeType(
             (SINGLE_ARGUMENT,),
-            short_text(MAX_SHORT_CHARS),
+            guards.short_text(MAX_SHORT_CHARS),
             _is_same_address,
             written=(cls, str),
-            fast_build=scalars.address_reader,
-            fast_write=scalars.address_writer,
+            fast_build=address_reader,
+            fast_write=_address_writer,
         )
         for cls in _ADDRESSES
     },
     ("datetime", "datetime"): SafeType(
         (METHOD,),
-        short_text(MAX_SHORT_CHARS),
+        guards.short_text(MAX_SHORT_CHARS),
         # fromisoformat() also takes dates, weeks and "Z", which isoformat() does not write.
         lambda moment, text: bool(moment.isoformat() == text),
         written=(datetime.datetime, lambda moment: moment.isoformat()),
-        fast_build=scalars.moment,
-        fast_write=scalars.moment_writer,
+        fast_build=_fast_moment,
+        fast_write=_moment_writer,
     ),
     ("datetime", "timedelta"): SafeType(
         (POSITIONAL_ARGUMENTS,),
-        require_timedelta,
+        guards.require_timedelta,
         written=(datetime.timedelta, attrgetter("days", "seconds", "microseconds")),
     ),
     ("datetime", "date"): SafeType(
         (POSITIONAL_ARGUMENTS,),
-        require_date,
+        guards.require_date,
         written=(datetime.date, attrgetter("year", "month", "day")),
     ),
     ("datetime", "time"): SafeType(
         (KEYWORD_ARGUMENTS,),
-        require_time,
+        guards.require_time,
         written=(datetime.time, _time_arguments),
     ),
     ("datetime", "timezone"): SafeType(
         (POSITIONAL_ARGUMENTS,),
-        require_timezone,
+        guards.require_timezone,
         # LangGraph calls this undocumented method: it returns a name only if the zone has one.
         written=(datetime.timezone, lambda zone: zone.__getinitargs__()),
     ),
     ("zoneinfo", "ZoneInfo"): SafeType(
         (SINGLE_ARGUMENT,),
-        require_zone,
+        guards.require_zone,
         written=(zoneinfo.ZoneInfo, attrgetter("key")),
     ),
     **{
         ("langgraph.types", name): SafeType((KEYWORD_ARGUMENTS,))
         for name in ("Command", "Overwrite", "PregelTask", "StateSnapshot", "TimeoutPolicy")
     },
-    ("langgraph.types", "Interrupt"): SafeType((KEYWORD_ARGUMENTS,), require_interrupt),
+    ("langgraph.types", "Interrupt"): SafeType((KEYWORD_ARGUMENTS,), guards.require_interrupt),
     ("langgraph.types", "Send"): SafeType((POSITIONAL_ARGUMENTS,), is_same=_is_same_send),
     ("langgraph.store.base", "GetOp"): SafeType((KEYWORD_ARGUMENTS,)),
-    ("langgraph.store.base", "Item"): SafeType((PYDANTIC_V1,), require_item, is_same_item),
+    ("langgraph.store.base", "Item"): SafeType((PYDANTIC_V1,), guards.require_item, guards.is_same_item),
     ("langchain_core.documents.base", "Document"): SafeType(
-        (PYDANTIC_V2, PYDANTIC_V1), require_document, is_same_document
+        (PYDANTIC_V2, PYDANTIC_V1), guards.require_document, guards.is_same_document
     ),
-    ("langchain_core.messages.ai", "AIMessage"): _message(require_ai_message),
-    ("langchain_core.messages.ai", "AIMessageChunk"): _message(require_ai_chunk, "chunks"),
+    ("langchain_core.messages.ai", "AIMessage"): _message(guards.require_ai_message),
+    ("langchain_core.messages.ai", "AIMessageChunk"): _message(guards.require_ai_chunk, "chunks"),
     **{
-        (f"langchain_core.messages.{home}", name): _message(require_message)
+        (f"langchain_core.messages.{home}", name): _message(guards.require_message)
         for home, names in _MESSAGES.items()
         for name in names.split()
     },

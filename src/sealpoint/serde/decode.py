@@ -19,9 +19,9 @@ from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.classes import find_class, home_of, warn_once
 from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, UNPACK, malformed, require_record
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.fast.messages import MESSAGES, Adoption
 from sealpoint.serde.guards import RefusedError, json_budget
 from sealpoint.serde.limits import MAX_LEARNED_TYPES, Limits
+from sealpoint.serde.messages import MESSAGES, Adoption
 from sealpoint.serde.rebuild import UNNAMED, Builder, as_unbuildable, make_builder, make_raw_builder
 from sealpoint.serde.scan import require_few_costly, scan
 

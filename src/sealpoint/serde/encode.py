@@ -92,15 +92,6 @@ def refuse(what: str) -> UnsupportedTypeError:
     return _diagnostics.refusal
 
 
-def note_failure(cls: type, error: Exception) -> None:
-    """Record that an object of ``cls`` was not encoded. The first one is the innermost."""
-    if _diagnostics.refusal is None:
-        # The text of an error of the object's own code may quote it.
-        _diagnostics.refusal = _nesting_of(error) or UnsupportedTypeError(
-            f"{_CALLBACK_FAILED}: {excerpt(cls.__name__)}"
-        )
-
-
 def _nesting_of(error: Exception) -> NestingError | None:
     """Return the error of a value for which the stack did not suffice, if it is that.
 
@@ -252,7 +243,11 @@ class _Callbacks(dict[int, Callable[[Any], Any]]):
             try:
                 return _encoders[type(obj)](obj, inner)
             except Exception as error:
-                note_failure(type(obj), error)
+                # The first one is the innermost. The text of an error of the object's own code may quote it.
+                if _diagnostics.refusal is None:
+                    _diagnostics.refusal = _nesting_of(error) or UnsupportedTypeError(
+                        f"{_CALLBACK_FAILED}: {excerpt(type(obj).__name__)}"
+                    )
                 raise
 
         return self.setdefault(level, encode_object)

@@ -23,7 +23,7 @@ from inspect import isclass, signature
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
-from sealpoint.serde.catalogue import CATALOGUE, SafeType
+from sealpoint.serde.catalogue import CATALOGUE, SafeType, address_reader
 from sealpoint.serde.classes import _DeltaSnapshot, find_class
 from sealpoint.serde.codes import (
     DELTA_SNAPSHOT,
@@ -36,9 +36,8 @@ from sealpoint.serde.codes import (
     SINGLE_ARGUMENT,
 )
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.fast.messages import is_message_class, make_message_builder
-from sealpoint.serde.fast.scalars import address_reader
 from sealpoint.serde.guards import RefusedError, as_tuple, require_members
+from sealpoint.serde.messages import is_message_class, make_message_builder
 
 _LAST_CODE_POINT: Final = 0x10FFFF
 _X87_MANTISSA_BITS: Final = 63

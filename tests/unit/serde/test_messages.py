@@ -13,8 +13,8 @@ from pydantic import BaseModel, model_validator
 
 from sealpoint.errors import UnbuildableValueError
 from sealpoint.serde import JsonPlusSerializer
+from sealpoint.serde import messages as adoption
 from sealpoint.serde.codes import PYDANTIC_V2
-from sealpoint.serde.fast import messages as adoption
 from sealpoint.serde.rebuild import make_builder
 from tests.support.values.forge import named, pack
 from tests.support.values.samples import SAMPLES

@@ -36,17 +36,17 @@ def make_message_builder(cls: Any) -> Builder:
     They pass an existing ``content`` on unchanged. This is checked with the first payload: if the validator
     alone makes a different object than the constructor, the constructor is called.
     """
-    if not is_on("constructors"):
-        return lambda payload: cls(**_require_dict(payload))
     # Looked up once, and not for every message.
     validate, make = cls.__pydantic_validator__.validate_python, cls.__new__
-    is_enough: bool | None = None
+    is_enough = None if is_on("constructors") else False
 
     def build(payload: Any) -> Any:
         nonlocal is_enough
-        if is_enough and type(payload) is dict and _has_content(payload):
+        if not isinstance(payload, dict):
+            raise TypeError
+        if is_enough and _has_content(payload):
             return validate(payload, self_instance=make(cls))
-        long = cls(**_require_dict(payload))
+        long = cls(**payload)
         if is_enough is None and _has_content(payload):
             is_enough = are_alike(validate(payload, self_instance=make(cls)), long)
         return long
@@ -56,12 +56,6 @@ def make_message_builder(cls: Any) -> Builder:
 
 def _has_content(payload: dict[str, Any]) -> bool:
     return payload.get("content") is not None and "content_blocks" not in payload
-
-
-def _require_dict(payload: Any) -> Any:
-    if not isinstance(payload, dict):
-        raise TypeError
-    return payload
 
 
 def are_alike(one: Any, other: Any) -> bool:

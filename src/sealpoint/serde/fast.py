@@ -2,12 +2,12 @@
 
 records       scan          checks a record without extensions in it in one call
 costly        scan          searches the bytes for the names of costly types, before it reads any name
-arguments     rebuild       skips the guard of common arguments that it would pass
-addresses     rebuild, encode   reads and writes IP addresses by the functions of the system
-constructors  rebuild       validates a message without the constructors of LangChain
-adoption      decode        does not validate a sealed message that was validated before
+arguments     catalogue     skips the guard of common arguments that it would pass
+addresses     catalogue     reads and writes IP addresses by the functions of the system
+constructors  messages      validates a message without the constructors of LangChain
+adoption      messages      does not validate a sealed message that was validated before
 lookup        decode        finds the builder of a record without a call
-moments       encode        writes a datetime by msgpack
+moments       catalogue      writes a datetime by msgpack
 models        encode        packs the fields of a pydantic model without ``model_dump()``
 memory        encode        keeps memory that was freed after a large value
 json          jsontext      parses short text without looking at its integers
@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SHORTCUTS", "is_on", "switched_off"]
-
 SHORTCUTS: Final = frozenset(
     {
         *("records", "costly", "arguments", "addresses", "constructors", "adoption", "lookup"),
@@ -26,8 +24,8 @@ SHORTCUTS: Final = frozenset(
     }
 )
 
+# Names of shortcuts that are switched off. Serializers created before may still use them.
 switched_off: Final = set[str]()
-"""Names of shortcuts that are switched off. Serializers created before may still use them."""
 
 
 def is_on(shortcut: str) -> bool:
