@@ -106,7 +106,6 @@ class SerializerCompat(SerializerProtocol):
     """An untyped serializer with the two typed methods; its class name is the type."""
 
     def __init__(self, serde: UntypedSerializerProtocol) -> None:
-        """Wrap ``serde``."""
         self.serde = serde
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:

@@ -181,26 +181,20 @@ def _address_writer(cls: Any, otherwise: Encoder) -> Encoder:
         return otherwise
 
     def encode_address(obj: Any, level: int) -> Any:
-        text = _address_text(obj)
-        if text is None:
-            return otherwise(obj, level)
+        address = getattr(obj, "network_address", obj)
+        packed = address.packed
+        if len(packed) == 4:
+            text = socket.inet_ntoa(packed)
+        else:
+            text = socket.inet_ntop(socket.AF_INET6, packed)
+            if "." in text or address.scope_id:  # the class may write it in another way
+                return otherwise(obj, level)
+        network = obj if address is not obj else getattr(obj, "network", None)
+        if network is not None:
+            text = f"{text}/{network.prefixlen}"
         return ormsgpack.Ext(SINGLE_ARGUMENT, ormsgpack.packb((module, name, text)))
 
     return encode_address
-
-
-def _address_text(obj: Any) -> str | None:
-    """Return ``str(obj)``, or ``None`` if the system may write it in another way."""
-    address = getattr(obj, "network_address", obj)
-    packed = address.packed
-    if len(packed) == 4:
-        text = socket.inet_ntoa(packed)
-    else:
-        text = socket.inet_ntop(socket.AF_INET6, packed)
-        if "." in text or address.scope_id:
-            return None
-    network = obj if address is not obj else getattr(obj, "network", None)
-    return text if network is None else f"{text}/{network.prefixlen}"
 
 
 def _moment_writer(cls: type, otherwise: Encoder) -> Encoder:

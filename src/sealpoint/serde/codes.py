@@ -32,50 +32,45 @@ class Extension(NamedTuple):
 
     Attributes:
         label: Its name in inert values and inventories.
-        payload: Its form, as documentation.
         method: The last element of a record, if LangGraph writes one.
         type_name: Module and name of its type, if the payload does not name one.
     """
 
     label: str
-    payload: str
     method: str | None = None
     type_name: tuple[str, str] | None = None
 
 
 EXTENSIONS: Final[Mapping[int, Extension]] = {
-    # sets, deques, UUID, Decimal, IP addresses, ZoneInfo, enums
-    SINGLE_ARGUMENT: Extension("single", "[module, name, argument]"),
-    # paths, patterns, timedelta, date, timezone, Send
-    POSITIONAL_ARGUMENTS: Extension("positional", "[module, name, [arguments]]"),
-    # named tuples, dataclasses, time
-    KEYWORD_ARGUMENTS: Extension("keyword", "[module, name, {arguments}]"),
-    # datetime
-    METHOD: Extension("method", "[module, name, argument, method]", "fromisoformat"),
-    # objects with dict(): pydantic v1, items of a store
-    PYDANTIC_V1: Extension("pydantic-v1", "[module, name, {fields}]"),
-    # objects with model_dump(): pydantic v2
-    PYDANTIC_V2: Extension("pydantic-v2", "[module, name, {fields}, method]", "model_validate_json"),
-    NUMPY_ARRAY: Extension("numpy", "[dtype, shape, order, bytes]", type_name=("numpy", "ndarray")),
+    # [module, name, argument]: sets, deques, UUID, Decimal, IP addresses, ZoneInfo, enums
+    SINGLE_ARGUMENT: Extension("single"),
+    # [module, name, [arguments]]: paths, patterns, timedelta, date, timezone, Send
+    POSITIONAL_ARGUMENTS: Extension("positional"),
+    # [module, name, {arguments}]: named tuples, dataclasses, time
+    KEYWORD_ARGUMENTS: Extension("keyword"),
+    # [module, name, argument, method]: datetime
+    METHOD: Extension("method", "fromisoformat"),
+    # [module, name, {fields}]: objects with dict(): pydantic v1, items of a store
+    PYDANTIC_V1: Extension("pydantic-v1"),
+    # [module, name, {fields}, method]: objects with model_dump(): pydantic v2
+    PYDANTIC_V2: Extension("pydantic-v2", "model_validate_json"),
+    # dtype, shape, order and bytes
+    NUMPY_ARRAY: Extension("numpy", type_name=("numpy", "ndarray")),
+    # the value
     DELTA_SNAPSHOT: Extension(
-        "delta-snapshot", "value", type_name=("langgraph.checkpoint.serde.types", "_DeltaSnapshot")
+        "delta-snapshot", type_name=("langgraph.checkpoint.serde.types", "_DeltaSnapshot")
     ),
 }
 
 
 def require_record(code: int, record: Any) -> tuple[str, str]:
     """Return the module and the name that a record names."""
-    is_unnamed = code not in EXTENSIONS or EXTENSIONS[code].type_name is not None
-    if not isinstance(record, list) or len(record) < 3 or is_unnamed:
-        raise malformed(code)
-    module, name, _, *method = record
-    if (
-        not isinstance(module, str)
-        or not isinstance(name, str)
-        or method not in ([], [EXTENSIONS[code].method])
-    ):
-        raise malformed(code)
-    return module, name
+    is_named = code in EXTENSIONS and EXTENSIONS[code].type_name is None
+    if is_named and isinstance(record, list) and len(record) >= 3:
+        module, name, _, *method = record
+        if isinstance(module, str) and isinstance(name, str) and method in ([], [EXTENSIONS[code].method]):
+            return module, name
+    raise malformed(code)
 
 
 def malformed(code: int) -> DecodeError:
@@ -92,8 +87,7 @@ PACK: Final = (
     | ormsgpack.OPT_PASSTHROUGH_ENUM
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-PACK_REPLACING: Final = PACK | ormsgpack.OPT_REPLACE_SURROGATES
-"""Writes ``?`` in place of a lone surrogate."""
+PACK_REPLACING: Final = PACK | ormsgpack.OPT_REPLACE_SURROGATES  # "?" in place of a lone surrogate
 
 
 # Length of a token by its header; 0 if more than the header is needed.

@@ -19,7 +19,7 @@ from sealpoint.serde.allowlist import Allowlist
 from sealpoint.serde.classes import find_class, home_of, warn_once
 from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, UNPACK, malformed, require_record
 from sealpoint.serde.fast import is_on
-from sealpoint.serde.guards import RefusedError, json_budget
+from sealpoint.serde.guards import json_budget
 from sealpoint.serde.limits import MAX_LEARNED_TYPES, Limits
 from sealpoint.serde.messages import MESSAGES, Adoption
 from sealpoint.serde.rebuild import UNNAMED, Builder, as_unbuildable, make_builder, make_raw_builder
@@ -168,7 +168,7 @@ class Decoder:
         if code in UNNAMED:
             try:
                 return UNNAMED[code](record, self.limits is not None)
-            except (UnbuildableValueError, RefusedError) as error:
+            except (ImportError, OverflowError, TypeError, ValueError) as error:
                 module, name = EXTENSIONS[code].type_name or ("", "")
                 return self._raw_or_raise(as_unbuildable(error, module, name))(record)
         try:
@@ -199,17 +199,18 @@ class Decoder:
             warn_once("unregistered", module, name, f"rebuilt though not on an allowlist; allow it: {line}")
         try:
             cls = find_class(module, name)
-            make = make_raw_builder if self.on_blocked == "raise" else make_builder
+            make = make_raw_builder if self.on_blocked == "raise" else self._make_or_raw
             builder = make(code, module, name, guarded=self.limits is not None)
         except UnbuildableValueError as error:
             return Learned(self._raw_or_raise(error))  # never current: the class may be defined by then
-        builder = builder if self.on_blocked == "raise" else self._or_raw(builder)
         # Unauthenticated records are not adopted: where PYTHONHASHSEED is set, two of one hash can be found.
         is_sealed_message = code == PYDANTIC_V2 and self.limits is None and module.startswith(MESSAGES)
         adopts = is_sealed_message and is_on("adoption")
         return Learned(builder, module, cls, Adoption(builder).build if adopts else None)
 
-    def _or_raw(self, builder: Builder) -> Builder:
+    def _make_or_raw(self, code: int, module: str, name: str, *, guarded: bool) -> Builder:
+        builder = make_builder(code, module, name, guarded=guarded)
+
         def build(payload: Any) -> Any:
             try:
                 return builder({**payload} if type(payload) is dict else payload)  # validators write into it

@@ -94,7 +94,6 @@ class Adoption:
     __slots__ = ("_known", "_validate")
 
     def __init__(self, validate: Builder) -> None:
-        """Create it from the builder that validates."""
         self._validate = validate
         # By hash, what makes the message; None after the first sight, False if it is validated each time.
         self._known: dict[int, Builder | Literal[False] | None] = {}

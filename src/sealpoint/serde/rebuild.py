@@ -117,9 +117,13 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
     """
     cls = find_class(module, name)
     build = _MAKERS[code](cls)
-    row = _find_row(cls, code, module, name) if guarded else None
-    if row is None:
+    row = CATALOGUE.get((module, name))
+    if row is None and isclass(cls) and issubclass(cls, set | frozenset):
+        row = SafeType((code,), require_members)
+    if row is None or not guarded:
         return build
+    if code not in row.codes:
+        raise UnbuildableValueError(module, name, "it is never written as this kind of record")
     guard, is_same = row.guard, row.is_same
     if guard is None and is_same is None:
         return build
@@ -138,17 +142,6 @@ def make_raw_builder(code: int, module: str, name: str, *, guarded: bool) -> Bui
     return row.fast_build(cls, build_guarded)
 
 
-def _find_row(cls: Any, code: int, module: str, name: str) -> SafeType | None:
-    """Return the row of the catalogue for a record from unauthenticated bytes."""
-    row = CATALOGUE.get((module, name))
-    if row is None:
-        is_set = isclass(cls) and issubclass(cls, set | frozenset)
-        return SafeType((code,), require_members) if is_set else None
-    if code not in row.codes:
-        raise UnbuildableValueError(module, name, "it is never written as this kind of record")
-    return row
-
-
 def _delta_snapshot(value: Any, _guarded: bool) -> Any:
     """Return a delta snapshot: LangGraph's own class where LangGraph is loaded, whose channels ask for it."""
     theirs = sys.modules.get("langgraph.checkpoint.serde.types")
@@ -157,20 +150,15 @@ def _delta_snapshot(value: Any, _guarded: bool) -> Any:
 
 def _numpy_array(payload: Any, guarded: bool) -> Any:
     """Return the read-only array of dtype, shape, order and bytes, if the dtype holds plain values alone."""
-    try:
-        numpy = import_module("numpy")
-        dtype_name, shape, order, data = payload
-        if not _PLAIN_DTYPE.fullmatch(dtype_name) or order not in ("C", "F"):
-            raise UnbuildableValueError("numpy", "ndarray", "its dtype or order is not one of plain values")
-        dtype = numpy.dtype(dtype_name)
-        # Integers of Python do not overflow. A product in 64 bits would be 0 for a shape of [2**32, 2**32].
-        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
-            raise UnbuildableValueError("numpy", "ndarray", "its bytes do not fill its shape")
-        array = numpy.frombuffer(data, dtype=dtype).reshape(shape, order=order)
-    except (ImportError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, UnbuildableValueError):
-            raise
-        raise UnbuildableValueError("numpy", "ndarray", type(error).__name__) from None
+    numpy = import_module("numpy")
+    dtype_name, shape, order, data = payload
+    if not _PLAIN_DTYPE.fullmatch(dtype_name) or order not in ("C", "F"):
+        raise RefusedError("its dtype or order is not one of plain values")
+    dtype = numpy.dtype(dtype_name)
+    # Integers of Python do not overflow. A product in 64 bits would be 0 for a shape of [2**32, 2**32].
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
+        raise RefusedError("its bytes do not fill its shape")
+    array = numpy.frombuffer(data, dtype=dtype).reshape(shape, order=order)
     if guarded:
         require_array(array, payload)
     return array
@@ -272,6 +260,7 @@ def _pydantic_v1(cls: Any) -> Builder:
     return lambda payload: cls(**{aliases.get(name, name): value for name, value in payload.items()})
 
 
+# What makes the builder of a record from its class, by the code of the record.
 _MAKERS: Final[dict[int, Callable[[Any], Builder]]] = {
     SINGLE_ARGUMENT: _single,
     POSITIONAL_ARGUMENTS: _positional,
@@ -280,10 +269,8 @@ _MAKERS: Final[dict[int, Callable[[Any], Builder]]] = {
     PYDANTIC_V1: _pydantic_v1,
     PYDANTIC_V2: _pydantic,
 }
-"""What makes the builder of a record from its class, by the code of the record."""
-
+# By its code, what builds from a payload that names no type, and whether that is unauthenticated.
 UNNAMED: Final[dict[int, Callable[[Any, bool], Any]]] = {
     NUMPY_ARRAY: _numpy_array,
     DELTA_SNAPSHOT: _delta_snapshot,
 }
-"""By its code, what builds from a payload that names no type, and whether that is unauthenticated."""
