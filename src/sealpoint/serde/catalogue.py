@@ -21,22 +21,12 @@ from uuid import UUID
 
 import ormsgpack
 
-from sealpoint.serde import guards
-from sealpoint.serde.codes import (
-    EXTENSIONS,
-    KEYWORD_ARGUMENTS,
-    METHOD,
-    PACK,
-    POSITIONAL_ARGUMENTS,
-    PYDANTIC_V1,
-    PYDANTIC_V2,
-    SINGLE_ARGUMENT,
-)
+from sealpoint.serde import codes, guards
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.limits import MAX_NAME_CHARS, MAX_SAME_HASH, MAX_SHORT_CHARS
 
 Builder = Callable[[Any], Any]
-Encoder = Callable[[Any, int], Any]
+Encoder = Callable[[Any, int], Any]  # takes an object and its level, and returns what to write for it
 FastBuild = Callable[[Any, Builder], Builder]
 
 
@@ -101,7 +91,7 @@ def _is_same_send(send: Any, arguments: list[Any]) -> bool:
 
 # A guard takes longer than the constructor. Each function of ordinary arguments takes the class and the
 # builder with the guard, and returns a builder that uses the guard for all but those it recognises as valid.
-_MOMENT_OPTIONS: Final = PACK & ~ormsgpack.OPT_PASSTHROUGH_DATETIME
+_MOMENT_OPTIONS: Final = codes.PACK & ~ormsgpack.OPT_PASSTHROUGH_DATETIME
 _PARTS: Final = re.compile(r"(?:/\0)?(?!\.(?:\0|\Z))[^/\0]++(?:\0(?!\.(?:\0|\Z))[^/\0]++)*+")
 
 
@@ -192,7 +182,7 @@ def _address_writer(cls: Any, otherwise: Encoder) -> Encoder:
         network = obj if address is not obj else getattr(obj, "network", None)
         if network is not None:
             text = f"{text}/{network.prefixlen}"
-        return ormsgpack.Ext(SINGLE_ARGUMENT, ormsgpack.packb((module, name, text)))
+        return ormsgpack.Ext(codes.SINGLE_ARGUMENT, ormsgpack.packb((module, name, text)))
 
     return encode_address
 
@@ -201,12 +191,13 @@ def _moment_writer(cls: type, otherwise: Encoder) -> Encoder:
     """Return an encoder of datetimes; ``otherwise`` encodes those with a time zone."""
     if not is_on("moments") or cls is not datetime.datetime:
         return otherwise
-    module, name, method = cls.__module__, cls.__name__, EXTENSIONS[METHOD].method
+    module, name, code = cls.__module__, cls.__name__, codes.METHOD
+    method = codes.EXTENSIONS[code].method
     ext, packb, utc = ormsgpack.Ext, ormsgpack.packb, datetime.UTC
 
     def encode_moment(obj: Any, level: int) -> Any:
         if obj.tzinfo is None or obj.tzinfo is utc:
-            return ext(METHOD, packb((module, name, obj, method), None, _MOMENT_OPTIONS))
+            return ext(code, packb((module, name, obj, method), None, _MOMENT_OPTIONS))
         return otherwise(obj, level)
 
     return encode_moment
@@ -216,15 +207,15 @@ def _moment_writer(cls: type, otherwise: Encoder) -> Encoder:
 
 
 def _set(base: type, guard: guards.Guard, fast_build: FastBuild | None = None) -> SafeType:
-    return SafeType((SINGLE_ARGUMENT,), guard, written=(base, tuple), fast_build=fast_build)
+    return SafeType((codes.SINGLE_ARGUMENT,), guard, written=(base, tuple), fast_build=fast_build)
 
 
 def _message(guard: guards.Guard, costly: str | None = None) -> SafeType:
-    return SafeType((PYDANTIC_V2, PYDANTIC_V1), guard, costly=costly)
+    return SafeType((codes.PYDANTIC_V2, codes.PYDANTIC_V1), guard, costly=costly)
 
 
 _PATH: Final = SafeType(
-    (POSITIONAL_ARGUMENTS,),
+    (codes.POSITIONAL_ARGUMENTS,),
     guards.require_parts,
     lambda path, parts: path.parts == tuple(parts),
     written=(pathlib.Path, attrgetter("parts")),
@@ -256,7 +247,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         for kind in ("", "Posix", "Windows")
     },
     ("re", "compile"): SafeType(
-        (POSITIONAL_ARGUMENTS,),
+        (codes.POSITIONAL_ARGUMENTS,),
         guards.require_pattern,
         _is_same_pattern,
         written=(re.Pattern, attrgetter("pattern", "flags")),
@@ -264,13 +255,13 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         costly="patterns",
     ),
     ("uuid", "UUID"): SafeType(
-        (SINGLE_ARGUMENT,),
+        (codes.SINGLE_ARGUMENT,),
         guards.short_text(MAX_SHORT_CHARS),
         lambda uuid, text: text == uuid.hex or text == str(uuid),
         written=(UUID, attrgetter("hex")),
     ),
     ("decimal", "Decimal"): SafeType(
-        (SINGLE_ARGUMENT,),
+        (codes.SINGLE_ARGUMENT,),
         guards.require_decimal,
         _is_same_decimal,
         written=(Decimal, str),
@@ -280,7 +271,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ("collections", "deque"): _set(deque, guards.require_list),
     **{
         ("ipaddress", cls.__name__): SafeType(
-            (SINGLE_ARGUMENT,),
+            (codes.SINGLE_ARGUMENT,),
             guards.short_text(MAX_SHORT_CHARS),
             _is_same_address,
             written=(cls, str),
@@ -290,7 +281,7 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         for cls in _ADDRESSES
     },
     ("datetime", "datetime"): SafeType(
-        (METHOD,),
+        (codes.METHOD,),
         guards.short_text(MAX_SHORT_CHARS),
         # fromisoformat() also takes dates, weeks and "Z", which isoformat() does not write.
         lambda moment, text: bool(moment.isoformat() == text),
@@ -299,41 +290,43 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         fast_write=_moment_writer,
     ),
     ("datetime", "timedelta"): SafeType(
-        (POSITIONAL_ARGUMENTS,),
+        (codes.POSITIONAL_ARGUMENTS,),
         guards.require_timedelta,
         written=(datetime.timedelta, attrgetter("days", "seconds", "microseconds")),
     ),
     ("datetime", "date"): SafeType(
-        (POSITIONAL_ARGUMENTS,),
+        (codes.POSITIONAL_ARGUMENTS,),
         guards.require_date,
         written=(datetime.date, attrgetter("year", "month", "day")),
     ),
     ("datetime", "time"): SafeType(
-        (KEYWORD_ARGUMENTS,),
+        (codes.KEYWORD_ARGUMENTS,),
         guards.require_time,
         written=(datetime.time, _time_arguments),
     ),
     ("datetime", "timezone"): SafeType(
-        (POSITIONAL_ARGUMENTS,),
+        (codes.POSITIONAL_ARGUMENTS,),
         guards.require_timezone,
         # LangGraph calls this undocumented method: it returns a name only if the zone has one.
         written=(datetime.timezone, lambda zone: zone.__getinitargs__()),
     ),
     ("zoneinfo", "ZoneInfo"): SafeType(
-        (SINGLE_ARGUMENT,),
+        (codes.SINGLE_ARGUMENT,),
         guards.require_zone,
         written=(zoneinfo.ZoneInfo, attrgetter("key")),
     ),
     **{
-        ("langgraph.types", name): SafeType((KEYWORD_ARGUMENTS,))
+        ("langgraph.types", name): SafeType((codes.KEYWORD_ARGUMENTS,))
         for name in ("Command", "Overwrite", "PregelTask", "StateSnapshot", "TimeoutPolicy")
     },
-    ("langgraph.types", "Interrupt"): SafeType((KEYWORD_ARGUMENTS,), guards.require_interrupt),
-    ("langgraph.types", "Send"): SafeType((POSITIONAL_ARGUMENTS,), is_same=_is_same_send),
-    ("langgraph.store.base", "GetOp"): SafeType((KEYWORD_ARGUMENTS,)),
-    ("langgraph.store.base", "Item"): SafeType((PYDANTIC_V1,), guards.require_item, guards.is_same_item),
+    ("langgraph.types", "Interrupt"): SafeType((codes.KEYWORD_ARGUMENTS,), guards.require_interrupt),
+    ("langgraph.types", "Send"): SafeType((codes.POSITIONAL_ARGUMENTS,), is_same=_is_same_send),
+    ("langgraph.store.base", "GetOp"): SafeType((codes.KEYWORD_ARGUMENTS,)),
+    ("langgraph.store.base", "Item"): SafeType(
+        (codes.PYDANTIC_V1,), guards.require_item, guards.is_same_item
+    ),
     ("langchain_core.documents.base", "Document"): SafeType(
-        (PYDANTIC_V2, PYDANTIC_V1), guards.require_document, guards.is_same_document
+        (codes.PYDANTIC_V2, codes.PYDANTIC_V1), guards.require_document, guards.is_same_document
     ),
     ("langchain_core.messages.ai", "AIMessage"): _message(guards.require_ai_message),
     ("langchain_core.messages.ai", "AIMessageChunk"): _message(guards.require_ai_chunk, "chunks"),

@@ -51,7 +51,11 @@ def why_not_found(cls: type) -> str | None:
     if not isinstance(module, str):
         return "it has no module"
     if home_of(module) not in sys.modules:
-        return None if _is_importable(home_of(module)) else "there is no such module"
+        try:
+            spec = find_spec(home_of(module))
+        except (ImportError, AttributeError, TypeError, ValueError):
+            spec = None
+        return "there is no such module" if spec is None else None
     if "<locals>" in cls.__qualname__:
         reason = "it is defined in a function"
     elif cls.__qualname__.endswith(f".{name}"):
@@ -65,13 +69,6 @@ def why_not_found(cls: type) -> str | None:
     if found is cls or (found.__module__, found.__qualname__) == (module, cls.__qualname__):
         return None
     return "its module has something else under that name"
-
-
-def _is_importable(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, AttributeError, TypeError, ValueError):
-        return False
 
 
 def answers_by_instance(cls: type, methods: Iterable[str]) -> bool:

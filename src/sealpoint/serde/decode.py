@@ -16,13 +16,14 @@ import ormsgpack
 
 from sealpoint.errors import BlockedTypeError, DecodeError, UnbuildableValueError, excerpt
 from sealpoint.serde.allowlist import Allowlist
+from sealpoint.serde.catalogue import Builder
 from sealpoint.serde.classes import find_class, home_of, warn_once
 from sealpoint.serde.codes import EXTENSIONS, PYDANTIC_V2, UNPACK, malformed, require_record
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.guards import json_budget
 from sealpoint.serde.limits import MAX_LEARNED_TYPES, Limits
-from sealpoint.serde.messages import MESSAGES, Adoption
-from sealpoint.serde.rebuild import UNNAMED, Builder, as_unbuildable, make_builder, make_raw_builder
+from sealpoint.serde.messages import MESSAGES, adopting
+from sealpoint.serde.rebuild import UNNAMED, as_unbuildable, make_builder, make_raw_builder
 from sealpoint.serde.scan import require_few_costly, scan
 
 OnBlocked = Literal["raise", "raw"]
@@ -84,15 +85,8 @@ class Decoder:
     def __init__(
         self, allowlist: Allowlist, on_blocked: OnBlocked = "raise", limits: Limits | None = None
     ) -> None:
-        """Make a decoder.
-
-        Args:
-            allowlist: What may be imported and called.
-            on_blocked: What to do with a type that may not or cannot be rebuilt: ``raise``, or ``raw``,
-                which returns the bare arguments and warns once per type.
-            limits: Limits of unauthenticated bytes, which are checked before they are decoded, as are the
-                arguments of the safe types. ``None`` for authenticated or otherwise trusted bytes.
-        """
+        # ``limits`` is None for authenticated or otherwise trusted bytes: only others are checked before they
+        # are decoded, as are the arguments of the safe types.
         self.allowlist = allowlist
         self.on_blocked = on_blocked
         self.limits = limits
@@ -206,7 +200,7 @@ class Decoder:
         # Unauthenticated records are not adopted: where PYTHONHASHSEED is set, two of one hash can be found.
         is_sealed_message = code == PYDANTIC_V2 and self.limits is None and module.startswith(MESSAGES)
         adopts = is_sealed_message and is_on("adoption")
-        return Learned(builder, module, cls, Adoption(builder).build if adopts else None)
+        return Learned(builder, module, cls, adopting(builder) if adopts else None)
 
     def _make_or_raw(self, code: int, module: str, name: str, *, guarded: bool) -> Builder:
         builder = make_builder(code, module, name, guarded=guarded)

@@ -29,7 +29,7 @@ from uuid import UUID
 import ormsgpack
 
 from sealpoint.errors import NestingError, UnreadableTypeError, UnsupportedTypeError, excerpt
-from sealpoint.serde.catalogue import CATALOGUE, SafeType
+from sealpoint.serde.catalogue import CATALOGUE, Encoder, SafeType
 from sealpoint.serde.classes import (
     SendProtocol,
     _DeltaSnapshot,
@@ -135,8 +135,6 @@ _NUMPY_KINDS: Final = "biufcSU"  # dtypes that an array's bytes represent comple
 LARGE_BYTES: Final = 128 * 1024
 _KEPT_BYTES: Final = 24 * 1024 * 1024
 
-# Takes an object and its level, and returns what to write for it.
-Encoder = Callable[[Any, int], Any]
 
 # Looked up once: a record is a call of both.
 _packb: Final = ormsgpack.packb
@@ -425,6 +423,7 @@ def _model_dump(cls: type) -> Encoder:
     if names is None:
         return by_dump
     module, name, method = cls.__module__, cls.__name__, EXTENSIONS[PYDANTIC_V2].method
+    ext, packb = _Ext, _packb  # a local name is found faster
 
     def encode_plain(obj: Any) -> Any:
         if type(obj) in _DUMPED_AS_THEY_ARE:
@@ -435,7 +434,7 @@ def _model_dump(cls: type) -> Encoder:
         fields = obj.__dict__  # vars() takes twice as long
         if [*fields] == names and not obj.__pydantic_extra__:
             try:
-                return _Ext(PYDANTIC_V2, _packb((module, name, fields, method), encode_plain, _MODEL_OPTIONS))
+                return ext(PYDANTIC_V2, packb((module, name, fields, method), encode_plain, _MODEL_OPTIONS))
             except ormsgpack.MsgpackEncodeError:
                 pass
         return by_dump(obj, level)

@@ -72,13 +72,11 @@ def parse(data: bytes, depth: int, elements: int, hook: Hook | None = None, *, s
         elements: How many items of arrays and pairs of objects there may be.
         hook: Is called for every object, innermost first; what it returns takes the object's place.
         strict: Whether to refuse what would be returned as something else than was stored, and NaN
-            and infinities; a key that is there twice is refused in any case.
+            and infinities. A key that occurs twice is refused in any case.
 
     Raises:
-        LimitError: If ``data`` is deeper or has more elements, or a number of over `MAX_NUMBER_CHARS`
-            characters.
+        LimitError: If ``data`` is deeper, or has more elements or a longer number than is allowed.
         DecodeError: If it is not JSON in UTF-8, or refused as above.
-        SerdeError: What ``hook`` raises.
     """
     require_bounded(data, depth, elements)
     if strict and b"\\" in data:

@@ -21,17 +21,10 @@ from sealpoint.errors import (
     UnbuildableValueError,
     excerpt,
 )
+from sealpoint.serde import codes
 from sealpoint.serde.allowlist import SAFE_TYPES, Allowlist
 from sealpoint.serde.catalogue import CATALOGUE
 from sealpoint.serde.classes import warn_once
-from sealpoint.serde.codes import (
-    KEYWORD_ARGUMENTS,
-    METHOD,
-    POSITIONAL_ARGUMENTS,
-    PYDANTIC_V1,
-    PYDANTIC_V2,
-    SINGLE_ARGUMENT,
-)
 from sealpoint.serde.decode import OnBlocked
 from sealpoint.serde.jsontext import parse
 from sealpoint.serde.limits import DEFAULT_LIMITS, Limits
@@ -50,18 +43,16 @@ def parse_json(
     *,
     strict: bool = True,
 ) -> Any:
-    """Return the value of a legacy row; ``revive`` makes what it likes of every envelope in it.
+    """Return the value of a legacy row; what ``revive`` returns for an envelope takes its place.
 
     Args:
         data: The row.
-        revive: Is called for each envelope; what it returns takes the envelope's place.
+        revive: Is called for each envelope, innermost first.
         limits: What the row may be.
-        strict: Whether to refuse what would be returned as something else than was stored, see
-            `sealpoint.serde.jsontext`, and NaN and infinities, which LangGraph wrote.
+        strict: As for `sealpoint.serde.jsontext.parse`. LangGraph wrote NaN and infinities.
 
     Raises:
-        DecodeError: If ``data`` is not JSON in UTF-8, is larger or deeper than ``limits``, or
-            has an object with a key twice.
+        DecodeError: If ``data`` is not JSON, exceeds ``limits``, or has an object with a key twice.
     """
     most = limits.size_bytes // 2  # it is in memory twice, with four bytes a character if one is rare enough
     if len(data) > most:
@@ -78,9 +69,9 @@ def decode_json(
     data: bytes,
     allowlist: Allowlist,
     on_blocked: OnBlocked,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits,
     *,
-    strict: bool = True,
+    strict: bool,
 ) -> Any:
     """Return the value of a legacy row; ``strict`` is as for `parse_json`."""
     named: Counter[tuple[str, str]] = Counter()
@@ -112,7 +103,7 @@ def _revive(value: dict[str, Any], allowlist: Allowlist) -> Any:
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise DecodeError("an envelope's args are a list and its kwargs an object")
     if method == "fromisoformat" and len(args) == 1 and not kwargs:
-        return make_builder(METHOD, module, name, guarded=True)(args[0])
+        return make_builder(codes.METHOD, module, name, guarded=True)(args[0])
     if not (method is None or (isinstance(method, list) and None in method)):
         raise UnbuildableValueError(module, name, f"it asks for the method {excerpt(method)}")
     if (module, name) == ("re", "compile") and len(args) == 1:
@@ -125,13 +116,13 @@ def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
     if args and kwargs:
         raise UnbuildableValueError(module, name, "its envelope has arguments of both kinds")
     row = CATALOGUE.get((module, name))
-    code = row.codes[0] if row else KEYWORD_ARGUMENTS if kwargs else POSITIONAL_ARGUMENTS
+    code = row.codes[0] if row else codes.KEYWORD_ARGUMENTS if kwargs else codes.POSITIONAL_ARGUMENTS
     build = make_builder(code, module, name, guarded=True)
-    if code == SINGLE_ARGUMENT and len(args) == 1:
+    if code == codes.SINGLE_ARGUMENT and len(args) == 1:
         return build(args[0])
-    if code in (KEYWORD_ARGUMENTS, PYDANTIC_V1, PYDANTIC_V2) and not args:
+    if code in (codes.KEYWORD_ARGUMENTS, codes.PYDANTIC_V1, codes.PYDANTIC_V2) and not args:
         return build(kwargs)
-    if code == POSITIONAL_ARGUMENTS and not kwargs:
+    if code == codes.POSITIONAL_ARGUMENTS and not kwargs:
         return build(args)
     raise UnbuildableValueError(module, name, "its envelope does not have the arguments it is written with")
 

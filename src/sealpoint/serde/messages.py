@@ -85,33 +85,30 @@ _EXACTLY: Final = (
 )
 
 
-class Adoption:
-    """Builds the messages of one class, without validation if the same record was validated before.
+def adopting(validate: Builder) -> Callable[[bytes, Any], Any]:
+    """Return a builder of the messages of one class, which validates a record only when it is new.
 
-    A record is identified by a hash of its bytes, which Python keys per process. Nothing else of it is kept.
+    It takes the bytes of a record, and the record. A record is identified by a hash of its bytes, which
+    Python keys per process. Nothing else of it is kept.
     """
+    # By hash, what makes the message; None after the first sight, False if it is validated each time.
+    known: dict[int, Builder | Literal[False] | None] = {}
 
-    __slots__ = ("_known", "_validate")
-
-    def __init__(self, validate: Builder) -> None:
-        self._validate = validate
-        # By hash, what makes the message; None after the first sight, False if it is validated each time.
-        self._known: dict[int, Builder | Literal[False] | None] = {}
-
-    def build(self, data: bytes, record: Any) -> Any:
-        """Return the message of a record, whose bytes are ``data``."""
+    def build(data: bytes, record: Any) -> Any:
         mark = hash(data)
-        adopt = self._known.get(mark)
+        adopt = known.get(mark)
         if adopt:
             return adopt(record[2])
-        made = self._validate(record[2])
-        if mark not in self._known:
-            if len(self._known) >= MAX_LEARNED_MESSAGES:
-                self._known.clear()
-            self._known[mark] = None
+        made = validate(record[2])
+        if mark not in known:
+            if len(known) >= MAX_LEARNED_MESSAGES:
+                known.clear()
+            known[mark] = None
         elif adopt is None:
-            self._known[mark] = _is_unchanged(data, record, made) and adopter(made.__class__)
+            known[mark] = _is_unchanged(data, record, made) and adopter(made.__class__)
         return made
+
+    return build
 
 
 @cache

@@ -23,18 +23,9 @@ from inspect import isclass, signature
 from typing import Any, Final
 
 from sealpoint.errors import UnbuildableValueError
-from sealpoint.serde.catalogue import CATALOGUE, SafeType, address_reader
+from sealpoint.serde import codes
+from sealpoint.serde.catalogue import CATALOGUE, Builder, SafeType, address_reader
 from sealpoint.serde.classes import _DeltaSnapshot, find_class
-from sealpoint.serde.codes import (
-    DELTA_SNAPSHOT,
-    KEYWORD_ARGUMENTS,
-    METHOD,
-    NUMPY_ARRAY,
-    POSITIONAL_ARGUMENTS,
-    PYDANTIC_V1,
-    PYDANTIC_V2,
-    SINGLE_ARGUMENT,
-)
 from sealpoint.serde.fast import is_on
 from sealpoint.serde.guards import RefusedError, as_tuple, require_members
 from sealpoint.serde.messages import is_message_class, make_message_builder
@@ -79,8 +70,6 @@ def _are_x87(numbers: Any, *, is_big: bool) -> bool:
     has_exponent = (low_first[:, 8] | (low_first[:, 9] & 0x7F)) != 0
     return bool((has_exponent == (low_first[:, 7] >> 7)).all())
 
-
-Builder = Callable[[Any], Any]
 
 _PLAIN_DTYPE: Final = re.compile(r"[<>|=][biufcSU][0-9]{1,9}|[<>][Mm]8(\[[0-9a-zA-Z]+\])?")  # never pointers
 
@@ -262,15 +251,15 @@ def _pydantic_v1(cls: Any) -> Builder:
 
 # What makes the builder of a record from its class, by the code of the record.
 _MAKERS: Final[dict[int, Callable[[Any], Builder]]] = {
-    SINGLE_ARGUMENT: _single,
-    POSITIONAL_ARGUMENTS: _positional,
-    KEYWORD_ARGUMENTS: _keyword,
-    METHOD: _method,
-    PYDANTIC_V1: _pydantic_v1,
-    PYDANTIC_V2: _pydantic,
+    codes.SINGLE_ARGUMENT: _single,
+    codes.POSITIONAL_ARGUMENTS: _positional,
+    codes.KEYWORD_ARGUMENTS: _keyword,
+    codes.METHOD: _method,
+    codes.PYDANTIC_V1: _pydantic_v1,
+    codes.PYDANTIC_V2: _pydantic,
 }
 # By its code, what builds from a payload that names no type, and whether that is unauthenticated.
 UNNAMED: Final[dict[int, Callable[[Any, bool], Any]]] = {
-    NUMPY_ARRAY: _numpy_array,
-    DELTA_SNAPSHOT: _delta_snapshot,
+    codes.NUMPY_ARRAY: _numpy_array,
+    codes.DELTA_SNAPSHOT: _delta_snapshot,
 }
