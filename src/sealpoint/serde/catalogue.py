@@ -68,25 +68,6 @@ def _time_arguments(time: datetime.time) -> dict[str, Any]:
     }
 
 
-def _is_same_decimal(number: Any, text: str) -> bool:
-    # A context may write the exponent in lower case.
-    return str(number) == text or str(number).replace("e", "E") == text.replace("e", "E")
-
-
-def _is_same_address(address: Any, text: str) -> bool:
-    # Python 3.13 writes the following in another form than 3.11.
-    return str(address) == text or text.startswith("::ffff:")
-
-
-def _is_same_pattern(pattern: Any, arguments: list[Any]) -> bool:
-    # A text pattern always has the flag UNICODE.
-    return pattern.flags in (arguments[1], arguments[1] | re.UNICODE)
-
-
-def _is_same_send(send: Any, arguments: list[Any]) -> bool:
-    return len(arguments) == 2 or bool(send.timeout == arguments[2])
-
-
 # --- shortcuts: ordinary arguments, and text that is written by the system ------------------------
 
 # A guard takes longer than the constructor. Each function of ordinary arguments takes the class and the
@@ -249,7 +230,8 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ("re", "compile"): SafeType(
         (codes.POSITIONAL_ARGUMENTS,),
         guards.require_pattern,
-        _is_same_pattern,
+        # A text pattern always has the flag UNICODE.
+        lambda pattern, arguments: pattern.flags in (arguments[1], arguments[1] | re.UNICODE),
         written=(re.Pattern, attrgetter("pattern", "flags")),
         called=("re", "compile"),
         costly="patterns",
@@ -263,7 +245,8 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
     ("decimal", "Decimal"): SafeType(
         (codes.SINGLE_ARGUMENT,),
         guards.require_decimal,
-        _is_same_decimal,
+        # A context may write the exponent in lower case.
+        lambda number, text: str(number) == text or str(number).replace("e", "E") == text.replace("e", "E"),
         written=(Decimal, str),
     ),
     ("builtins", "set"): _set(set, guards.require_members, _fast_members),
@@ -273,7 +256,8 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         ("ipaddress", cls.__name__): SafeType(
             (codes.SINGLE_ARGUMENT,),
             guards.short_text(MAX_SHORT_CHARS),
-            _is_same_address,
+            # Python 3.13 writes the following in another form than 3.11.
+            lambda address, text: str(address) == text or text.startswith("::ffff:"),
             written=(cls, str),
             fast_build=address_reader,
             fast_write=_address_writer,
@@ -320,13 +304,18 @@ CATALOGUE: Final[dict[tuple[str, str], SafeType]] = {
         for name in ("Command", "Overwrite", "PregelTask", "StateSnapshot", "TimeoutPolicy")
     },
     ("langgraph.types", "Interrupt"): SafeType((codes.KEYWORD_ARGUMENTS,), guards.require_interrupt),
-    ("langgraph.types", "Send"): SafeType((codes.POSITIONAL_ARGUMENTS,), is_same=_is_same_send),
+    ("langgraph.types", "Send"): SafeType(
+        (codes.POSITIONAL_ARGUMENTS,),
+        is_same=lambda send, arguments: len(arguments) == 2 or bool(send.timeout == arguments[2]),
+    ),
     ("langgraph.store.base", "GetOp"): SafeType((codes.KEYWORD_ARGUMENTS,)),
     ("langgraph.store.base", "Item"): SafeType(
         (codes.PYDANTIC_V1,), guards.require_item, guards.is_same_item
     ),
     ("langchain_core.documents.base", "Document"): SafeType(
-        (codes.PYDANTIC_V2, codes.PYDANTIC_V1), guards.require_document, guards.is_same_document
+        (codes.PYDANTIC_V2, codes.PYDANTIC_V1),
+        guards.require_document,
+        lambda document, fields: set(fields) <= set(vars(document)),
     ),
     ("langchain_core.messages.ai", "AIMessage"): _message(guards.require_ai_message),
     ("langchain_core.messages.ai", "AIMessageChunk"): _message(guards.require_ai_chunk, "chunks"),

@@ -190,7 +190,6 @@ def _pack_or_refuse(value: Any, error: Exception) -> bytes:
 
 
 def _pack(value: Any, level: int) -> bytes:
-    """Pack what an object on a level holds."""
     if level > UNCOUNTED_LEVELS:
         level += _count_levels(value)
     try:
@@ -333,7 +332,8 @@ def _record(
         module, name = called or (home_of(cls.__module__), cls.__name__)
 
         def encode_record(obj: Any, level: int) -> ormsgpack.Ext:
-            record = module, name, argument(obj)
+            value = argument(obj)
+            record = (module, name, value) if method is None else (module, name, value, method)
             if level > UNCOUNTED_LEVELS:
                 level += _count_levels(record)
             try:
@@ -341,16 +341,12 @@ def _record(
             except ormsgpack.MsgpackEncodeError as error:
                 return _Ext(code, _pack_replacing(record, error, level))
 
-        def encode_with_method(obj: Any, level: int) -> ormsgpack.Ext:
-            return _Ext(code, _pack((module, name, argument(obj), method), level))
-
-        return encode_record if method is None else encode_with_method
+        return encode_record
 
     return make
 
 
 def _by_row(row: SafeType, arguments: Callable[[Any], Any]) -> Callable[[type], Encoder]:
-    """Write according to a row of the catalogue."""
     make, fast_write = _record(row.codes[0], arguments, row.called), row.fast_write
 
     def make_fast(cls: type) -> Encoder:

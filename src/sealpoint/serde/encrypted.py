@@ -48,22 +48,18 @@ class _Unbound:
     def __init__(self, cipher: CipherProtocol) -> None:
         self._cipher = cipher
 
-    def seal(
-        self, inner: str, data: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
-    ) -> tuple[str, bytes]:
-        self._require_plain(row, secret)
+    def seal(self, inner: str, data: bytes, **binding: object) -> tuple[str, bytes]:
+        self._require_plain(binding)
         name, blob = self._cipher.encrypt(data)
         return f"{inner}+{name}", blob
 
-    def open(
-        self, tag: str, blob: bytes, *, row: Row | PackedRow | None = None, secret: bytes | None = None
-    ) -> Opened:
-        self._require_plain(row, secret)
+    def open(self, tag: str, blob: bytes, **binding: object) -> Opened:
+        self._require_plain(binding)
         inner, _, name = tag.partition(SEALED_MARK)
         return Opened(inner, self._cipher.decrypt(name, blob), authenticated=False, key_id=None)
 
-    def _require_plain(self, row: Row | PackedRow | None, secret: bytes | None) -> None:
-        if row is not None or secret is not None:
+    def _require_plain(self, binding: dict[str, object]) -> None:
+        if any(value is not None for value in binding.values()):
             raise SealingError(
                 f"{type(self._cipher).__name__} cannot bind a row or mix a secret", hint="use RingCipher"
             )

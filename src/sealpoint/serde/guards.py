@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache, partial
 from pathlib import PurePosixPath, PureWindowsPath
@@ -244,12 +244,7 @@ _DOCUMENT: Final[dict[str, Types]] = {
     "id": _OPTIONAL_TEXT,
     "type": _TEXT,
 }
-_ITEM: Final[dict[str, Types]] = {
-    "namespace": _LIST,
-    "key": _TEXT,
-    "created_at": _TEXT,
-    "updated_at": _TEXT,
-}
+_ITEM: Final[dict[str, Types]] = {"namespace": _LIST, "key": _TEXT, "created_at": _TEXT, "updated_at": _TEXT}
 _TOOL_CALL: Final[dict[str, Types]] = {"name": _TEXT, "args": _DICT, "id": _OPTIONAL_TEXT}
 _INVALID_CALL: Final[dict[str, Types]] = dict.fromkeys(("name", "args", "id", "error"), _OPTIONAL_TEXT)
 _CALL_CHUNK: Final[dict[str, Types]] = {
@@ -427,8 +422,3 @@ def is_same_item(item: Any, fields: dict[str, Any]) -> bool:
     times = item.created_at, item.updated_at
     texts: list[str] = [time.isoformat() for time in times]
     return texts == [fields["created_at"], fields["updated_at"]]
-
-
-def is_same_document(document: Any, fields: Iterable[str]) -> bool:
-    """Whether a document has all the fields that were stored."""
-    return set(fields) <= set(vars(document))

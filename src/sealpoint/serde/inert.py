@@ -113,8 +113,8 @@ def _inert_envelope(value: dict[str, Any]) -> Inert:
     return Inert("envelope", module, name, {key: value[key] for key in value if key not in ("lc", "id")})
 
 
+# Turns a type name and bytes into a value, or into one with ``None`` for each of its objects.
 Outline = Callable[[str, bytes], Any]
-"""Turns a type name and bytes into a value, or into one with ``None`` for each of its objects."""
 
 _unpackb: Final = ormsgpack.unpackb
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import pickle
 from collections.abc import Callable, Iterable
@@ -111,8 +112,7 @@ class JsonPlusSerializer:
         extended = self.allowlist.extended(extra_allowlist)
         if extended == self.allowlist:
             return self
-        clone = self.__class__.__new__(self.__class__)
-        vars(clone).update(vars(self))
+        clone = copy.copy(self)
         clone._set_allowlist(extended, self.on_blocked)
         return clone
 
