@@ -82,21 +82,6 @@ def delete(connection: sqlite3.Connection, idx: int) -> None:
     connection.commit()
 
 
-@pytest.mark.parametrize("gone", [-4, 1, 2])
-def test_a_write_taken_out_of_its_call(connection: sqlite3.Connection, gone: int) -> None:
-    saver = SealedSaver(Theirs(connection), serde=SEALED)
-    config = begun(saver)
-    saver.put_writes(config, [(RESUME, "yes"), ("amount", 5), ("flagged", True)], "task")
-    delete(connection, gone)
-    for read in (
-        lambda: saver.get_tuple(config),
-        lambda: [*saver.list(config)],
-        lambda: saver.copy_thread("t", "u"),
-    ):
-        with pytest.raises(WritesLostError, match="task 'task'"):
-            read()
-
-
 def test_a_saver_that_stores_writes_one_by_one(connection: sqlite3.Connection) -> None:
     saver = SealedSaver(Theirs(connection), serde=SEALED, allow_partial_writes=True)
     config = begun(saver)
