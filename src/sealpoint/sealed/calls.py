@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from sealpoint.base import WRITES_IDX_MAP
 from sealpoint.base.checkpoint import NULL_TASK_ID
-from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, WritesLostError, excerpt
+from sealpoint.threads.store import Spot
 
 ID_BYTES: Final = 8
 MAX_SPECIAL: Final = 0xFFFF
@@ -45,6 +45,15 @@ class Claims(NamedTuple):
     def call_id(self) -> bytes:
         """The random bytes of its call; empty if it has none."""
         return self.call[:ID_BYTES]
+
+
+class Write(NamedTuple):
+    """One pending write, opened."""
+
+    claims: Claims | None  # authenticated; none if it is not bound to its row
+    task_id: str
+    channel: str
+    value: Any
 
 
 class StoredWrite(NamedTuple):
@@ -140,25 +149,25 @@ _REMEMBERED: Final = 1_000
 """Of how many checkpoints."""
 
 
-class Acknowledged(OrderedDict[Place, list[tuple[str, bytes]]]):
+class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):
     """The calls of each checkpoint. In a delta graph the process goes on with their values in its memory.
 
     A checkpoint is removed when a child of it is stored, which names the writes.
     """
 
-    def add(self, place: Place, task_id: str, call: bytes) -> None:
+    def add(self, spot: Spot, task_id: str, call: bytes) -> None:
         """Remember a call that was stored."""
-        self.setdefault(place, []).append((task_id, call))
+        self.setdefault(spot, []).append((task_id, call))
         if len(self) > _REMEMBERED:
             self.popitem(last=False)
 
-    def require(self, place: Place, writes: Sequence[StoredWrite]) -> None:
+    def require(self, spot: Spot, writes: Sequence[StoredWrite]) -> None:
         """Check that the places of all calls are still taken."""
-        for task_id, call in self.get(place, ()):
+        for task_id, call in self.get(spot, ()):
             if not is_whole(writes, task_id, call):
                 raise WritesLostError(f"a write of task {excerpt(task_id)} has gone since it was stored")
 
     def forget_thread(self, thread_id: str) -> None:
         """Forget a thread: it is deleted."""
-        for place in [place for place in [*self] if place.thread_id == thread_id]:
-            self.pop(place, None)
+        for spot in [spot for spot in [*self] if spot[0] == thread_id]:
+            self.pop(spot, None)

@@ -19,33 +19,25 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
+from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
 from sealpoint.base.checkpoint import require_document
-from sealpoint.base.place import Place
-from sealpoint.crypto import Opened
 from sealpoint.errors import DecodeError, EarlierWriteError, RowError, WritesLostError, excerpt
-from sealpoint.sealed.body import Header, digest_of, split_header
-from sealpoint.sealed.calls import ID_BYTES, Claims, StoredWrite, require_whole
+from sealpoint.sealed.body import Header, digest_of, require_same_metadata, split_header
+from sealpoint.sealed.calls import ID_BYTES, Claims, StoredWrite, Write, require_whole
 from sealpoint.sealed.carrier import Sealed, dump_mapping
-from sealpoint.sealed.layout import value_row
-from sealpoint.sealed.rows import Rows, Write, require_same_row, value_missing
+from sealpoint.sealed.layout import Rows, value_row
+from sealpoint.sealed.rows import value_missing
 from sealpoint.serde.classes import TASKS
-from sealpoint.threads.store import Calls
+from sealpoint.threads.store import Calls, Special, Spot, contradiction
 
 _TEXT: Final = {str}
 SENDS_MOVED: Final = 4
 """Version of checkpoints from which on the messages of a step are among its own values."""
 
 
-def open_entry(rows: Rows, found: CheckpointTuple, place: Place) -> Entry:
-    """Authenticate what a saver read from a row; see `Entry`."""
-    require_names(found, place)
-    return Entry(rows, found, place, rows.open_header(found, place))
-
-
-def open_writes(rows: Rows, found: CheckpointTuple, place: Place) -> Sequence[StoredWrite]:
+def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[StoredWrite]:
     """Authenticate the writes to a checkpoint alone: `Entry.stored_writes`, which says what is raised."""
-    writes = rows.open_writes(place, found.pending_writes or ())
+    writes = rows.open_writes(spot, found.pending_writes or ())
     places = [(write.task_id, write.claims.idx) for write in writes if write.claims]
     if len({*places}) != len(places):
         raise RowError("a write of a task is stored twice")
@@ -56,9 +48,9 @@ def open_writes(rows: Rows, found: CheckpointTuple, place: Place) -> Sequence[St
     return writes
 
 
-def require_names(found: CheckpointTuple, place: Place) -> None:
+def require_names(found: CheckpointTuple, spot: Spot) -> None:
     """Check what stands beside the values: a database may hold anything in any column."""
-    kinds = {*map(type, place)}
+    kinds = {*map(type, spot)}
     for task_id, channel, _ in found.pending_writes or ():
         kinds.add(type(task_id))
         kinds.add(type(channel))
@@ -86,19 +78,21 @@ class Entry:
         "found",
         "made",
         "parent",
-        "place",
         "removed_parent",
+        "spot",
         "thread_id",
     )
 
-    def __init__(self, rows: Rows, found: CheckpointTuple, place: Place, opened: Opened | None) -> None:
-        """Read the header, and compare it with the row."""
-        self._rows, self.found, self.place = rows, found, place
+    def __init__(self, rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
+        """Authenticate what a saver read from a row, read the header, and compare it with the row."""
+        require_names(found, spot)
+        opened = rows.open_header(found, spot)
+        self._rows, self.found, self.spot = rows, found, spot
         self._header: Header | None = None
         self._inner, self._content = "", b""
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
-        self.thread_id: str = place.thread_id
+        self.thread_id: str = spot.thread_id
         self.digest: bytes | None = None  # of what was sealed, if there is a thread store
         self.claim: object = None
         self.made: Any = None
@@ -107,7 +101,7 @@ class Entry:
         if opened is not None:
             self._inner = opened.inner
             self._header, self._content = split_header(opened.data)
-            self.thread_id = self._header.get("thread", place.thread_id)
+            self.thread_id = self._header.get("thread", spot.thread_id)
             self.claim = self._header.get("store")
             self.made = self._header.get("made")
             if rows.is_remembered:
@@ -116,7 +110,7 @@ class Entry:
                 self.removed_parent = self._header["parent"]
             parent = self._header["parent"] if parent else None
             if not rows.keeps_types:  # else they are in the document
-                require_same_row(self._header, found.metadata, None, rows.tokens)
+                require_same_metadata(found.metadata, self._header["metadata"], rows.tokens)
         self.parent: str | None = parent  # that was sealed, unless the saver has removed it
 
     @property
@@ -140,7 +134,7 @@ class Entry:
                 document["channel_values"][TASKS] = messages
                 last = max(document["channel_versions"].values(), default=None)
                 document["channel_versions"] = {**document["channel_versions"], TASKS: last}
-        require_document(document, str(self.place.checkpoint_id))
+        require_document(document, self.spot.checkpoint_id)
         return document  # type: ignore[no-any-return]
 
     def values(self, channels: Collection[str] | None = None) -> dict[str, Any]:
@@ -158,7 +152,7 @@ class Entry:
             if name in inline:
                 values[name] = inline[name]
             elif name in found:
-                row = value_row(*self.place[:2], name, str(versions[name]))
+                row = value_row(*self.spot[:2], name, str(versions[name]))
                 values[name] = self._rows.open_value(found[name], row)
             else:
                 raise value_missing(name)
@@ -182,34 +176,28 @@ class Entry:
     def stored_writes(self) -> Sequence[StoredWrite]:
         """Return writes on top of the checkpoint, in their order: authenticated once, and not decoded."""
         if self._writes is None:
-            self._writes = open_writes(self._rows, self.found, self.place)
+            self._writes = open_writes(self._rows, self.found, self.spot)
         return self._writes
-
-    def pending(self, channels: Collection[str] | None = None) -> list[PendingWrite]:
-        """Return `writes` as a saver returns them."""
-        return [write[1:] for write in self.writes(channels)]
 
     def _decode(self) -> tuple[Any, CheckpointMetadata]:
         """Return the document and the metadata, decoded once."""
-        if self._decoded is None:
-            self._decoded = self._decode_now()
-        return self._decoded
-
-    def _decode_now(self) -> tuple[Any, CheckpointMetadata]:
+        if self._decoded is not None:
+            return self._decoded
         found, serde = self.found, self._rows.serde
         if self._header is None:
             document: Any = found.checkpoint
             if type(document) is Sealed:
                 document = serde.loads_typed((document.tag, document.blob))
-            return document, found.metadata
-        document = serde.decode(self._inner, self._content)
-        if self._rows.keeps_types:
-            metadata, readable = document[1], found.metadata
-            kept = {key: value for key, value in metadata.items() if key in readable}
-            in_json = metadata | json.loads(dump_mapping(kept))
-            require_same_row({**self._header, "metadata": in_json}, readable, None, self._rows.tokens)
-            return document[0], metadata
-        return document, self._header["metadata"]
+            metadata = found.metadata
+        else:
+            document, metadata = serde.decode(self._inner, self._content), self._header["metadata"]
+            if self._rows.keeps_types:
+                (document, metadata), readable = document, found.metadata
+                kept = {key: value for key, value in metadata.items() if key in readable}
+                in_json = metadata | json.loads(dump_mapping(kept))
+                require_same_metadata(readable, in_json, self._rows.tokens)
+        self._decoded = document, metadata
+        return self._decoded
 
 
 def _order(write: StoredWrite) -> tuple[str, str, int]:
@@ -303,20 +291,16 @@ _EARLIER_HINT = (
 )
 
 
-def special_calls(writes: Iterable[StoredWrite]) -> Calls:
-    """Return the ids of the calls of the writes that a store remembers; see `contradiction`."""
-    return {
+def not_last(events: Sequence[Special], writes: Iterable[StoredWrite]) -> RowError | None:
+    """Return the error for writes to a checkpoint that are not the last ones which a store remembers."""
+    calls: Calls = {
         (write.task_id, write.claims.idx if write.claims else write.fixed): (
             write.claims.call_id if write.claims else b""
         )
         for write in writes
         if write.is_kept
     }
-
-
-def error_of(found: tuple[str, bool] | None) -> RowError | None:
-    """Return the error for what `contradiction` returns."""
-    if found is None:
+    if (found := contradiction(events, calls)) is None:
         return None
     task, is_missing = excerpt(found[0]), found[1]
     if is_missing:

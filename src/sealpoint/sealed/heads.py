@@ -16,7 +16,6 @@ from enum import Enum, auto
 from functools import cache, lru_cache, partial
 from typing import Any, Final, Literal, NamedTuple
 
-from sealpoint.base import CheckpointTuple
 from sealpoint.base.place import Place
 from sealpoint.errors import (
     ConfigError,
@@ -189,7 +188,7 @@ class Heads:
 
         Its claim is checked first, and that its parent was deleted if the row has lost it.
         """
-        spot = spot_of(entry.found)
+        spot = entry.spot
         if entry.claim is not None:
             identity, at = parse_claim(entry.claim)
             if identity != self._store.identity or at > known.clock:
@@ -281,9 +280,8 @@ class Heads:
         """Return the call that records a checkpoint, to be made once it is stored."""
         return Call(self._store.append, ([Head(spot, Kind.PUT, self.mac(spot, digest))],))
 
-    def record_specials(self, place: Place, specials: Sequence[Special]) -> Call:
+    def record_specials(self, spot: Spot, specials: Sequence[Special]) -> Call:
         """Return the call that records special writes to a checkpoint, to be made once they are stored."""
-        spot = Spot(place.thread_id, place.checkpoint_ns, str(place.checkpoint_id))
         return Call(self._store.append_specials, (spot, specials))
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
@@ -313,12 +311,6 @@ class Heads:
         self.warnings[type(error).__name__] += 1
         self._also_count(error)
         logger.warning("%s: heads='warn' goes on: %s", type(error).__name__, error)
-
-
-def spot_of(found: CheckpointTuple) -> Spot:
-    """Return the row that a saver names."""
-    named = found.config["configurable"]
-    return Spot(str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"])
 
 
 def missing(required: Known, spots: Sequence[Spot]) -> list[Head]:

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
-from sealpoint.base.place import Place
+from sealpoint.base.place import KEY
 from sealpoint.errors import ConfigError
-from sealpoint.sealed.pages import Request, stored_bytes
+from sealpoint.sealed.carrier import Sealed
 from sealpoint.sqlite import SqliteSaver
 from sealpoint.threadpool import shared
+from sealpoint.threads.store import Spot
 
 R = TypeVar("R")
 
@@ -31,32 +32,34 @@ LARGE_BYTES: Final = 65_536
 """From this size on, values are opened and decoded on a worker thread, so that no event loop waits."""
 
 
-class Asked(NamedTuple):
-    """What a caller asks for."""
-
-    place: Place  # in the database
-    thread_id: str  # the database may have a pseudonym for it
-    has_ns: bool  # whether the config names a namespace
-    more: Mapping[str, Any]  # what the wrapped saver gets of ``configurable`` besides the place
-
-    @property
-    def config(self) -> RunnableConfig:
-        """The config for the wrapped saver: nothing of the caller's but the place, and what is passed on."""
-        return self.place.config(self.more)
-
-
-class Get(NamedTuple):
-    """A call of ``get_tuple``; the reply is a list of at most one."""
-
-    config: RunnableConfig
-
-
 class Do(NamedTuple):
-    """A call of a method of the wrapped saver that stores or deletes; there is no reply."""
+    """A call of a method of the wrapped saver."""
 
     method: str
     arguments: tuple[Any, ...]
     keywords: dict[str, Any] = {}  # noqa: RUF012 -- never changed
+
+
+class Request(NamedTuple):
+    """A call of ``list``; the reply is a list.
+
+    Attributes:
+        config: Names a thread, and perhaps more; ``None`` for all threads.
+        filter: Metadata to search for.
+        before: Id that the checkpoints must be older than.
+        limit: How many at most.
+    """
+
+    config: RunnableConfig | None
+    filter: dict[str, Any] | None = None
+    before: str | None = None
+    limit: int | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of ``list``."""
+        before = None if self.before is None else {"configurable": {"checkpoint_id": self.before}}
+        return {"filter": self.filter or None, "before": before, "limit": self.limit}
 
 
 class Call(NamedTuple):
@@ -67,18 +70,41 @@ class Call(NamedTuple):
     found: CheckpointTuple | None = None  # the row that it opens or decodes; None if it waits for a store
 
 
-AnyRequest = Request | Get | Do | Call
+AnyRequest = Request | Do | Call
 Steps = Generator[AnyRequest, Any, R]
+
+
+def spot_of(found: CheckpointTuple) -> Spot:
+    """Return the row that a saver names."""
+    named = found.config["configurable"]
+    return Spot(str(named["thread_id"]), named.get("checkpoint_ns", ""), named["checkpoint_id"])
+
+
+def get_at(config: RunnableConfig) -> Do:
+    """Return the request for the checkpoint that ``config`` names; the reply is ``None`` if there is none."""
+    return Do("get_tuple", (config,))
+
+
+def stored_bytes(found: CheckpointTuple) -> int:
+    """Return how many bytes of values were read for a checkpoint."""
+    checkpoint: Any = found.checkpoint
+    values: list[Any] = [value for _, _, value in found.pending_writes or ()]
+    if isinstance(checkpoint, dict):
+        values += checkpoint.get("channel_values", {}).values()
+    blobs = [value.blob for value in (checkpoint, *values) if type(value) is Sealed]
+    frame: Any = found.metadata.get(KEY) if isinstance(found.metadata, dict) else None
+    if isinstance(frame, dict):
+        blobs.append(frame.get("value"))
+    return sum(len(blob) for blob in blobs if isinstance(blob, bytes | str))  # else it is refused later
 
 
 def reply(saver: Any, request: AnyRequest) -> Any:
     """Return the reply of the wrapped saver, which has no transaction open if it raises."""
     if isinstance(request, Call):
+        if request is OWN:
+            return require_own_transactions(saver)
         return request.function(*request.arguments)
     try:
-        if isinstance(request, Get):
-            found = saver.get_tuple(request.config)
-            return [] if found is None else [found]
         if isinstance(request, Request):
             return [*saver.list(request.config, **request.arguments)]
         return getattr(saver, request.method)(*request.arguments, **request.keywords)
@@ -91,13 +117,12 @@ def reply(saver: Any, request: AnyRequest) -> Any:
 async def areply(saver: Any, request: AnyRequest) -> Any:
     """Async version of `reply`."""
     if isinstance(request, Call):
+        if request is OWN:
+            return await arequire_own_transactions(saver)
         if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
             return request.function(*request.arguments)
         return await shared.run(request.function, *request.arguments)
     try:
-        if isinstance(request, Get):
-            found = await saver.aget_tuple(request.config)
-            return [] if found is None else [found]
         if isinstance(request, Request):
             return [item async for item in saver.alist(request.config, **request.arguments)]
         method = getattr(saver, f"a{request.method}")
@@ -128,6 +153,10 @@ def require_own_transactions(saver: Any) -> None:
     """
     if _may_be_refused(saver) and _is_refused(saver):
         raise _refusal()
+
+
+OWN: Final = Call(require_own_transactions)
+"""Requests that check, on the wrapped saver."""
 
 
 async def arequire_own_transactions(saver: Any) -> None:
