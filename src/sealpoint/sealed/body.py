@@ -63,15 +63,15 @@ _HAS_CALL: Final = 2**31
 
 
 class Header(TypedDict):
-    """What is sealed of a checkpoint in front of its document; see the module."""
+    """What is sealed of a checkpoint in front of its document; see the module. None is left out."""
 
     metadata: CheckpointMetadata
     parent: str | None
     thread: NotRequired[Any]
     channels: NotRequired[Sequence[str]]
     inline: NotRequired[Mapping[str, Any]]
-    store: NotRequired[str]
-    made: NotRequired[str]
+    store: NotRequired[str | None]
+    made: NotRequired[str | None]
     rebound: NotRequired[str]
 
 
@@ -86,12 +86,11 @@ def pack_header(header: Header) -> bytes:
     """Return the bytes in front of a document."""
     parent = header["parent"]
     text = f',"parent":{"null" if parent is None else encode_text(parent)}'
-    for name in ("store", "made"):
-        if name in header:
-            text += f',"{name}":{encode_text(header[name])}'
+    for name, value in (("store", header.get("store")), ("made", header.get("made"))):
+        if value is not None:
+            text += f',"{name}":{encode_text(value)}'
     end = "}"
-    if not header.keys() <= _SHORT:  # most headers have nothing else
-        rest = {name: value for name, value in header.items() if name not in _SHORT}
+    if rest := {name: each for name, each in header.items() if name not in _SHORT and each is not None}:
         try:
             end = f",{''.join(_encode(rest, False))[1:]}"
         except (TypeError, ValueError, RecursionError) as error:

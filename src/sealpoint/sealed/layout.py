@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 from sealpoint.base import (
-    CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
     get_checkpoint_metadata,
@@ -67,7 +66,6 @@ class Sentinels:
     """
 
     def __init__(self, serde: EncryptedSerializer) -> None:
-        """Make an object that keeps none."""
         self._serde = serde
         self._kept: tuple[object, dict[tuple[str, str], tuple[str, bytes]]] = (None, {})
 
@@ -125,7 +123,7 @@ class Rows:
 
     # --- what a layout says -------------------------------------------------------------------
 
-    def seal_document(
+    def seal_checkpoint(
         self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Put:
         """Return what to store for a checkpoint with this header."""
@@ -136,44 +134,6 @@ class Rows:
         raise NotImplementedError
 
     # --- sealing ------------------------------------------------------------------------------
-
-    def seal_checkpoint(
-        self,
-        spot: Spot,
-        thread_id: str,
-        parent: str | None,
-        checkpoint: Mapping[str, Any],
-        metadata: CheckpointMetadata,
-        new_versions: Mapping[str, Any],
-        claim: str | None = None,
-        made: str | None = None,
-    ) -> Put:
-        """Return what to store for a checkpoint.
-
-        Args:
-            spot: Its row.
-            thread_id: The thread; differs from that of the row if that is a pseudonym.
-            parent: Id of the parent.
-            checkpoint: The checkpoint.
-            metadata: All of it.
-            new_versions: Versions of the channels that changed.
-            claim: What it says of its thread store, if there is one.
-            made: What it says of the writes to its parent, in a delta graph.
-
-        Raises:
-            ConfigError: If the checkpoint has no id.
-            SealpointError: What the serializer raises, if it seals at once.
-        """
-        if not isinstance(spot.checkpoint_id, str) or not spot.checkpoint_id:
-            raise ConfigError("the id of the checkpoint is empty")
-        header: Header = {"metadata": metadata, "parent": parent}
-        if thread_id != spot.thread_id:
-            header["thread"] = thread_id
-        if claim is not None:
-            header["store"] = claim
-        if made is not None:
-            header["made"] = made
-        return self.seal_document(spot, header, checkpoint, new_versions)
 
     def readable(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata that is stored readable: plain keys, and tokens."""
@@ -282,13 +242,13 @@ class Whole(Rows):
     __slots__ = ()
     layout: ClassVar[str] = "whole"
 
-    def seal_document(
+    def seal_checkpoint(
         self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Put:
         """Seal the whole checkpoint."""
         row = _document_row(*spot)
-        dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
-        document = Document(checkpoint, dump)
+        document = Document(checkpoint)
+        document.dump = partial(self.serde.seal, dict(checkpoint), row=row, head=pack_header(header))
         document["channel_values"] = dict.fromkeys((*checkpoint["channel_values"], KEY), GUARD)
         return document, self.readable(header["metadata"]), dict(new_versions)
 
@@ -321,7 +281,7 @@ class _Apart(Rows):
     inline_types: ClassVar[tuple[type, ...]] = ()
     """Types of the values that the saver does not pass to its serializer."""
 
-    def seal_document(
+    def seal_checkpoint(
         self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Put:
         """Seal the header and the rest into the metadata, and each value when the saver asks for it."""
@@ -341,10 +301,10 @@ class _Apart(Rows):
             stored[SENTINEL] = sentinel
             versions[SENTINEL] = changed[SENTINEL] = SENTINEL_VERSION
         frame = self.seal_frame(spot, header, document, metadata)
-        parts = {name: checkpoint[name] for name in ("v", "id") if name in checkpoint}
-        parts |= {"channel_values": stored, "channel_versions": versions}
-        seen = {"channel_versions": versions}
-        return Document(parts, lambda: (OPEN, dump_mapping(seen))), frame, changed
+        seen = Document((name, checkpoint[name]) for name in ("v", "id") if name in checkpoint)
+        seen |= {"channel_values": stored, "channel_versions": versions}
+        seen.dump = lambda: (OPEN, dump_mapping({"channel_versions": versions}))
+        return seen, frame, changed
 
     def seal_frame(
         self, spot: Spot, header: Header, document: Any, metadata: Mapping[str, Any]

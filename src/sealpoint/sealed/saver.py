@@ -218,7 +218,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         Its tables are looked at first, but not for a row that was read just now.
         """
         try:
-            if looks:
+            if looks and self._tables is not None:
                 self._tables.require(self.inner)
             return run(steps, partial(reply, self.inner))
         except SealpointError as error:
@@ -228,7 +228,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
         """Async version of `_run`."""
         try:
-            if looks:
+            if looks and self._tables is not None:
                 await self._tables.arequire(self.inner)
             return await arun(steps, partial(areply, self.inner))
         except SealpointError as error:
@@ -251,7 +251,9 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         found = getattr(self.inner, name)
         if is_watched(found):
             return found.plain
-        return self._tables.before(found, self.inner) if name == "setup" else found
+        if name == "setup" and self._tables is not None:
+            return self._tables.before(found, self.inner)
+        return found
 
     @property
     def config_specs(self) -> list[Any]:

@@ -17,6 +17,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, NamedTuple
 
+from sealpoint.base.saver import arun, run
 from sealpoint.errors import (
     ConfigError,
     SchemaError,
@@ -40,13 +41,15 @@ ALLOW_HINT: Final = (
 
 
 class Tables:
-    """Those of a saver without a schema that is known here: nothing is looked at."""
+    """Those of one saver."""
 
     def require(self, saver: Any) -> None:
         """Check the tables of a saver, if that is needed now."""
+        raise NotImplementedError
 
     async def arequire(self, saver: Any) -> None:
         """Async version of `require`."""
+        raise NotImplementedError
 
     def before(self, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
         """Return a saver's method ``setup``, with the check before it."""
@@ -115,8 +118,7 @@ class _Statement(NamedTuple):
     values: Sequence[Any] = ()
 
 
-_Request = _Statement | Callable[[], Any]
-_Look = Generator[_Request, Any, bool]
+_Look = Generator[_Statement | Callable[[], Any], Any, bool]
 
 
 class PostgresTables(Tables):
@@ -133,22 +135,15 @@ class PostgresTables(Tables):
             return
         from psycopg.rows import tuple_row
 
+        def reply(request: Any) -> Any:
+            return own.execute(*request).fetchall() if isinstance(request, _Statement) else request()
+
         with saver._cursor() as cursor:
             if self._is_checked:  # another thread has used the saver meanwhile
                 return
             connection = cursor.connection
             with connection.transaction(force_rollback=True), connection.cursor(row_factory=tuple_row) as own:
-                look = self._look()
-                reply: Any = None
-                try:
-                    while True:
-                        request = look.send(reply)
-                        if isinstance(request, _Statement):
-                            reply = own.execute(request.text, request.values).fetchall()
-                        else:
-                            reply = request()
-                except StopIteration as end:
-                    self._is_checked = end.value
+                self._is_checked = run(self._look(), reply)
 
     async def arequire(self, saver: Any) -> None:
         """Async version of `require`, for a subclass with async methods."""
@@ -163,7 +158,12 @@ class PostgresTables(Tables):
         ((path, oids),) = yield _Statement(_RESOLVE)
         yield _Statement(_SETTLE)
         has_tables = not self._has_schema or (yield from _schema(path, oids))
-        return (self._ask is None or (yield from _rights(self._ask))) and has_tables
+        if self._ask is None:
+            return has_tables
+        # The store sees the lock of this transaction if both are in one cluster.
+        lock = secrets.randbits(_LOCK_BITS)
+        ((_, roles),) = yield _Statement(_WHO, (lock,))
+        return (yield partial(self._ask, lock, roles)) and has_tables
 
 
 class AioPostgresTables(PostgresTables):
@@ -180,6 +180,12 @@ class AioPostgresTables(PostgresTables):
             return
         from psycopg.rows import tuple_row
 
+        async def reply(request: Any) -> Any:
+            if not isinstance(request, _Statement):
+                return await shared.run(request)
+            await own.execute(*request)
+            return await own.fetchall()
+
         async with saver._cursor() as cursor:
             if self._is_checked:  # another task has used the saver meanwhile
                 return
@@ -188,18 +194,7 @@ class AioPostgresTables(PostgresTables):
                 connection.transaction(force_rollback=True),
                 connection.cursor(row_factory=tuple_row) as own,
             ):
-                look = self._look()
-                reply: Any = None
-                try:
-                    while True:
-                        request = look.send(reply)
-                        if isinstance(request, _Statement):
-                            await own.execute(request.text, request.values)
-                            reply = await own.fetchall()
-                        else:
-                            reply = await shared.run(request)
-                except StopIteration as end:
-                    self._is_checked = end.value
+                self._is_checked = await arun(self._look(), reply)
 
 
 def _schema(path: Sequence[str], oids: Sequence[int | None]) -> _Look:
@@ -220,17 +215,6 @@ def _schema(path: Sequence[str], oids: Sequence[int | None]) -> _Look:
     except SchemaError as error:
         raise SchemaError(str(error), hint=ALLOW_HINT) from None
     return "checkpoints" in tables  # else the saver has to create them
-
-
-def _rights(ask: Ask) -> _Look:
-    """Check that no role of the session could write the thread store; return whether it could be asked.
-
-    The store sees the lock of this transaction if both are in one cluster.
-    """
-    lock = secrets.randbits(_LOCK_BITS)
-    ((_, roles),) = yield _Statement(_WHO, (lock,))
-    was_asked: bool = yield partial(ask, lock, roles)
-    return was_asked
 
 
 def _ask(
@@ -367,7 +351,7 @@ def tables_of(
     allow_partial: bool,
     allow_schema: bool,
     allow_shared_role: bool,
-) -> Tables:
+) -> Tables | None:
     """Return what looks at the tables of a saver; each option is what `SealedSaver` is told not to look at.
 
     sealpoint's savers look at their tables themselves, and others have none that are known here.
@@ -386,4 +370,4 @@ def tables_of(
                 return PostgresTables(has_schema=has_schema, ask=ask)
             case "postgres.aio.AsyncPostgresSaver":
                 return AioPostgresTables(has_schema=has_schema, ask=ask)
-    return Tables()
+    return None

@@ -21,7 +21,7 @@ from sealpoint.base import (
 from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, RolledBackError
-from sealpoint.sealed.body import digest_of
+from sealpoint.sealed.body import Header, digest_of
 from sealpoint.sealed.calls import ID_BYTES, Claims, Write, new_call, places_of
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known
@@ -43,19 +43,19 @@ def put(
     """Store a checkpoint, and return the config that names it."""
     asked = yield from asking(parts, config, is_new=True)
     rows, heads, (column, checkpoint_ns, parent) = parts.rows, parts.heads, asked.place
-    claim = None if heads is None else (yield from _claim(heads))
+    claim = None if heads is None else (yield from heads.claim())
     made = (yield from _made(parts, asked)) if MARK in metadata else None
     spot = Spot(column, checkpoint_ns, checkpoint["id"])
-    sealed = rows.seal_checkpoint(
-        spot,
-        asked.thread_id,
-        parent or None,
-        checkpoint,
-        rows.merge(config, metadata),
-        new_versions,
-        claim,
-        made,
-    )
+    if not isinstance(spot.checkpoint_id, str) or not spot.checkpoint_id:
+        raise ConfigError("the id of the checkpoint is empty")
+    header: Header = {
+        "metadata": rows.merge(config, metadata),
+        "parent": parent or None,
+        "thread": None if asked.thread_id == column else asked.thread_id,
+        "store": claim,
+        "made": made,
+    }
+    sealed = rows.seal_checkpoint(spot, header, checkpoint, new_versions)
     # All is computed before: after a wait for the disk, the caches of the processor are cold.
     record = None if heads is None else heads.record(spot, digest_of(claim, "", b""))
     stored: RunnableConfig = {
@@ -113,7 +113,7 @@ def put_writes(
     sealed = parts.rows.seal_writes(spot, claimed)
     ordinary, special = places_of(call)
     kept = [*special, *(ordinary if task_id == NULL_TASK_ID else ())]
-    since = (yield parts.heads.last_special) if parts.heads is not None and kept else None
+    since = (yield parts.heads.last_special()) if parts.heads is not None and kept else None
     yield Do("put_writes", (asked.config, sealed, task_id, task_path))
     if ordinary:
         parts.acknowledged.add(spot, task_id, call)
@@ -122,12 +122,6 @@ def put_writes(
             since = NOTHING_REPLACED  # a saver may have ignored it
         events = [Special(0, task_id, idx, call[:ID_BYTES], since) for idx in kept]
         yield parts.heads.record_specials(spot, events)
-
-
-def _claim(heads: Heads) -> Steps[str | None]:
-    """Check that heads can be recorded, and return what the checkpoint says of the store."""
-    yield heads.require_writable
-    return heads.make_claim()
 
 
 def copy_thread(parts: Parts, source_thread_id: str, target_thread_id: str) -> Steps[None]:
@@ -145,21 +139,20 @@ def copy_thread(parts: Parts, source_thread_id: str, target_thread_id: str) -> S
 def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
     """Store a checkpoint and its writes in another thread."""
     rows, heads = parts.rows, parts.heads
-    claim = None if heads is None else (yield from _claim(heads))
+    claim = None if heads is None else (yield from heads.claim())
     checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
     spot = entry.spot._replace(thread_id=target.place.thread_id)
     # A saver that is given a version without a value would forget the value that is there already.
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
-    sealed = rows.seal_checkpoint(
-        spot,
-        target.thread_id,
-        entry.parent,
-        checkpoint,
-        entry.metadata,
-        {name: version for name, version in versions.items() if name in values},
-        claim,
-        entry.made,
-    )
+    header: Header = {
+        "metadata": entry.metadata,
+        "parent": entry.parent,
+        "thread": None if target.thread_id == spot.thread_id else target.thread_id,
+        "store": claim,
+        "made": entry.made,
+    }
+    new_versions = {name: version for name, version in versions.items() if name in values}
+    sealed = rows.seal_checkpoint(spot, header, checkpoint, new_versions)
     place = Place(*spot)
     writes = [
         (place.config(target.more), rows.seal_writes(spot, group), task_id, task_path)
