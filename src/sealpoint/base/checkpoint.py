@@ -310,7 +310,6 @@ class DeltaWalk:
     """Collects the histories of delta channels on the path from a checkpoint to its root."""
 
     def __init__(self, channels: Sequence[str]) -> None:
-        """Begin a walk for ``channels``."""
         self.open = set(channels)  # those without a stored value so far
         self._writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
         self._seeds: dict[str, Any] = {}

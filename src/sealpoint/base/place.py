@@ -136,8 +136,7 @@ VALUE: Final = Coordinates((("table", "values"),), (*_THREAD, "channel", "versio
 WRITE: Final = Coordinates((("table", "writes"),), (*_CHECKPOINT, "task_id", "channel"))
 
 
-KEY: Final = "__sealpoint__"
-"""The key of a frame in metadata."""
+KEY: Final = "__sealpoint__"  # the key of a frame in metadata
 
 _QUOTED: Final = f'"{KEY}"'.encode()
 _ESCAPE: Final = rb"\u00"  # of each ASCII character

@@ -38,12 +38,13 @@ from sealpoint.errors import DecodeError, RowError, UnsupportedTypeError, excerp
 from sealpoint.sealed.calls import Claims, end_of
 from sealpoint.sealed.tokens import TOKEN, Tokens
 
+# Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail
 SENTINEL: Final = "__sealpoint__"
-"""Channel of the sealed value that makes each unwrapped reader of a Postgres checkpoint fail."""
 
+# Less than every version of a saver, for savers that look for the greatest
 SENTINEL_VERSION: Final = "0"
-"""Less than every version of a saver, for savers that look for the greatest."""
 
+# Keys of metadata that stay readable, because statements of the savers use them
 PLAIN: Final = (
     "source",
     "step",
@@ -52,10 +53,9 @@ PLAIN: Final = (
     "counters_since_delta_snapshot",
     "delta_writes_versioned",
 )
-"""Keys of metadata that stay readable, because statements of the savers use them."""
 
+# Types of the values that a Postgres saver stores as JSON, with their subclasses
 INLINE: Final = (str, int, float, bool, type(None))
-"""Types of the values that a Postgres saver stores as JSON, with their subclasses."""
 
 _LENGTH: Final = 4
 _CLAIMS: Final = struct.Struct(">iI")

@@ -22,8 +22,7 @@ from sealpoint.errors import ConfigError, WritesLostError, excerpt
 from sealpoint.threads.store import Spot
 
 ID_BYTES: Final = 8
-MAX_SPECIAL: Final = 0xFFFF
-"""How many special writes a call may have; LangGraph stores a few."""
+MAX_SPECIAL: Final = 0xFFFF  # how many special writes a call may have; LangGraph stores a few
 
 _HEAD: Final = struct.Struct(f">{ID_BYTES}sIH")
 _SPECIAL: Final = struct.Struct(">Ib")
@@ -145,8 +144,7 @@ def is_whole(writes: Sequence[StoredWrite], task_id: str, call: bytes) -> bool:
     return special <= taken and sum(idx not in taken for idx in ordinary) <= unbound
 
 
-_REMEMBERED: Final = 1_000
-"""Of how many checkpoints."""
+_REMEMBERED: Final = 1_000  # of so many checkpoints
 
 
 class Acknowledged(OrderedDict[tuple[Any, ...], list[tuple[str, bytes]]]):

@@ -13,11 +13,9 @@ from typing import Any, Final, NoReturn, Self
 from sealpoint.base.place import KEY
 from sealpoint.errors import DecodeError, MetadataError, SealingError
 
-Dump = Callable[[], tuple[str, bytes]]
-"""Seals a value: returns its tag and the sealed bytes."""
+Dump = Callable[[], tuple[str, bytes]]  # seals a value: returns its tag and the sealed bytes
 
-OPEN: Final = "sealpoint"
-"""Type of a mapping that `Carrier` stores readable, with sealed parts."""
+OPEN: Final = "sealpoint"  # type of a mapping that `Carrier` stores readable, with sealed parts
 
 
 class Sealable:
@@ -40,8 +38,8 @@ def _refuse() -> NoReturn:
     raise SealingError("the saver takes a checkpoint apart and stores its values one by one")
 
 
+# Stands for the values in a `Document` that is sealed as a whole
 GUARD: Final = Sealable(_refuse)
-"""Stands for the values in a `Document` that is sealed as a whole."""
 
 
 class Document(dict[str, Any]):

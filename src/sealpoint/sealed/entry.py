@@ -31,8 +31,8 @@ from sealpoint.serde.classes import TASKS
 from sealpoint.threads.store import Calls, Special, Spot, contradiction
 
 _TEXT: Final = {str}
+# Version of checkpoints from which on the messages of a step are among its own values
 SENDS_MOVED: Final = 4
-"""Version of checkpoints from which on the messages of a step are among its own values."""
 
 
 def open_writes(rows: Rows, found: CheckpointTuple, spot: Spot) -> Sequence[StoredWrite]:
@@ -206,11 +206,11 @@ def _order(write: StoredWrite) -> tuple[str, str, int]:
     return claims.task_path, write.task_id, claims.idx
 
 
+# Key of metadata without which LangGraph stores all delta channels of a checkpoint in full
 MARK: Final = "counters_since_delta_snapshot"
-"""Key of metadata without which LangGraph stores all delta channels of a checkpoint in full."""
 
+# How many writes each call of each task has stored, by hashes of tasks and ids of calls
 Made = Mapping[bytes, Mapping[bytes, int]]
-"""How many writes each call of each task has stored, by hashes of tasks and ids of calls."""
 
 _RECORD: Final = struct.Struct(f">8s{ID_BYTES}sI")
 _NO_CALL: Final = bytes(ID_BYTES)

@@ -49,23 +49,19 @@ Count = Callable[[SealpointError], None]
 
 Policy = Literal["require", "warn"]
 
-PURPOSE: Final = "heads"
-"""Purpose of the key that is derived from the index key."""
+PURPOSE: Final = "heads"  # purpose of the key that is derived from the index key
 
+# How often store and database are read before a row is missing. Twice is proof, but for rows that were stored
+# and pruned since a prune began: it records them when it ends.
 LOOKS: Final = 5
-"""How often store and database are read before a row is missing.
 
-Twice is proof, but for rows that were stored and pruned since a prune began: it records them when it ends.
-"""
-
-_MACS: Final = 1024
-"""How many MACs are remembered."""
+_MACS: Final = 1024  # how many MACs are remembered
 
 logger: Final = logging.getLogger("sealpoint.heads")
 
 
+# In place of the digest of a checkpoint that is not bound to its row, if it was adopted as such
 UNBOUND_DIGEST: Final = bytes(32)
-"""In place of the digest of a checkpoint that is not bound to its row, if it was adopted as such."""
 
 
 def mac_of(keyed: KeyedHash, spot: Spot, digest: bytes) -> bytes:
@@ -81,10 +77,9 @@ class Standing(Enum):
     """How a row compares with its head."""
 
     PRESENT = auto()
-    ABSENT = auto()
-    """It was deleted, and put back: it counts as absent."""
+    ABSENT = auto()  # it was deleted, and put back: it counts as absent
+    # It has an earlier content, unless it was stored again since the database was read
     EARLIER = auto()
-    """It has an earlier content, unless it was stored again since the database was read."""
 
 
 class Known(NamedTuple):
@@ -107,8 +102,7 @@ class Heads:
         keyed = cache(lambda: KeyedHash(key()))  # the index key never changes
         # What was put is read back.
         self.mac = lru_cache(_MACS)(lambda spot, digest: mac_of(keyed(), spot, digest))
-        self.warnings = Counter[str]()
-        """How often each error was only counted, by its class."""
+        self.warnings = Counter[str]()  # how often each error was only counted, by its class
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Call:
         """Return a call of a method of the store; the reply is ``None`` if its error is only counted."""

@@ -44,8 +44,8 @@ _SEAL: Final = (
     f"{_REBIND}; a value that is not sealed at all needs --allow-plaintext there,"
     " and here plaintext='allow' in the serializer"
 )
+# What a wrapped saver's ``put`` is given after the config: checkpoint, metadata and new versions
 Put = tuple[Document, dict[str, Any], dict[str, Any]]
-"""What a wrapped saver's ``put`` is given after the config: checkpoint, metadata and new versions."""
 
 
 value_row: Final = RowTemplate(dict(VALUE.kind), VALUE.columns).row
@@ -91,16 +91,14 @@ class Rows:
     How a saver stores a checkpoint, and so what of it can be sealed as one value, is what layouts differ in.
     """
 
-    layout: ClassVar[str]
-    """Its name."""
-    values_apart: ClassVar[bool] = False
-    """Whether values have rows of their own."""
+    layout: ClassVar[str]  # its name
+    values_apart: ClassVar[bool] = False  # whether values have rows of their own
+    # Whether the saver passes metadata to its serializer, which keeps types that JSON does not have
     keeps_types: ClassVar[bool] = False
-    """Whether the saver passes metadata to its serializer, which keeps types that JSON does not have."""
+    # Whether the saver adds messages to checkpoints of old releases, see `Entry.needs_sends`
     adds_sends: ClassVar[bool] = False
-    """Whether the saver adds messages to checkpoints of old releases, see `Entry.needs_sends`."""
+    # Returns the metadata that the saver would store of a call of ``put``
     merge = staticmethod(get_checkpoint_metadata)
-    """Returns the metadata that the saver would store of a call of ``put``."""
 
     serde: EncryptedSerializer
     plain: frozenset[str]  # keys of metadata that stay readable
@@ -202,10 +200,9 @@ class Rows:
 
     # --- searching, as the wrapped saver does -------------------------------------------------
 
-    is_searched_by_json: ClassVar[bool] = True
-    """Whether the saver compares values as JSON."""
+    is_searched_by_json: ClassVar[bool] = True  # whether the saver compares values as JSON
+    # Whether the saver lists by id, over all threads and namespaces
     lists_by_id: ClassVar[bool] = True
-    """Whether the saver lists by id, over all threads and namespaces."""
 
     def applies(self, key: str) -> bool:
         """Whether the saver can search for a key of metadata itself."""
@@ -278,8 +275,8 @@ class _Apart(Rows):
 
     __slots__ = ()
     values_apart: ClassVar[bool] = True
+    # Types of the values that the saver does not pass to its serializer
     inline_types: ClassVar[tuple[type, ...]] = ()
-    """Types of the values that the saver does not pass to its serializer."""
 
     def seal_checkpoint(
         self, spot: Spot, header: Header, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
@@ -391,8 +388,7 @@ class Values(_Apart):
         return bool(metadata.get(key) == wanted)
 
 
-_FLOATS: Final = 2**63
-"""From here on, SQLite reads integers of JSON as floats."""
+_FLOATS: Final = 2**63  # from here on, SQLite reads integers of JSON as floats
 
 
 def _member(metadata: Mapping[str, Any], path: str) -> Any:

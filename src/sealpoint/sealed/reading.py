@@ -179,8 +179,8 @@ def _require(
     return entry
 
 
+# A row of a listing, not opened; and what the store knew of its page, if that is compared with it
 Listed = tuple[CheckpointTuple, Known | None]
-"""A row of a listing, not opened; and what the store knew of its page, if that is compared with it."""
 
 
 def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry | None]:
@@ -237,8 +237,8 @@ def _decode(entry: Entry, asked: Asked | None, sends: Sequence[Write]) -> Checkp
 
 FIRST_ROWS: Final = 16
 MAX_ROWS: Final = 128
+# Bytes of values in a page, about, if it has more than one checkpoint
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of values in a page, about, if it has more than one checkpoint."""
 
 
 class Filter:

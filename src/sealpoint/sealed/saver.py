@@ -46,7 +46,6 @@ class InheritedSaver:
     """A saver that must not be used in this process: each access to an attribute raises `ForkedError`."""
 
     def __init__(self, saver: Any) -> None:
-        """Take the place of ``saver``."""
         inherited.append(saver)
         self._name = type(saver).__name__
 
@@ -86,8 +85,8 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         inner: The copy of the wrapped saver.
     """
 
+    # The class whose methods stand for those that a saver does not have
     _absent: ClassVar[type] = BaseCheckpointSaver
-    """The class whose methods stand for those that a saver does not have."""
 
     inner: Any
 
@@ -226,7 +225,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             raise
 
     async def _arun(self, steps: Steps[R], *, looks: bool = True) -> R:
-        """Async version of `_run`."""
         try:
             if looks and self._tables is not None:
                 await self._tables.arequire(self.inner)

@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import cache, partial
+from inspect import isroutine
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sealpoint.base import CheckpointTuple, RunnableConfig
@@ -28,8 +29,8 @@ from sealpoint.threads.store import Spot
 
 R = TypeVar("R")
 
+# From this size on, values are opened and decoded on a worker thread, so that no event loop waits
 LARGE_BYTES: Final = 65_536
-"""From this size on, values are opened and decoded on a worker thread, so that no event loop waits."""
 
 
 class Do(NamedTuple):
@@ -142,8 +143,7 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
 
 # --- transactions of the caller -------------------------------------------------------------------
 
-_OPEN: Final = (2, 3)
-"""libpq's PQTRANS_INTRANS and PQTRANS_INERROR."""
+_OPEN: Final = (2, 3)  # libpq's PQTRANS_INTRANS and PQTRANS_INERROR
 
 
 def require_own_transactions(saver: Any) -> None:
@@ -155,8 +155,7 @@ def require_own_transactions(saver: Any) -> None:
         raise _refusal()
 
 
-OWN: Final = Call(require_own_transactions)
-"""Requests that check, on the wrapped saver."""
+OWN: Final = Call(require_own_transactions)  # requests that check, on the wrapped saver
 
 
 async def arequire_own_transactions(saver: Any) -> None:
@@ -180,7 +179,7 @@ def _is_refused(saver: Any) -> bool:
     connection, lock = saver.conn, saver.lock
     if isinstance(lock, asyncio.Lock):
         loop = getattr(saver, "loop", None)
-        if not is_watched(connection) or loop is None or not loop.is_running() or _is_on(loop):
+        if not is_watched(connection) or loop is None or not loop.is_running() or is_on(loop):
             return not is_watched(connection)
         return asyncio.run_coroutine_threadsafe(_ais_refused(saver), loop).result()
     if not lock.acquire(blocking=False):
@@ -214,7 +213,8 @@ def _refusal() -> ConfigError:
     )
 
 
-def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
+def is_on(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this thread runs a loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -227,7 +227,6 @@ class Owner:
     __slots__ = ("is_saver",)
 
     def __init__(self) -> None:
-        """Begin without a transaction."""
         self.is_saver = False
 
     def run(
@@ -249,47 +248,29 @@ class Owner:
 
 
 class Watched:
-    """A connection of sqlite3, for a saver."""
+    """A connection of sqlite3 for a saver, or a cursor of one."""
 
-    __slots__ = ("owner", "plain")
+    __slots__ = ("_connection", "owner", "plain")
 
-    def __init__(self, plain: sqlite3.Connection) -> None:
-        """Pass on to ``plain`` what is called."""
-        self.plain, self.owner = plain, Owner()
+    def __init__(self, plain: Any, connection: sqlite3.Connection, owner: Owner) -> None:
+        self.plain, self._connection, self.owner = plain, connection, owner
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.plain, name)
-        return partial(self.owner.run, self.plain, found) if callable(found) else found
+        return partial(self.owner.run, self._connection, found) if isroutine(found) else found
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.owner.run(self.plain, self.plain.__exit__, *raised)
-
-    def cursor(self, *arguments: Any) -> WatchedCursor:
-        """Return a cursor whose statements are noted."""
-        return WatchedCursor(self, self.plain.cursor(*arguments))
-
-
-class WatchedCursor:
-    """A cursor of a `Watched` connection."""
-
-    __slots__ = ("_connection", "_plain")
-
-    def __init__(self, connection: Watched, plain: sqlite3.Cursor) -> None:
-        """Pass on to ``plain`` what is called."""
-        self._connection, self._plain = connection, plain
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._plain, name)
-        if not name.startswith("execute"):  # nothing else begins or ends a transaction
-            return found
-        connection = self._connection
-        return partial(connection.owner.run, connection.plain, found)
+        self.owner.run(self._connection, self.plain.__exit__, *raised)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._plain)
+        return iter(self.plain)
+
+    def cursor(self, *arguments: Any) -> Watched:
+        """Return a cursor whose statements are noted."""
+        return Watched(self.plain.cursor(*arguments), self._connection, self.owner)
 
 
 @cache
@@ -325,7 +306,7 @@ def watch(saver: Any) -> None:
     if isinstance(saver, SqliteSaver):
         return
     if isinstance(connection, sqlite3.Connection):
-        saver.conn = Watched(connection)
+        saver.conn = Watched(connection, connection, Owner())
     elif type(connection).__module__.startswith("aiosqlite.") and hasattr(connection, "_execute"):
         kind: Any = type(connection)
         saver.conn = _watching(kind)(connection)

@@ -28,7 +28,7 @@ from sealpoint.errors import (
 )
 from sealpoint.postgres import NAMES, TABLES, Row, refuse_schema, require_tables
 from sealpoint.sealed.heads import Heads
-from sealpoint.sealed.steps import is_watched
+from sealpoint.sealed.steps import is_on, is_watched
 from sealpoint.sqlite import schema
 from sealpoint.sqlitefile.opening import inspect, require_whole
 from sealpoint.threadpool import shared
@@ -73,11 +73,7 @@ def run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
 
     On the loop's own thread nothing is checked: there the saver refuses each call that is not awaited.
     """
-    try:
-        here = asyncio.get_running_loop()
-    except RuntimeError:
-        here = None
-    if here is not saver.loop:
+    if not is_on(saver.loop):
         asyncio.run_coroutine_threadsafe(check(saver), saver.loop).result()
 
 
@@ -106,11 +102,9 @@ _WHO: Final = """
 _LOCK_BITS: Final = 63
 
 
+# Looks for rights of roles on the thread store, by a lock that the session holds; whether it could be asked.
+# Raises `SharedRoleError` if a role has them, unless that is only counted; see `PostgresThreadStore`.
 Ask = Callable[[int, Sequence[str]], bool]
-"""Looks for rights of roles on the thread store, by a lock that the session holds; whether it could be asked.
-
-Raises `SharedRoleError` if a role has them, unless that is only counted; see `PostgresThreadStore`.
-"""
 
 
 class _Statement(NamedTuple):
@@ -295,7 +289,6 @@ class SqliteTables(Tables):
 
 
 def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
-    """Check the schema; see `Tables.require`."""
     theirs = connection.text_factory
     connection.text_factory = str
     try:

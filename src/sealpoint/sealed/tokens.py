@@ -33,8 +33,8 @@ PSEUDONYM: Final = re.compile(rf"{PSEUDONYM_START}[a-z2-7]{{32}}\Z")
 _TOKEN_BYTES: Final = 16
 _PSEUDONYM_CHARS: Final = 32
 _CACHED: Final = 4096
+# Integers below are exact as floats, so that 1 and 1.0 have one token
 EXACT: Final = 2**53
-"""Integers below are exact as floats, so that 1 and 1.0 have one token."""
 
 
 class Tokens(NeverPickled):

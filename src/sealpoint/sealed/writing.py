@@ -137,7 +137,6 @@ def copy_thread(parts: Parts, source_thread_id: str, target_thread_id: str) -> S
 
 
 def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
-    """Store a checkpoint and its writes in another thread."""
     rows, heads = parts.rows, parts.heads
     claim = None if heads is None else (yield from heads.claim())
     checkpoint = entry.document()  # messages to an old one are copied with the writes to its parent
@@ -221,7 +220,6 @@ def delete_thread(parts: Parts, thread_id: str) -> Steps[None]:
 
 
 def _columns_of(parts: Parts, asked: Asked) -> Sequence[str]:
-    """Return all that may stand for a thread in the database."""
     column = asked.place.thread_id
     others = () if parts.pseudonyms is None else parts.pseudonyms.others(asked.thread_id, column)
     return (column, *others)
