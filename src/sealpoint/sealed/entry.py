@@ -22,11 +22,20 @@ from typing import Any, Final
 from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
 from sealpoint.base.checkpoint import require_document
 from sealpoint.errors import DecodeError, EarlierWriteError, RowError, WritesLostError, excerpt
-from sealpoint.sealed.body import Header, digest_of, require_same_metadata, split_header
-from sealpoint.sealed.calls import ID_BYTES, Claims, StoredWrite, Write, require_whole
 from sealpoint.sealed.carrier import Sealed, dump_mapping
 from sealpoint.sealed.layout import Rows, value_row
-from sealpoint.sealed.rows import value_missing
+from sealpoint.sealed.rows import (
+    ID_BYTES,
+    Claims,
+    Header,
+    StoredWrite,
+    Write,
+    digest_of,
+    require_same_metadata,
+    require_whole,
+    split_header,
+    value_missing,
+)
 from sealpoint.serde.classes import TASKS
 from sealpoint.threads.store import Calls, Special, Spot, contradiction
 
@@ -247,39 +256,30 @@ def parse_made(made: object) -> Made:
     return found
 
 
-def lacks(made: Made, calls: Collection[tuple[bytes, bytes]]) -> bool:
-    """Whether writes are missing of which a child says that it was made.
-
-    ``calls``: of each ordinary write to the parent, the hash of its task, and the id of its call or nothing.
-    A write without a call may stand for one that had a call: `rebind` has bound it.
-    """
-    standing = Counter(calls)
-    for task, wanted in made.items():
-        spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
-        missing = sum(
-            max(0, count - standing[task, call]) for call, count in wanted.items() if call != _NO_CALL
-        )
-        if missing > spare or spare < 0:
-            return True
-    return False
-
-
 def is_named(made: Made, task_id: str, claims: Claims | None) -> bool:
-    """Whether a child was made of a write; one without a call may stand for any of its task, see `lacks`."""
+    """Whether a child was made of a write; one without a call may stand for any of its task."""
     calls = made.get(task_hash(task_id), {})
     return bool(calls) and (not claims or not claims.call or claims.call_id in calls)
 
 
 def require_made(made: object, writes: Sequence[StoredWrite]) -> Made:
-    """Check that all writes are there of which a child was made, and return which they are."""
-    calls = [
+    """Check that all writes are there of which a child was made, and return which they are.
+
+    A write without a call may stand for one that had a call: `rebind` has bound it.
+    """
+    standing = Counter(
         (task_hash(write.task_id), write.claims.call_id if write.claims else b"")
         for write in writes
         if write.fixed is None
-    ]
+    )
     found = parse_made(made)
-    if lacks(found, calls):
-        raise WritesLostError("a write is missing of which a later checkpoint was made")
+    for task, wanted in found.items():
+        spare = standing[task, b""] - wanted.get(_NO_CALL, 0)
+        missing = sum(
+            max(0, count - standing[task, call]) for call, count in wanted.items() if call != _NO_CALL
+        )
+        if missing > spare or spare < 0:
+            raise WritesLostError("a write is missing of which a later checkpoint was made")
     return found
 
 

@@ -21,12 +21,19 @@ from sealpoint.crypto import Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
 from sealpoint.errors import ConfigError, PlaintextError, SealingError, UnboundValueError, excerpt
-from sealpoint.sealed.body import INLINE, SENTINEL, SENTINEL_VERSION, Header, pack_claims, pack_header
-from sealpoint.sealed.calls import Claims, StoredWrite, Write
 from sealpoint.sealed.carrier import GUARD, OPEN, Document, Sealable, Sealed, dump_mapping
 from sealpoint.sealed.rows import (
+    INLINE,
+    SENTINEL,
+    SENTINEL_VERSION,
+    Claims,
+    Header,
+    StoredWrite,
+    Write,
     is_bound,
     not_sealed_part,
+    pack_claims,
+    pack_header,
     require_never_sealed,
     require_parts,
     require_sealed,
@@ -194,9 +201,8 @@ class Rows:
     def decode_write(self, write: StoredWrite) -> Write:
         """Return a write that was opened, decoded."""
         claims, task_id, channel, inner, data = write
-        if claims is None:
-            return Write(None, task_id, channel, self.serde.loads_typed((inner, data)))
-        return Write(claims, task_id, channel, self.serde.decode(inner, data))
+        value = self.serde.loads_typed((inner, data)) if claims is None else self.serde.decode(inner, data)
+        return Write(claims, task_id, channel, value)
 
     # --- searching, as the wrapped saver does -------------------------------------------------
 
@@ -217,14 +223,10 @@ class Rows:
 
     def wanted(self, value: Any) -> Any:
         """Return a value that is searched for, as it reads in JSON, into which savers turn it."""
-        if isinstance(value, tuple):
-            return value
         if value is None or isinstance(value, str | int | float):
             return in_json(value)
-        if not isinstance(value, dict | list):
-            return value
         try:
-            return json.loads(json.dumps(value))
+            return json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
         except (TypeError, ValueError, RecursionError):
             return value
 
@@ -289,7 +291,8 @@ class _Apart(Rows):
                 inline[name], stored[name] = value, ""
             elif name in versions:  # else the saver would not find it again
                 version = str(changed.get(name, versions[name]))
-                sealable = Sealable(partial(self._seal_value, spot, name, version, value))
+                row = value_row(*spot[:2], name, version)
+                sealable = Sealable(partial(self.serde.seal, value, row=row))
                 stored[name] = type(value)(sealable) if type(value).__name__ == "_DeltaSnapshot" else sealable
         header["channels"] = list(stored)
         rest = {name: part for name, part in checkpoint.items() if name != "channel_values"}
@@ -311,10 +314,6 @@ class _Apart(Rows):
         frame = self.readable(metadata)
         frame[KEY] = make_frame(tag, blob)
         return frame
-
-    def _seal_value(self, spot: Spot, channel: str, version: str, value: Any) -> tuple[str, bytes]:
-        row = value_row(*spot[:2], channel, version)
-        return self.serde.seal(value, row=row)
 
     def _sentinel(self, spot: Spot) -> Sealable | None:
         return None

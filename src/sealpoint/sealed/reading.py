@@ -13,10 +13,10 @@ from sealpoint.base import CheckpointTuple, DeltaChannelHistory, RunnableConfig
 from sealpoint.base.checkpoint import DeltaWalk
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
-from sealpoint.sealed.calls import Acknowledged, Write
 from sealpoint.sealed.entry import Entry, Made, is_named, not_last, require_made
 from sealpoint.sealed.heads import LOOKS, Heads, Known, Standing, missing
 from sealpoint.sealed.layout import Rows
+from sealpoint.sealed.rows import Acknowledged, Write
 from sealpoint.sealed.steps import OWN, Call, Request, Steps, get_at, spot_of, stored_bytes
 from sealpoint.sealed.tokens import Pseudonyms
 from sealpoint.threads.store import Head, Kind, Spot
@@ -241,36 +241,25 @@ MAX_ROWS: Final = 128
 MAX_BYTES: Final = 16 * 1024 * 1024
 
 
-class Filter:
-    """A filter, divided between the wrapped saver and this process."""
+def _divide(rows: Rows, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the part of a filter that the wrapped saver can apply: plain keys, and tokens.
 
-    __slots__ = ("_rows", "_wanted", "is_exact", "stored")
-
-    def __init__(self, rows: Rows, wanted: Mapping[str, Any] | None) -> None:
-        self._rows = rows
-        self._wanted = {key: rows.wanted(value) for key, value in (wanted or {}).items()}
-        self.stored = dict[str, Any]()  # what the wrapped saver can apply: plain keys, and tokens
-        self.is_exact = True  # whether that is the whole filter, so that a limit may be passed on too
-        for key, value in (wanted or {}).items():
-            if rows.applies(key):
-                self.stored[key] = value
-                continue
-            is_indexed = key in rows.indexed and not rows.has_equals(value)
-            token = rows.tokens.token(key, value) if is_indexed else None
-            # Rows from before the index, and rows that are not bound, have no tokens.
-            if token is None or rows.allow_unbound or value is None:
-                self.is_exact = False
-            else:
-                self.stored[token] = 1
-                self.is_exact &= rows.is_searched_by_json
-
-    def takes(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether metadata matches, as it would match in the database.
-
-        The part that the saver applies too: an index, an operator or a key that stands twice in the readable
-        metadata may lead it to another row.
-        """
-        return all(self._rows.matches(metadata, key, value) for key, value in self._wanted.items())
+    Also whether that is the whole filter, so that a limit may be passed on too.
+    """
+    stored, is_exact = dict[str, Any](), True
+    for key, value in wanted.items():
+        if rows.applies(key):
+            stored[key] = value
+            continue
+        is_indexed = key in rows.indexed and not rows.has_equals(value)
+        token = rows.tokens.token(key, value) if is_indexed else None
+        # Rows from before the index, and rows that are not bound, have no tokens.
+        if token is None or rows.allow_unbound or value is None:
+            is_exact = False
+        else:
+            stored[token] = 1
+            is_exact &= rows.is_searched_by_json
+    return stored, is_exact
 
 
 class Pages:
@@ -309,7 +298,11 @@ class Pages:
         is_all = self._is_whole or not is_named
         if request is None or request.limit is None or is_all or len(found) < request.limit:
             self.request = None
-            return self._latest_first(found, request) if is_named and self._is_sorted else found
+            if not (is_named and self._is_sorted):
+                return found
+            before = request and request.before  # the last rows have the order that they have in full pages
+            rows = [item for item in found if before is None or spot_of(item).checkpoint_id < before]
+            return sorted(rows, key=lambda item: spot_of(item).checkpoint_id, reverse=True)
         ids = [spot.checkpoint_id for spot in spots]
         is_below = not self._taken or request.before is None or ids[0] < request.before
         if not is_below or any(one < other for one, other in pairwise(ids)):
@@ -323,12 +316,6 @@ class Pages:
         self.request = request._replace(before=before, limit=size)
         self._taken = frozenset(spots[:end]) or self._taken
         return found[:end]
-
-    def _latest_first(self, found: list[CheckpointTuple], request: Request | None) -> list[CheckpointTuple]:
-        """Return the last rows in the order that they have in full pages."""
-        before = request and request.before
-        found = [item for item in found if before is None or spot_of(item).checkpoint_id < before]
-        return sorted(found, key=lambda item: spot_of(item).checkpoint_id, reverse=True)
 
 
 class Listing:
@@ -346,7 +333,8 @@ class Listing:
         self._parts, self._asked, self._left = parts, asked, limit
         self._page: list[Listed] = []
         self._by_spot: dict[Spot, CheckpointTuple] = {}
-        self._filter = Filter(parts.rows, wanted)
+        self._wanted = {key: parts.rows.wanted(value) for key, value in (wanted or {}).items()}
+        stored, is_exact = _divide(parts.rows, wanted or {})
         older = None if before is None else optional_text(configurable_of(before), "checkpoint_id")
         if before is not None and older is None:
             raise ConfigKeyError("'before' names no 'checkpoint_id', so it is before nothing")
@@ -355,8 +343,8 @@ class Listing:
             del config["configurable"]["checkpoint_ns"]
         # To see what is missing, all rows of a thread are needed, and some may count as absent.
         is_compared = parts.heads is not None and asked is not None
-        exact = limit if self._filter.is_exact and parts.heads is None else None
-        request = Request(config, {} if is_compared else self._filter.stored, older, exact)
+        exact = limit if is_exact and parts.heads is None else None
+        request = Request(config, {} if is_compared else stored, older, exact)
         first = limit if is_compared and limit and not wanted else FIRST_ROWS
         first = FIRST_ROWS if first < 0 else min(first, FIRST_ROWS)  # a negative limit is none in SQLite
         is_paged = parts.rows.lists_by_id
@@ -412,7 +400,12 @@ class Listing:
         if self._left == 0 or (head and head.kind is Kind.DELETED):
             return None
         entry = yield from open_listed(self._parts, self._asked, row)
-        if entry is None or not self._filter.takes(entry.metadata):
+        # The part that the saver applies, too: an index, an operator or a key that stands twice in the
+        # readable metadata may lead it to another row.
+        rows = self._parts.rows
+        if entry is None or not all(
+            rows.matches(entry.metadata, key, value) for key, value in self._wanted.items()
+        ):
             return None
         self._left = None if self._left is None else self._left - 1
         return entry

@@ -22,11 +22,11 @@ from sealpoint.base.saver import arun, run
 from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError, ForkedError, SealingError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
-from sealpoint.sealed.body import PLAIN
 from sealpoint.sealed.carrier import Carrier
 from sealpoint.sealed.heads import PURPOSE, Heads, Policy
 from sealpoint.sealed.layout import layout_of
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
+from sealpoint.sealed.rows import PLAIN
 from sealpoint.sealed.steps import (
     R,
     Steps,
@@ -35,7 +35,7 @@ from sealpoint.sealed.steps import (
     reply,
     watch,
 )
-from sealpoint.sealed.tables import tables_of
+from sealpoint.sealed.tables import checked, tables_of
 from sealpoint.sealed.tokens import Pseudonyms, Tokens
 from sealpoint.sealed.writing import copy_thread, delete_for_runs, delete_thread, prune, put, put_writes
 from sealpoint.serde import EncryptedSerializer, SerializerProtocol
@@ -250,7 +250,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         if is_watched(found):
             return found.plain
         if name == "setup" and self._tables is not None:
-            return self._tables.before(found, self.inner)
+            return checked(self._tables, found, self.inner)
         return found
 
     @property

@@ -40,32 +40,21 @@ ALLOW_HINT: Final = (
 )
 
 
-class Tables:
-    """Those of one saver."""
+def checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
+    """Return a saver's method ``setup``, with the check of its tables before it."""
+    if iscoroutinefunction(setup):
 
-    def require(self, saver: Any) -> None:
-        """Check the tables of a saver, if that is needed now."""
-        raise NotImplementedError
+        async def asetup() -> Any:
+            await tables.arequire(saver)
+            return await setup()
 
-    async def arequire(self, saver: Any) -> None:
-        """Async version of `require`."""
-        raise NotImplementedError
+        return asetup
 
-    def before(self, setup: Callable[[], Any], saver: Any) -> Callable[[], Any]:
-        """Return a saver's method ``setup``, with the check before it."""
-        if iscoroutinefunction(setup):
+    def checked_setup() -> Any:
+        tables.require(saver)
+        return setup()
 
-            async def asetup() -> Any:
-                await self.arequire(saver)
-                return await setup()
-
-            return asetup
-
-        def checked_setup() -> Any:
-            self.require(saver)
-            return setup()
-
-        return checked_setup
+    return checked_setup
 
 
 def run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
@@ -115,7 +104,7 @@ class _Statement(NamedTuple):
 _Look = Generator[_Statement | Callable[[], Any], Any, bool]
 
 
-class PostgresTables(Tables):
+class PostgresTables:
     """Those of a saver with a connection of psycopg, or a pool of them."""
 
     def __init__(self, *, has_schema: bool, ask: Ask | None) -> None:
@@ -239,7 +228,7 @@ _PARTIAL_HINT: Final = (
 )
 
 
-class SqliteTables(Tables):
+class SqliteTables:
     """Those of a saver with a connection of sqlite3."""
 
     def __init__(self, *, has_schema: bool, allow_partial: bool) -> None:
@@ -334,6 +323,9 @@ def _connection_of(saver: Any) -> Any:
 
 
 _PACKAGE: Final = "langgraph.checkpoint"
+
+
+Tables = SqliteTables | PostgresTables
 
 
 def tables_of(

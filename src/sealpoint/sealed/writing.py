@@ -21,11 +21,10 @@ from sealpoint.base import (
 from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, RolledBackError
-from sealpoint.sealed.body import Header, digest_of
-from sealpoint.sealed.calls import ID_BYTES, Claims, Write, new_call, places_of
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
 from sealpoint.sealed.heads import Heads, Known
 from sealpoint.sealed.reading import Asked, Listed, Listing, Parts, asking, open_listed, opening
+from sealpoint.sealed.rows import ID_BYTES, Claims, Header, Write, digest_of, new_call, places_of
 from sealpoint.sealed.steps import Call, Do, Request, Steps, get_at, spot_of
 from sealpoint.threads.store import NOTHING_REPLACED, Head, Kind, Special, Spot
 

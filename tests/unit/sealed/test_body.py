@@ -12,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealpoint.errors import DecodeError, MetadataError, UnsupportedTypeError
-from sealpoint.sealed.body import Header, pack_claims, pack_header, split_claims, split_header
-from sealpoint.sealed.calls import Claims, new_call
+from sealpoint.sealed.rows import (
+    Claims,
+    Header,
+    new_call,
+    pack_claims,
+    pack_header,
+    split_claims,
+    split_header,
+)
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(st.characters(codec="utf-8"))

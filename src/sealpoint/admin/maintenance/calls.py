@@ -22,11 +22,9 @@ from sealpoint.base.place import WRITE
 from sealpoint.crypto import Opened, RingCipher
 from sealpoint.errors import RowError, SealpointError, WritesLostError
 from sealpoint.keys.key import KeyedHash
-from sealpoint.sealed.body import Header, digest_of
-from sealpoint.sealed.calls import Claims, StoredWrite, places_of, require_whole
 from sealpoint.sealed.entry import not_last, parse_made, require_made, task_hash
 from sealpoint.sealed.heads import PURPOSE, UNBOUND_DIGEST, mac_of
-from sealpoint.sealed.rows import Parts
+from sealpoint.sealed.rows import Claims, Header, Parts, StoredWrite, digest_of, places_of, require_whole
 from sealpoint.threads.store import Calls, Kind, Special, Spot, ThreadStore, contradiction, standing_calls
 
 UNBOUND: Final = b""

@@ -36,21 +36,19 @@ from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE
 from sealpoint.crypto import KeyRing, Opened, RingCipher
 from sealpoint.crypto.tag import Kind
 from sealpoint.errors import ConfigError, MetadataError, RowError, SealedValueError, SealpointError, excerpt
-from sealpoint.sealed.body import (
+from sealpoint.sealed.layout import Inline, Sentinels
+from sealpoint.sealed.rows import (
     PLAIN,
     SENTINEL,
     SENTINEL_VERSION,
+    Claims,
     Header,
-    pack_claims,
-    pack_header,
-    require_same_kind,
-)
-from sealpoint.sealed.calls import Claims
-from sealpoint.sealed.layout import Inline, Sentinels
-from sealpoint.sealed.rows import (
     Parts,
     channels_apart,
+    pack_claims,
+    pack_header,
     require_never_sealed,
+    require_same_kind,
     require_same_row,
     restore_values,
     value_missing,
