@@ -196,8 +196,3 @@ def decode_value(text: Any) -> bytes | None:
     rest = len(value) % 3
     is_canonical = not rest or text.endswith(encode_value(value[-rest:]))
     return value if is_canonical else None
-
-
-def make_frame(tag: str, value: bytes) -> dict[str, str]:
-    """Return the content of `KEY` for a sealed value."""
-    return {"type": tag, "value": encode_value(value)}

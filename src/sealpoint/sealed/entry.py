@@ -27,7 +27,6 @@ from sealpoint.sealed.layout import Rows, value_row
 from sealpoint.sealed.rows import (
     ID_BYTES,
     Claims,
-    Header,
     StoredWrite,
     Write,
     digest_of,
@@ -97,30 +96,23 @@ class Entry:
         require_names(found, spot)
         opened = rows.open_header(found, spot)
         self._rows, self.found, self.spot = rows, found, spot
-        self._header: Header | None = None
-        self._inner, self._content = "", b""
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
-        self.thread_id: str = spot.thread_id
+        self._header, self._content = (None, b"") if opened is None else split_header(opened.data)
+        self._inner = "" if opened is None else opened.inner
+        header: Any = self._header or {}
+        self.thread_id: str = header.get("thread", spot.thread_id)
+        self.claim: object = header.get("store")
+        self.made: Any = header.get("made")
         self.digest: bytes | None = None  # of what was sealed, if there is a thread store
-        self.claim: object = None
-        self.made: Any = None
-        self.removed_parent: str | None = None  # that it was stored with, if the row has none now
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-        if opened is not None:
-            self._inner = opened.inner
-            self._header, self._content = split_header(opened.data)
-            self.thread_id = self._header.get("thread", spot.thread_id)
-            self.claim = self._header.get("store")
-            self.made = self._header.get("made")
-            if rows.is_remembered:
-                self.digest = digest_of(self.claim, opened.inner, opened.data)
-            if not parent:
-                self.removed_parent = self._header["parent"]
-            parent = self._header["parent"] if parent else None
-            if not rows.keeps_types:  # else they are in the document
-                require_same_metadata(found.metadata, self._header["metadata"], rows.tokens)
-        self.parent: str | None = parent  # that was sealed, unless the saver has removed it
+        # That was sealed, unless the saver has removed it from the row
+        self.parent: str | None = header.get("parent", parent) if parent else None
+        self.removed_parent: str | None = None if parent else header.get("parent")
+        if opened is not None and rows.is_remembered:
+            self.digest = digest_of(self.claim, opened.inner, opened.data)
+        if self._header is not None and not rows.keeps_types:  # else they are in the document
+            require_same_metadata(found.metadata, self._header["metadata"], rows.tokens)
 
     @property
     def is_bound(self) -> bool:

@@ -93,13 +93,13 @@ class Known(NamedTuple):
 class Heads:
     """Compares and records heads for one saver."""
 
-    def __init__(self, store: ThreadStore, key: Callable[[], bytes], policy: Policy, count: Count) -> None:
-        """Make an object; ``key`` returns the key for `PURPOSE`, and ``count`` gets each counted error."""
+    def __init__(self, store: ThreadStore, key: Callable[[str], bytes], policy: Policy, count: Count) -> None:
+        """Make an object; ``key`` returns the key for a purpose, and ``count`` gets each counted error."""
         if not hasattr(store, "require_writable"):
             hint = "open it: threads=SqliteThreadStore(PATH), or PostgresThreadStore(URL)"
             raise ConfigError(f"threads is {type(store).__name__}, not a thread store", hint=hint)
-        self._store, self._policy, self._also_count = store, policy, count
-        keyed = cache(lambda: KeyedHash(key()))  # the index key never changes
+        self.store, self._policy, self._also_count = store, policy, count
+        keyed = cache(lambda: KeyedHash(key(PURPOSE)))  # the index key never changes
         # What was put is read back.
         self.mac = lru_cache(_MACS)(lambda spot, digest: mac_of(keyed(), spot, digest))
         self.warnings = Counter[str]()  # how often each error was only counted, by its class
@@ -119,8 +119,8 @@ class Heads:
 
     def claim(self) -> Steps[str]:
         """Check that heads can be recorded, and return what the checkpoint says of the store."""
-        yield self.call(self._store.require_writable)
-        return f"{self._store.identity}:{self._store.claim}:{os.urandom(_RANDOM_BYTES).hex()}"
+        yield self.call(self.store.require_writable)
+        return f"{self.store.identity}:{self.store.claim}:{os.urandom(_RANDOM_BYTES).hex()}"
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -129,15 +129,15 @@ class Heads:
         thread_id, checkpoint_ns, checkpoint_id = place
         if checkpoint_id:
             return (yield from self.find([Spot(thread_id, checkpoint_ns, checkpoint_id)]))
-        return _known((yield self.call(self._store.newest, thread_id, checkpoint_ns)))
+        return _known((yield self.call(self.store.newest, thread_id, checkpoint_ns)))
 
     def find(self, spots: Sequence[Spot]) -> Steps[Known | None]:
         """Return the heads of rows."""
-        return _known((yield self.call(self._store.find, spots)), spots)
+        return _known((yield self.call(self.store.find, spots)), spots)
 
     def has_live(self, thread_id: str) -> Steps[bool]:
         """Whether the store knows a checkpoint of a thread that was not deleted."""
-        return bool((yield self.call(self._store.has_live, thread_id)))
+        return bool((yield self.call(self.store.has_live, thread_id)))
 
     def compare(self, entry: Entry, known: Known) -> Steps[Standing]:
         """Compare a checkpoint with what the store knew when it was read.
@@ -147,7 +147,7 @@ class Heads:
         spot = entry.spot
         if entry.claim is not None:
             identity, at = parse_claim(entry.claim)
-            if identity != self._store.identity or at > known.clock:
+            if identity != self.store.identity or at > known.clock:
                 yield from self._require_claim(identity, at)
         if entry.removed_parent:
             yield from self._require_deleted(spot._replace(checkpoint_id=entry.removed_parent), spot)
@@ -162,7 +162,7 @@ class Heads:
         if entry.digest is None:
             return Standing.EARLIER
         # Unknown content is newer: stored, and not yet recorded.
-        replaced = yield self.call(self._store.replaced, spot)
+        replaced = yield self.call(self.store.replaced, spot)
         return Standing.EARLIER if replaced is not None and mac in replaced else Standing.PRESENT
 
     def require(self, lost: Sequence[Head], spots: Sequence[Spot], thread_id: str) -> Steps[None]:
@@ -196,7 +196,7 @@ class Heads:
             least, next_id = place.checkpoint_id, f"{place.checkpoint_id}\0"  # no other id is between them
             below = next_id if below is None else min(below, next_id)
         arguments = (place.thread_id, place.checkpoint_ns if has_ns else None, least, below)
-        required = _known((yield self.call(self._store.between, *arguments)))
+        required = _known((yield self.call(self.store.between, *arguments)))
         if required is None:
             return None
         others = [spot for spot in spots if spot not in required.heads]
@@ -220,8 +220,8 @@ class Heads:
 
     def _require_claim(self, identity: str, at: int) -> Steps[None]:
         """Check a claim that names another store, or a clock that this one had not when it was asked."""
-        if identity != self._store.identity:
-            names = yield self.call(getattr, self._store, "identities")
+        if identity != self.store.identity:
+            names = yield self.call(getattr, self.store, "identities")
             if names is not None and identity not in names:
                 self.report(WrongThreadStoreError("the checkpoint was stored with another thread store"))
         else:
@@ -233,28 +233,16 @@ class Heads:
 
     def record(self, spot: Spot, digest: bytes) -> Call:
         """Return the call that records a checkpoint, to be made once it is stored."""
-        return self.call(self._store.append, [Head(spot, Kind.PUT, self.mac(spot, digest))])
-
-    def record_specials(self, spot: Spot, specials: Sequence[Special]) -> Call:
-        """Return the call that records special writes to a checkpoint, to be made once they are stored."""
-        return self.call(self._store.append_specials, spot, specials)
-
-    def last_special(self) -> Call:
-        """Return the call for the number of the last event of a special write."""
-        return self.call(self._store.last_special)
+        return self.call(self.store.append, [Head(spot, Kind.PUT, self.mac(spot, digest))])
 
     def append(self, heads: Sequence[Head]) -> Steps[None]:
         """Record events."""
         if heads:
-            yield self.call(self._store.append, heads)
+            yield self.call(self.store.append, heads)
 
     def of_thread(self, thread_id: str, checkpoint_ns: str | None = None) -> Steps[Known | None]:
         """Return the heads of a thread, or of one namespace, that are not deleted."""
-        return _known((yield self.call(self._store.between, thread_id, checkpoint_ns, None, None)))
-
-    def delete_thread(self, thread_id: str) -> Steps[None]:
-        """Record that a thread is deleted."""
-        yield self.call(self._store.delete_thread, thread_id)
+        return _known((yield self.call(self.store.between, thread_id, checkpoint_ns, None, None)))
 
     def report(self, error: SealpointError) -> None:
         """Raise an error, or count it."""

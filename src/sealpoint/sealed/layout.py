@@ -16,7 +16,7 @@ from sealpoint.base import (
     get_checkpoint_metadata,
     get_serializable_checkpoint_metadata,
 )
-from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, make_frame
+from sealpoint.base.place import CHECKPOINT, KEY, METADATA, VALUE, WRITE, decode_value, encode_value
 from sealpoint.crypto import Opened, PackedRow, RingCipher
 from sealpoint.crypto.context import RowTemplate
 from sealpoint.crypto.tag import is_sealed
@@ -269,7 +269,10 @@ class Whole(Rows):
 
     def matches(self, metadata: Mapping[str, Any], key: str, wanted: Any) -> bool:
         """Whether SQLite finds the value at a path of keys."""
-        return _equals(_member(metadata, key), wanted)
+        found: Any = metadata
+        for part in key.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None  # as ``json_extract`` does
+        return _equals(found, wanted)
 
 
 class _Apart(Rows):
@@ -312,7 +315,7 @@ class _Apart(Rows):
         """Return the metadata of a row: what stays readable, and the sealed part."""
         tag, blob = self.serde.seal(document, row=_header_row(*spot), head=pack_header(header))
         frame = self.readable(metadata)
-        frame[KEY] = make_frame(tag, blob)
+        frame[KEY] = {"type": tag, "value": encode_value(blob)}
         return frame
 
     def _sentinel(self, spot: Spot) -> Sealable | None:
@@ -388,14 +391,6 @@ class Values(_Apart):
 
 
 _FLOATS: Final = 2**63  # from here on, SQLite reads integers of JSON as floats
-
-
-def _member(metadata: Mapping[str, Any], path: str) -> Any:
-    """Return what a path of keys leads to, as ``json_extract`` does; ``None`` if it leads nowhere."""
-    found: Any = metadata
-    for key in path.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
 
 
 def _equals(found: Any, wanted: Any) -> bool:

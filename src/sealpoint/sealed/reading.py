@@ -72,7 +72,7 @@ def _authenticate(rows: Rows, found: CheckpointTuple, spot: Spot) -> None:
         entry.document()
 
 
-def are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> Steps[bool]:
+def _are_last(heads: Heads, entry: Entry, known: Known, *, is_before: bool) -> Steps[bool]:
     """Whether the special writes of a checkpoint are the last ones; else it is to be read again by its id.
 
     With ``is_before``, what the store knew was read before the checkpoint, so that a contradiction is final.
@@ -113,7 +113,7 @@ def get(parts: Parts, asked: Asked) -> Steps[Entry | None]:
                 # The store knew ``known`` when the checkpoint was read, and ``now`` afterwards.
                 is_before = entry.spot in known.specials
                 specials = known if is_before else now
-                if (yield from are_last(heads, entry, specials, is_before=is_before)):
+                if (yield from _are_last(heads, entry, specials, is_before=is_before)):
                     return entry
                 found = yield from get(parts, asked.at(entry.spot.checkpoint_id))
                 return found if found or asked.place.checkpoint_id else (yield from _latest(parts, asked))
@@ -195,7 +195,7 @@ def open_listed(parts: Parts, asked: Asked | None, row: Listed) -> Steps[Entry |
     standing = yield from parts.heads.compare(entry, known)
     if standing is Standing.ABSENT:
         return None
-    if standing is Standing.PRESENT and (yield from are_last(parts.heads, entry, known, is_before=False)):
+    if standing is Standing.PRESENT and (yield from _are_last(parts.heads, entry, known, is_before=False)):
         return entry
     column, ns, checkpoint_id = entry.spot
     asked = asked or Asked(Place(column, ns, None), entry.thread_id, True, {})

@@ -162,7 +162,10 @@ def split_claims(data: bytes) -> tuple[Claims, bytes]:
         idx, length = _CLAIMS.unpack_from(data)
         path_end = _CLAIMS.size + (length & ~_HAS_CALL)
         path = data[_CLAIMS.size : path_end].decode("utf-8", "surrogatepass")
-        end = end_of(data, path_end) if length & _HAS_CALL else path_end
+        end = path_end
+        if length & _HAS_CALL:
+            _, _, special = _HEAD.unpack_from(data, path_end)
+            end += _HEAD.size + int(special) * _SPECIAL.size
     except (struct.error, UnicodeDecodeError):
         path = None
     if path is None or len(data) < end:
@@ -277,12 +280,6 @@ def new_call(writes: Sequence[tuple[str, Any]]) -> bytes:
         raise ConfigError(f"a call stores {len(special)} special writes, and may store {MAX_SPECIAL}")
     head = _HEAD.pack(os.urandom(ID_BYTES), len(writes), len(special))
     return head + b"".join([_SPECIAL.pack(*each) for each in special])
-
-
-def end_of(data: bytes, start: int) -> int:
-    """Return where the call ends that begins at ``start``; `struct.error` if there is none."""
-    _, _, special = _HEAD.unpack_from(data, start)
-    return start + _HEAD.size + int(special) * _SPECIAL.size
 
 
 def places_of(call: bytes) -> tuple[Iterable[int], frozenset[int]]:

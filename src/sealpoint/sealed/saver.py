@@ -23,7 +23,7 @@ from sealpoint.crypto import KeyRing, RingCipher
 from sealpoint.errors import ConfigError, ForkedError, SealingError, SealpointError, excerpt
 from sealpoint.forks import inherited, reset_in_child
 from sealpoint.sealed.carrier import Carrier
-from sealpoint.sealed.heads import PURPOSE, Heads, Policy
+from sealpoint.sealed.heads import Heads, Policy
 from sealpoint.sealed.layout import layout_of
 from sealpoint.sealed.reading import Listing, Parts, asking, get_tuple, histories
 from sealpoint.sealed.rows import PLAIN
@@ -42,7 +42,7 @@ from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 
 
-class InheritedSaver:
+class _InheritedSaver:
     """A saver that must not be used in this process: each access to an attribute raises `ForkedError`."""
 
     def __init__(self, saver: Any) -> None:
@@ -162,7 +162,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             is_remembered=threads is not None,
             allow_partial=allow_partial_writes,
         ).with_serde(serde)
-        compared = None if threads is None else Heads(threads, self._heads_key, heads, self._tolerate)
+        compared = None if threads is None else Heads(threads, tokens.key, heads, self._tolerate)
         has_live = None if compared is None else compared.has_live
         named = Pseudonyms(tokens, has_live) if pseudonyms else None
         self._parts = Parts(rows, named, compared, sorted(_names(pass_through)))
@@ -189,7 +189,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         inner = vars(self).get("inner")  # which a copy does not have at first
         connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver
         if connection is not None and not getattr(connection, "closed", False):
-            self.inner = InheritedSaver(inner)
+            self.inner = _InheritedSaver(inner)
 
     @property
     def serde(self) -> SerializerProtocol:
@@ -204,9 +204,6 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     def warnings(self) -> Mapping[str, int]:
         """How often each error of ``heads="warn"`` was only counted, by its class."""
         return {} if self._parts.heads is None else dict(self._parts.heads.warnings)
-
-    def _heads_key(self) -> bytes:
-        return self._require_ring().index_key(PURPOSE)
 
     def _tolerate(self, error: SealpointError) -> None:
         self._parts.rows.serde.tally.tolerate(error)

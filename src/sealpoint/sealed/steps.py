@@ -103,7 +103,7 @@ def reply(saver: Any, request: AnyRequest) -> Any:
     """Return the reply of the wrapped saver, which has no transaction open if it raises."""
     if isinstance(request, Call):
         if request is OWN:
-            return require_own_transactions(saver)
+            return _require_own_transactions(saver)
         return request.function(*request.arguments)
     try:
         if isinstance(request, Request):
@@ -111,7 +111,7 @@ def reply(saver: Any, request: AnyRequest) -> Any:
         return getattr(saver, request.method)(*request.arguments, **request.keywords)
     except BaseException:
         with suppress(ConfigError, sqlite3.Error):
-            require_own_transactions(saver)
+            _require_own_transactions(saver)
         raise
 
 
@@ -119,7 +119,7 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
     """Async version of `reply`."""
     if isinstance(request, Call):
         if request is OWN:
-            return await arequire_own_transactions(saver)
+            return await _arequire_own_transactions(saver)
         if request.found is not None and stored_bytes(request.found) < LARGE_BYTES:
             return request.function(*request.arguments)
         return await shared.run(request.function, *request.arguments)
@@ -137,7 +137,7 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
             if is_watched(getattr(saver, "conn", None)):
                 await _ais_refused(saver)
             else:
-                await arequire_own_transactions(saver)
+                await _arequire_own_transactions(saver)
         raise
 
 
@@ -146,7 +146,7 @@ async def areply(saver: Any, request: AnyRequest) -> Any:
 _OPEN: Final = (2, 3)  # libpq's PQTRANS_INTRANS and PQTRANS_INERROR
 
 
-def require_own_transactions(saver: Any) -> None:
+def _require_own_transactions(saver: Any) -> None:
     """Check that a saver's connection is in no transaction of the caller: else heads come before rows.
 
     A saver without the attribute ``conn``, or with a pool, is taken as it is.
@@ -155,11 +155,10 @@ def require_own_transactions(saver: Any) -> None:
         raise _refusal()
 
 
-OWN: Final = Call(require_own_transactions)  # requests that check, on the wrapped saver
+OWN: Final = Call(_require_own_transactions)  # requests that check, on the wrapped saver
 
 
-async def arequire_own_transactions(saver: Any) -> None:
-    """Async version of `require_own_transactions`."""
+async def _arequire_own_transactions(saver: Any) -> None:
     if _may_be_refused(saver) and await _ais_refused(saver):
         raise _refusal()
 
@@ -221,7 +220,7 @@ def is_on(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-class Owner:
+class _Owner:
     """Whether the open transaction of a connection was begun by a saver."""
 
     __slots__ = ("is_saver",)
@@ -247,12 +246,12 @@ class Owner:
         return _is_within(connection)
 
 
-class Watched:
+class _Watched:
     """A connection of sqlite3 for a saver, or a cursor of one."""
 
     __slots__ = ("_connection", "owner", "plain")
 
-    def __init__(self, plain: Any, connection: sqlite3.Connection, owner: Owner) -> None:
+    def __init__(self, plain: Any, connection: sqlite3.Connection, owner: _Owner) -> None:
         self.plain, self._connection, self.owner = plain, connection, owner
 
     def __getattr__(self, name: str) -> Any:
@@ -268,9 +267,8 @@ class Watched:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.plain)
 
-    def cursor(self, *arguments: Any) -> Watched:
-        """Return a cursor whose statements are noted."""
-        return Watched(self.plain.cursor(*arguments), self._connection, self.owner)
+    def cursor(self, *arguments: Any) -> _Watched:
+        return _Watched(self.plain.cursor(*arguments), self._connection, self.owner)
 
 
 @cache
@@ -282,7 +280,7 @@ def _watching(kind: Any) -> Any:
 
         def __init__(self, plain: Any) -> None:
             self.__dict__ = plain.__dict__  # type: ignore[misc]
-            self.plain, self.owner = plain, Owner()
+            self.plain, self.owner = plain, _Owner()
 
         def __del__(self) -> None:  # ``plain`` warns if it was not closed
             pass
@@ -291,7 +289,7 @@ def _watching(kind: Any) -> Any:
             return await self.plain._execute(self.owner.run, self._conn, function, *arguments, **options)
 
         async def end(self) -> bool:
-            """Call `Owner.end` after all that was called before, and before all that is called later."""
+            """Call `_Owner.end` after all that was called before, and before all that is called later."""
             return bool(await self.plain._execute(self.owner.end, self._conn))
 
     return WatchedAsync
@@ -306,7 +304,7 @@ def watch(saver: Any) -> None:
     if isinstance(saver, SqliteSaver):
         return
     if isinstance(connection, sqlite3.Connection):
-        saver.conn = Watched(connection, connection, Owner())
+        saver.conn = _Watched(connection, connection, _Owner())
     elif type(connection).__module__.startswith("aiosqlite.") and hasattr(connection, "_execute"):
         kind: Any = type(connection)
         saver.conn = _watching(kind)(connection)
@@ -314,7 +312,7 @@ def watch(saver: Any) -> None:
 
 def is_watched(connection: Any) -> bool:
     """Whether a connection is one that `watch` has made."""
-    return type(getattr(connection, "owner", None)) is Owner
+    return type(getattr(connection, "owner", None)) is _Owner
 
 
 def _is_within(connection: Any) -> bool:

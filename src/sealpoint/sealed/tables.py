@@ -57,7 +57,7 @@ def checked(tables: Tables, setup: Callable[[], Any], saver: Any) -> Callable[[]
     return checked_setup
 
 
-def run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
+def _run_on_loop(check: Callable[[Any], Any], saver: Any) -> None:
     """Run a check on the loop of an async saver, from another thread.
 
     On the loop's own thread nothing is checked: there the saver refuses each call that is not awaited.
@@ -104,16 +104,14 @@ class _Statement(NamedTuple):
 _Look = Generator[_Statement | Callable[[], Any], Any, bool]
 
 
-class PostgresTables:
+class _PostgresTables:
     """Those of a saver with a connection of psycopg, or a pool of them."""
 
     def __init__(self, *, has_schema: bool, ask: Ask | None) -> None:
-        """Create an object for one saver: whether to look at its schema, and at the rights of its roles."""
         self._has_schema, self._ask = has_schema, ask
         self._is_checked = not has_schema and ask is None
 
     def require(self, saver: Any) -> None:
-        """Check tables and rights at the first use."""
         if self._is_checked:
             return
         from psycopg.rows import tuple_row
@@ -129,7 +127,6 @@ class PostgresTables:
                 self._is_checked = run(self._look(), reply)
 
     async def arequire(self, saver: Any) -> None:
-        """Async version of `require`, for a subclass with async methods."""
         if not self._is_checked:
             await shared.run(self.require, saver)
 
@@ -149,16 +146,14 @@ class PostgresTables:
         return (yield partial(self._ask, lock, roles)) and has_tables
 
 
-class AioPostgresTables(PostgresTables):
+class _AioPostgresTables(_PostgresTables):
     """Those of a saver with an async connection of psycopg, or a pool of them."""
 
     def require(self, saver: Any) -> None:
-        """Check through the loop of the saver, as its own methods do."""
         if not self._is_checked:
-            run_on_loop(self.arequire, saver)
+            _run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:
-        """Async version of `PostgresTables.require`."""
         if self._is_checked:
             return
         from psycopg.rows import tuple_row
@@ -228,7 +223,7 @@ _PARTIAL_HINT: Final = (
 )
 
 
-class SqliteTables:
+class _SqliteTables:
     """Those of a saver with a connection of sqlite3."""
 
     def __init__(self, *, has_schema: bool, allow_partial: bool) -> None:
@@ -246,7 +241,6 @@ class SqliteTables:
             self.check(_connection_of(saver))
 
     async def arequire(self, saver: Any) -> None:
-        """Async version of `require`, for a subclass with async methods."""
         self.require(saver)
 
     def check(self, connection: sqlite3.Connection) -> None:
@@ -291,12 +285,11 @@ def _require_known(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> No
         connection.text_factory = theirs
 
 
-class AioSqliteTables(SqliteTables):
+class _AioSqliteTables(_SqliteTables):
     """Those of a saver with a connection of aiosqlite."""
 
     def require(self, saver: Any) -> None:
-        """Check the tables through the loop of the saver, as its own methods do."""
-        run_on_loop(self.arequire, saver)
+        _run_on_loop(self.arequire, saver)
 
     async def arequire(self, saver: Any) -> None:
         """Check the tables on the connection's thread, which is started first if it is not yet."""
@@ -325,7 +318,7 @@ def _connection_of(saver: Any) -> Any:
 _PACKAGE: Final = "langgraph.checkpoint"
 
 
-Tables = SqliteTables | PostgresTables
+Tables = _SqliteTables | _PostgresTables
 
 
 def tables_of(
@@ -348,11 +341,11 @@ def tables_of(
     for base in type(saver).__mro__:
         match f"{base.__module__}.{base.__qualname__}".removeprefix(f"{_PACKAGE}."):
             case "sqlite.SqliteSaver":
-                return SqliteTables(has_schema=has_schema, allow_partial=allow_partial)
+                return _SqliteTables(has_schema=has_schema, allow_partial=allow_partial)
             case "sqlite.aio.AsyncSqliteSaver":
-                return AioSqliteTables(has_schema=has_schema, allow_partial=allow_partial)
+                return _AioSqliteTables(has_schema=has_schema, allow_partial=allow_partial)
             case "postgres.PostgresSaver":
-                return PostgresTables(has_schema=has_schema, ask=ask)
+                return _PostgresTables(has_schema=has_schema, ask=ask)
             case "postgres.aio.AsyncPostgresSaver":
-                return AioPostgresTables(has_schema=has_schema, ask=ask)
+                return _AioPostgresTables(has_schema=has_schema, ask=ask)
     return None

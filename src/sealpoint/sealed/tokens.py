@@ -43,7 +43,7 @@ class Tokens(NeverPickled):
     def __init__(self, ring: Callable[[], KeyRing]) -> None:
         self._ring = ring
         # At first use; the index key of a ring never changes.
-        self._key = lru_cache(lambda purpose: ring().index_key(purpose))
+        self.key = lru_cache(lambda purpose: ring().index_key(purpose))
         self._token = lru_cache(_CACHED)(self._make_token)
         self.pseudonym = lru_cache(_CACHED)(self._make_pseudonym)
 
@@ -70,10 +70,10 @@ class Tokens(NeverPickled):
         data = b"".join(
             len(part).to_bytes(4, "big") + part for part in (key.encode("utf-8", "ignore"), text.encode())
         )
-        return "sp" + keyed_hash(self._key("metadata"), data)[:_TOKEN_BYTES].hex()
+        return "sp" + keyed_hash(self.key("metadata"), data)[:_TOKEN_BYTES].hex()
 
     def _make_pseudonym(self, thread_id: str) -> str:
-        digest = keyed_hash(self._key("thread_id"), thread_id.encode())
+        digest = keyed_hash(self.key("thread_id"), thread_id.encode())
         return PSEUDONYM_START + b32encode(digest).decode().lower()[:_PSEUDONYM_CHARS]
 
 

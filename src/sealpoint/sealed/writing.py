@@ -100,7 +100,7 @@ def put_writes(
     A special write that is stored alone replaces the one before it, which the thread store remembers then. It
     remembers, too, what the user has stored.
     """
-    asked = yield from asking(parts, config, is_new=True)
+    asked, heads = (yield from asking(parts, config, is_new=True)), parts.heads
     call = new_call(writes)
     if not asked.place.checkpoint_id:
         raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
@@ -112,15 +112,15 @@ def put_writes(
     sealed = parts.rows.seal_writes(spot, claimed)
     ordinary, special = places_of(call)
     kept = [*special, *(ordinary if task_id == NULL_TASK_ID else ())]
-    since = (yield parts.heads.last_special()) if parts.heads is not None and kept else None
+    since = (yield heads.call(heads.store.last_special)) if heads is not None and kept else None
     yield Do("put_writes", (asked.config, sealed, task_id, task_path))
     if ordinary:
         parts.acknowledged.add(spot, task_id, call)
-    if parts.heads is not None and since is not None:
+    if heads is not None and since is not None:
         if ordinary:
             since = NOTHING_REPLACED  # a saver may have ignored it
         events = [Special(0, task_id, idx, call[:ID_BYTES], since) for idx in kept]
-        yield parts.heads.record_specials(spot, events)
+        yield heads.call(heads.store.append_specials, spot, events)
 
 
 def copy_thread(parts: Parts, source_thread_id: str, target_thread_id: str) -> Steps[None]:
@@ -167,7 +167,7 @@ def _copy(parts: Parts, entry: Entry, target: Asked) -> Steps[None]:
         if write.is_kept and write.claims and write.claims.call
     ]
     if heads is not None and events:
-        yield heads.record_specials(spot, events)
+        yield heads.call(heads.store.append_specials, spot, events)
 
 
 def _calls_of(writes: Iterable[Write]) -> Iterator[tuple[str, str, list[Write]]]:
@@ -225,15 +225,19 @@ def _columns_of(parts: Parts, asked: Asked) -> Sequence[str]:
 
 
 def _delete_column(parts: Parts, column: str) -> Steps[None]:
+    heads, deletion = parts.heads, Do("delete_thread", (column,))
     parts.acknowledged.forget_thread(column)
-    if parts.heads is not None:
-        yield from parts.heads.delete_thread(column)
-    yield Do("delete_thread", (column,))
-    if parts.heads is not None and (yield from parts.heads.has_live(column)):
+    if heads is None:
+        yield deletion
+        return
+    record = heads.call(heads.store.delete_thread, column)
+    yield record
+    yield deletion
+    if (yield from heads.has_live(column)):
         # What was stored meanwhile is deleted too: its row may be from before the deletion, or from after.
-        yield from parts.heads.delete_thread(column)
-        yield Do("delete_thread", (column,))
-        yield from parts.heads.delete_thread(column)
+        yield record
+        yield deletion
+        yield record
 
 
 def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
@@ -267,7 +271,7 @@ def prune(parts: Parts, thread_ids: Sequence[str], strategy: str) -> Steps[None]
         raise
     if strategy == _DELETE:
         for column in columns:
-            yield from heads.delete_thread(column)
+            yield heads.call(heads.store.delete_thread, column)
     else:
         yield from _settle_threads(parts, heads, threads, strategy)
 
