@@ -19,14 +19,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from sealpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
-from sealpoint.base.checkpoint import require_document
+from sealpoint.base.checkpoint import Checkpoint, CheckpointMetadata, CheckpointTuple, require_document
 from sealpoint.errors import DecodeError, EarlierWriteError, RowError, WritesLostError, excerpt
 from sealpoint.sealed.carrier import Sealed, dump_mapping
 from sealpoint.sealed.layout import Rows, value_row
 from sealpoint.sealed.rows import (
     ID_BYTES,
     Claims,
+    Header,
     StoredWrite,
     Write,
     digest_of,
@@ -98,15 +98,18 @@ class Entry:
         self._rows, self.found, self.spot = rows, found, spot
         self._decoded: tuple[Any, CheckpointMetadata] | None = None
         self._writes: Sequence[StoredWrite] | None = None
-        self._header, self._content = (None, b"") if opened is None else split_header(opened.data)
-        self._inner = "" if opened is None else opened.inner
+        self._header: Header | None = None
+        self._inner, self._content = "", b""
+        if opened is not None:
+            self._inner = opened.inner
+            self._header, self._content = split_header(opened.data)
         header: Any = self._header or {}
         self.thread_id: str = header.get("thread", spot.thread_id)
         self.claim: object = header.get("store")
         self.made: Any = header.get("made")
         self.digest: bytes | None = None  # of what was sealed, if there is a thread store
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-        # That was sealed, unless the saver has removed it from the row
+        # The one that was sealed, unless the saver has removed it from the row.
         self.parent: str | None = header.get("parent", parent) if parent else None
         self.removed_parent: str | None = None if parent else header.get("parent")
         if opened is not None and rows.is_remembered:

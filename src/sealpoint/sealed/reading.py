@@ -9,8 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from sealpoint.base import CheckpointTuple, DeltaChannelHistory, RunnableConfig
-from sealpoint.base.checkpoint import DeltaWalk
+from sealpoint.base.checkpoint import CheckpointTuple, DeltaChannelHistory, DeltaWalk, RunnableConfig
 from sealpoint.base.place import Place, configurable_of, optional_text, require_place
 from sealpoint.errors import ConfigKeyError, RolledBackError, RowError, excerpt
 from sealpoint.sealed.entry import Entry, Made, is_named, not_last, require_made

@@ -44,8 +44,7 @@ from json.encoder import encode_basestring_ascii as encode_text
 from math import isfinite
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
-from sealpoint.base import WRITES_IDX_MAP, CheckpointMetadata
-from sealpoint.base.checkpoint import NULL_TASK_ID
+from sealpoint.base.checkpoint import NULL_TASK_ID, WRITES_IDX_MAP, CheckpointMetadata
 from sealpoint.base.metadata import encode_metadata, prepared_encoder
 from sealpoint.base.place import CHECKPOINT, KEY, METADATA, WRITE, Coordinates
 from sealpoint.crypto import Opened

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sealpoint.base import (
+from sealpoint.base.checkpoint import (
+    NULL_TASK_ID,
     WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
@@ -18,7 +19,6 @@ from sealpoint.base import (
     CheckpointTuple,
     RunnableConfig,
 )
-from sealpoint.base.checkpoint import NULL_TASK_ID
 from sealpoint.base.place import Place
 from sealpoint.errors import ConfigError, RolledBackError
 from sealpoint.sealed.entry import MARK, Entry, open_writes, pack_made, require_names
@@ -100,7 +100,8 @@ def put_writes(
     A special write that is stored alone replaces the one before it, which the thread store remembers then. It
     remembers, too, what the user has stored.
     """
-    asked, heads = (yield from asking(parts, config, is_new=True)), parts.heads
+    asked = yield from asking(parts, config, is_new=True)
+    heads = parts.heads
     call = new_call(writes)
     if not asked.place.checkpoint_id:
         raise ConfigError("the config has no 'checkpoint_id' in 'configurable'")
