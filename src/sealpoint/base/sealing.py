@@ -29,7 +29,7 @@ _METHODS: Final = ("dumps_typed", "loads_typed", "seal", "with_msgpack_allowlist
 _lock: Final = threading.Lock()
 
 
-class _Canary:
+class Canary:
     """A value that only a serializer under `watched` can write."""
 
     __slots__ = ("blob", "place", "text", "was_loaded", "was_shown")
@@ -45,10 +45,10 @@ class _Canary:
         self.was_shown = True
         return f"<{self.place} of require_sealing>"
 
-    def __copy__(self) -> _Canary:
+    def __copy__(self) -> Canary:
         return self  # a saver may copy a checkpoint before it passes it on
 
-    def __deepcopy__(self, memo: object) -> _Canary:
+    def __deepcopy__(self, memo: object) -> Canary:
         return self
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
@@ -84,7 +84,7 @@ class _Watch:
         self._originals = {name: getattr(serde, name) for name in _METHODS if hasattr(serde, name)}
         self.methods = {name: getattr(self, name) for name in self._originals}
         self._hidden = {name: vars(serde)[name] for name in _METHODS if name in vars(serde)}
-        self._sealed: list[_Canary] = []
+        self._sealed: list[Canary] = []
 
     def restore(self, attributes: dict[str, Any]) -> None:
         """Make a serializer with these attributes as it was before."""
@@ -122,8 +122,8 @@ class _Watch:
         return stored
 
 
-def _canaries(value: Any, depth: int) -> Iterator[_Canary]:
-    if isinstance(value, _Canary):
+def _canaries(value: Any, depth: int) -> Iterator[Canary]:
+    if isinstance(value, Canary):
         yield value
     elif depth and isinstance(value, dict | list | tuple):
         for member in value.values() if isinstance(value, dict) else value:
@@ -132,7 +132,7 @@ def _canaries(value: Any, depth: int) -> Iterator[_Canary]:
 
 def _replaced(value: Any) -> Any:
     """Return a value that contains canaries with their texts in their place."""
-    if isinstance(value, _Canary):
+    if isinstance(value, Canary):
         return value.text
     if isinstance(value, dict):
         return {key: _replaced(member) for key, member in value.items()}
@@ -204,7 +204,7 @@ class _Check:
             "configurable": {**(configurable or {}), "thread_id": self._thread_id, "checkpoint_ns": ""}
         }
         self._value, self._write, self._interrupt = (
-            _Canary(place) for place in ("channel value", "write", "interrupt")
+            Canary(place) for place in ("channel value", "write", "interrupt")
         )
         self._canaries = (self._value, self._write, self._interrupt)
         self.serde = self._require_sealing_serde()

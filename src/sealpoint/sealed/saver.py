@@ -42,7 +42,7 @@ from sealpoint.serde import EncryptedSerializer, SerializerProtocol
 from sealpoint.threads.store import ThreadStore
 
 
-class _InheritedSaver:
+class InheritedSaver:
     """A saver that must not be used in this process: each access to an attribute raises `ForkedError`."""
 
     def __init__(self, saver: Any) -> None:
@@ -189,7 +189,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         inner = vars(self).get("inner")  # which a copy does not have at first
         connection = getattr(inner, "__dict__", {}).get("conn")  # runs no code of the saver
         if connection is not None and not getattr(connection, "closed", False):
-            self.inner = _InheritedSaver(inner)
+            self.inner = InheritedSaver(inner)
 
     @property
     def serde(self) -> SerializerProtocol:
